@@ -1,0 +1,86 @@
+"""The `tentalis` command. Each command lives in a module of its own, which is imported when that command is called."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command as build_command
+
+OUR_PACKAGES = ("tentalis", "apps", "gpu_workers")
+
+
+class Entry(NamedTuple):
+    """Where a command lives: `attribute` of `module` is a function, or a `typer.Typer` for a group of commands."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    # this machine
+    "init": Entry("tentalis.cli.local", "init", "Make the home directory and its configuration."),
+    "up": Entry("tentalis.cli.local", "up", "Start everything on this machine."),
+    "down": Entry("tentalis.cli.local", "down", "Stop what `up` started."),
+    "status": Entry("tentalis.cli.local", "status", "Show the processes of this machine."),
+    "logs": Entry("tentalis.cli.local", "logs", "Show what the processes wrote."),
+    "doctor": Entry("tentalis.cli.doctor", "doctor", "Show the settings in effect and find what is wrong."),
+    "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands from the table and imports a module only to run its command: --help loads no Django and no torch."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and (entry := COMMANDS.get(args[0])):
+            self.commands[args[0]] = load_command(args[0], entry)
+        return super().resolve_command(ctx, args)
+
+
+def load_command(name: str, entry: Entry) -> Any:
+    """Import one command's module and build its command."""
+    target = getattr(import_module(entry.module), entry.attribute)
+    if isinstance(target, typer.Typer):
+        target.info.help = entry.help
+        command: Any = build_command(target)
+    else:
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(help=entry.help if not target.__doc__ else None)(target)
+        command = build_command(single)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    help="Tentalis: agents that get better at your work because a manager reviews it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def root() -> None:
+    """Tentalis: agents that get better at your work because a manager reviews it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command: an error of ours is one line on stderr and exit 1, bad use is exit 2, a defect keeps its trace."""
+    try:
+        app(args=list(arguments) if arguments is not None else None, prog_name="tentalis")
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in OUR_PACKAGES:
+            raise
+        sys.stderr.write(f"tentalis: {error}\n")
+        raise SystemExit(1) from None

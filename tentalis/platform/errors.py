@@ -1,0 +1,37 @@
+"""What can go wrong on this machine. Each message is one line that names the thing, what was wanted and what was found."""
+
+
+class PlatformError(Exception):
+    """Root of the local stack's errors; the command line prints the message and exits 1."""
+
+
+class HomeError(PlatformError):
+    """TENTALIS_HOME or a file in it cannot be used."""
+
+
+class PortTakenError(PlatformError):
+    """A port somebody asked for is in use."""
+
+
+class BinaryMissingError(PlatformError):
+    """No Postgres or Redis server program fits this machine."""
+
+
+class DataVersionError(PlatformError):
+    """The data on disk was made by another major version of Postgres."""
+
+
+class AlreadyRunningError(PlatformError):
+    """Another supervisor holds this home."""
+
+
+class NotRunningError(PlatformError):
+    """Nothing runs on this home."""
+
+
+class StartError(PlatformError):
+    """A service did not become ready."""
+
+
+class StopError(PlatformError):
+    """A process did not leave in time."""
