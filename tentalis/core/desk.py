@@ -157,7 +157,7 @@ def is_held_out(text: str) -> bool:
 
 def make_ticket(rng: random.Random, *, family: Family | None = None) -> Ticket:
     """Draw one ticket, of any family unless one is named."""
-    chosen = family or rng.choice(FAMILIES)
+    chosen = rng.choice(FAMILIES) if family is None else family
     numbers = {name: rng.randint(low, high) for name, (low, high) in _RANGES[chosen].items()}
     words = {name: rng.choice(choices) for name, choices in _CHOICES.get(chosen, {}).items()}
     return Ticket(family=chosen, item=rng.choice(ITEMS), **numbers, **words)  # type: ignore[arg-type]
