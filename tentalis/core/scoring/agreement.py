@@ -1,0 +1,184 @@
+"""How far raters agree beyond chance. A figure that is not defined is None with the reason, never 0 or 1."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from tentalis.core.scoring.protocol import ScoringError
+
+Level = Literal["nominal", "ordinal", "interval"]
+Category = TypeVar("Category", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A coefficient over `items` things that could be compared; `reason` says why `value` is None."""
+
+    value: float | None
+    items: int
+    reason: str = ""
+
+
+def raw_agreement(first: Sequence[Category | None], second: Sequence[Category | None]) -> Agreement:
+    """Share of the items both rated on which they say the same, in [0, 1]; None marks a missing rating."""
+    pairs = _paired(first, second)
+    if not pairs:
+        return Agreement(None, 0, "no item was rated by both")
+    return Agreement(sum(left == right for left, right in pairs) / len(pairs), len(pairs))
+
+
+def cohen_kappa(first: Sequence[Category | None], second: Sequence[Category | None]) -> Agreement:
+    """Cohen's kappa of two raters over unordered categories, in [-1, 1]; items either did not rate are left out.
+
+    Undefined when both used one and the same category only: chance alone explains everything.
+
+    Raises:
+        ScoringError: the raters' lists differ in length.
+    Source:
+        Cohen 1960, Educational and Psychological Measurement 20(1): (p_o - p_e) / (1 - p_e).
+    """
+    return _kappa(_paired(first, second), lambda left, right: float(left != right))
+
+
+def weighted_kappa(
+    first: Sequence[Category | None],
+    second: Sequence[Category | None],
+    *,
+    categories: Sequence[Category],
+    weights: Literal["linear", "quadratic"] = "quadratic",
+) -> Agreement:
+    """Cohen's kappa where a small disagreement costs less than a large one.
+
+    Args:
+        categories: all of them, in order; the distance of two is the difference of their places (squared: quadratic).
+    Raises:
+        ScoringError: the lists differ in length, a rating is no category, or a category stands twice.
+    Source:
+        Cohen 1968, Psychological Bulletin 70(4): 1 - sum(w * observed) / sum(w * expected), w the disagreement.
+    """
+    places = {category: place for place, category in enumerate(categories)}
+    if len(places) != len(categories):
+        raise ScoringError(f"categories: wanted each once, found {list(categories)}")
+    pairs = _paired(first, second)
+    for rating in (rating for pair in pairs for rating in pair):
+        if rating not in places:
+            raise ScoringError(f"rating: wanted one of {list(categories)}, found {rating!r}")
+    power = {"linear": 1, "quadratic": 2}[weights]
+    return _kappa(pairs, lambda left, right: float(abs(places[left] - places[right]) ** power))
+
+
+def krippendorff_alpha(units: Sequence[Sequence[float | None]], *, level: Level) -> Agreement:
+    """Krippendorff's alpha for any number of raters, with missing ratings, <= 1.
+
+    Undefined when fewer than two values can be paired, or all paired values are the same.
+
+    Args:
+        units: (U, raters) ratings of each unit; None where a rater did not rate it. A unit with one rating is left out.
+            Nominal categories are any numbers; ordinal ones are ranked by their size.
+    Raises:
+        ScoringError: a rating is not finite.
+    Source:
+        Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability": 1 - D_o / D_e over the coincidence matrix.
+    """
+    rated = [[float(value) for value in unit if value is not None] for unit in units]
+    for value in (value for unit in rated for value in unit):
+        if not math.isfinite(value):
+            raise ScoringError(f"rating: wanted a finite number, found {value!r}")
+    pairable = [unit for unit in rated if len(unit) >= 2]
+    totals = Counter(value for unit in pairable for value in unit)
+    size = sum(totals.values())
+    if size == 0:
+        return Agreement(None, 0, "no unit was rated twice")
+    if len(totals) == 1:
+        return Agreement(None, len(pairable), f"every paired rating is {next(iter(totals)):g}")
+    distance = _distance(level, totals)
+    observed = math.fsum(_paired_distance(Counter(unit), distance) / (len(unit) - 1) for unit in pairable)
+    expected = _paired_distance(totals, distance) / (size - 1)
+    return Agreement(1.0 - observed / expected, len(pairable))
+
+
+def spearman(first: Sequence[float | None], second: Sequence[float | None]) -> Agreement:
+    """Spearman's rank correlation, in [-1, 1]; equal values share their mean rank; pairs with a gap are left out.
+
+    Undefined for fewer than two pairs, or when one side gives every item the same value.
+
+    Raises:
+        ScoringError: the lists differ in length, or a value is not finite.
+    """
+    pairs = _paired(first, second)
+    if any(not math.isfinite(value) for pair in pairs for value in pair):
+        raise ScoringError("rating: wanted finite numbers, found NaN or an infinity")
+    if len(pairs) < 2:
+        return Agreement(None, len(pairs), "fewer than two items were rated by both")
+    left, right = (_centred(_mean_ranks(side)) for side in zip(*pairs, strict=True))
+    scale = math.sqrt(math.fsum(rank * rank for rank in left) * math.fsum(rank * rank for rank in right))
+    if scale == 0.0:
+        return Agreement(None, len(pairs), "one side gives every item the same value")
+    value = math.fsum(a * b for a, b in zip(left, right, strict=True)) / scale
+    return Agreement(min(1.0, max(-1.0, value)), len(pairs))
+
+
+def _paired(first: Sequence[Category | None], second: Sequence[Category | None]) -> list[tuple[Category, Category]]:
+    if len(first) != len(second):
+        raise ScoringError(f"two raters want as many ratings each, found {len(first)} and {len(second)}")
+    return [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
+
+
+def _kappa(pairs: Sequence[tuple[Category, Category]], cost: Callable[[Category, Category], float]) -> Agreement:
+    """1 - mean observed cost / mean cost of the two raters' categories drawn independently."""
+    size = len(pairs)
+    if size == 0:
+        return Agreement(None, 0, "no item was rated by both")
+    observed = math.fsum(cost(left, right) for left, right in pairs) / size
+    lefts, rights = Counter(left for left, _ in pairs), Counter(right for _, right in pairs)
+    expected = math.fsum(
+        cost(left, right) * n_left * n_right for left, n_left in lefts.items() for right, n_right in rights.items()
+    ) / (size * size)
+    if expected == 0.0:
+        return Agreement(None, size, f"both raters used only {pairs[0][0]!r}")
+    return Agreement(1.0 - observed / expected, size)
+
+
+def _distance(level: Level, totals: Mapping[float, int]) -> Callable[[float, float], float]:
+    """Krippendorff's squared difference of two values at a level of measurement."""
+    if level == "nominal":
+        return lambda left, right: float(left != right)
+    if level == "interval":
+        return lambda left, right: (left - right) ** 2
+    middles: dict[float, float] = {}
+    below = 0
+    for value in sorted(totals):
+        middles[value] = below + totals[value] / 2  # ranks from the middle of one value's run to the other's
+        below += totals[value]
+    return lambda left, right: (middles[left] - middles[right]) ** 2
+
+
+def _paired_distance(counts: Mapping[float, int], distance: Callable[[float, float], float]) -> float:
+    """Sum of the distance over all ordered pairs of different ratings with these counts."""
+    return math.fsum(
+        n_left * n_right * distance(left, right)
+        for left, n_left in counts.items()
+        for right, n_right in counts.items()
+        if left != right
+    )
+
+
+def _mean_ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for index in order[start:end]:
+            ranks[index] = (start + end + 1) / 2  # ranks count from 1
+        start = end
+    return ranks
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    mean = math.fsum(values) / len(values)
+    return [value - mean for value in values]

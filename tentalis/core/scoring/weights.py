@@ -1,0 +1,155 @@
+"""How much each scorer counts in an environment, and what happens to the weight of one that failed."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Self
+
+from tentalis.core.scoring.protocol import Score, ScoringError, Unscored, check_score
+
+KNOWN_SCORERS = (
+    "prm",
+    "hallucination",
+    "effort",
+    "success",
+    "efficiency",
+    "tests",
+    "diff_size",
+    "action_validity",
+    "outcome",
+    "step_verifier",
+)
+_SUM_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class WeightProfile:
+    """The weights of one environment.
+
+    Args:
+        weights: scorer -> weight in (0, 1]; they sum to 1.
+    Raises:
+        ScoringError: an unknown scorer, a weight out of range, or another sum.
+    """
+
+    environment: str
+    weights: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        where = f"weight profile {self.environment!r}"
+        if not self.weights:
+            raise ScoringError(f"{where}: wanted at least one scorer, found none")
+        for scorer, weight in self.weights.items():
+            if scorer not in KNOWN_SCORERS:
+                raise ScoringError(f"{where}: wanted scorers of {', '.join(KNOWN_SCORERS)}, found {scorer!r}")
+            is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+            if not is_number or not 0.0 < weight <= 1.0:
+                raise ScoringError(f"{where}: {scorer} wants a weight in (0, 1], found {weight!r}")
+        total = math.fsum(self.weights.values())
+        if abs(total - 1.0) > _SUM_TOLERANCE:
+            raise ScoringError(f"{where}: weights want to sum to 1, found {total:.6g}")
+        object.__setattr__(self, "weights", MappingProxyType(dict(self.weights)))
+
+    def to_json(self) -> dict[str, float]:
+        return dict(self.weights)
+
+    @classmethod
+    def from_json(cls, environment: str, data: Any) -> Self:
+        """Raises ScoringError as the class does, and for anything that is not an object of numbers."""
+        if not isinstance(data, Mapping):
+            raise ScoringError(
+                f"weight profile {environment!r}: wanted an object of scorer and weight, found {type(data).__name__}"
+            )
+        return cls(environment, data)
+
+
+PROFILES: Mapping[str, WeightProfile] = MappingProxyType(
+    {
+        environment: WeightProfile(environment, weights)
+        for environment, weights in {
+            "chat": {"prm": 0.6, "hallucination": 0.3, "effort": 0.1},
+            "terminal": {"success": 0.8, "efficiency": 0.2},
+            "swe": {"tests": 0.5, "prm": 0.3, "diff_size": 0.2},
+            "gui": {"prm": 0.5, "action_validity": 0.3, "efficiency": 0.2},
+            "desk": {"outcome": 0.5, "step_verifier": 0.5},
+        }.items()
+    }
+)
+ENVIRONMENTS = tuple(PROFILES)
+
+
+def profile_for(environment: str) -> WeightProfile:
+    """The profile a project starts with. Raises ScoringError for an environment there is none for."""
+    if environment not in PROFILES:
+        raise ScoringError(f"environment: wanted one of {', '.join(ENVIRONMENTS)}, found {environment!r}")
+    return PROFILES[environment]
+
+
+@dataclass(frozen=True)
+class Redistributed:
+    """A scorer without a score: the weight it would have had went to the scorers that had one."""
+
+    scorer: str
+    reason: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Combined:
+    """One number out of several scorers.
+
+    Args:
+        value: in [0, 1]; None when no scorer had a score.
+        used_weights: scorer -> weight really used, summing to 1; empty with no value.
+        redistributed_from: the scorers that had none, in the profile's order.
+    """
+
+    value: float | None
+    used_weights: Mapping[str, float]
+    redistributed_from: tuple[Redistributed, ...]
+
+    @property
+    def score(self) -> Score:
+        """The value, or Unscored with the reasons of all scorers."""
+        if self.value is not None:
+            return self.value
+        return Unscored("; ".join(f"{lost.scorer}: {lost.reason}" for lost in self.redistributed_from))
+
+    def describe_redistribution(self) -> str:
+        """What a person reads beside the value; "" when every scorer had a score."""
+        takers = ", ".join(f"{scorer} {weight:.2f}" for scorer, weight in self.used_weights.items())
+        return "; ".join(
+            f"{lost.scorer} unscored ({lost.reason}), its {lost.weight:.2f} "
+            + (f"went to {takers}" if takers else "had nobody to go to")
+            for lost in self.redistributed_from
+        )
+
+
+def combine(scores: Mapping[str, Score], profile: WeightProfile) -> Combined:
+    """Weighted mean over the scorers that have a score, their weights scaled to sum to 1.
+
+    A scorer of the profile that is missing from `scores` is unscored too. Nothing is filled in.
+
+    Raises:
+        ScoringError: a scorer the profile does not weigh, or a score out of [0, 1].
+    """
+    if strangers := sorted(set(scores) - set(profile.weights)):
+        raise ScoringError(
+            f"profile {profile.environment!r} weighs {', '.join(profile.weights)}, found also {', '.join(strangers)}"
+        )
+    present: dict[str, float] = {}
+    lost: list[Redistributed] = []
+    for scorer, weight in profile.weights.items():
+        score = scores.get(scorer, Unscored("the scorer gave no result"))
+        check_score(score, subject=f"scorer {scorer!r}")
+        if isinstance(score, Unscored):
+            lost.append(Redistributed(scorer, score.reason, weight))
+        else:
+            present[scorer] = float(score)
+    total = math.fsum(profile.weights[scorer] for scorer in present)
+    used = {scorer: profile.weights[scorer] / total for scorer in present}
+    value = math.fsum(used[scorer] * score for scorer, score in present.items()) if present else None
+    if value is not None:
+        value = min(max(value, min(present.values())), max(present.values()))  # rounding must not leave the range
+    return Combined(value, MappingProxyType(used), tuple(lost))
