@@ -1,0 +1,112 @@
+"""People and agents, the projects they share, their rights and their tokens."""
+
+from typing import TYPE_CHECKING
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models import Q
+
+from apps.base.models import Timestamped
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+
+class User(AbstractUser):
+    """Someone who signs in, or an agent that holds tokens."""
+
+    is_agent = models.BooleanField(default=False, help_text="An agent: has tokens, never a password.")
+
+    @property
+    def handle(self) -> str:
+        """How the audit names this user."""
+        return f"agent:{self.username}" if self.is_agent else f"user:{self.username}"
+
+
+class ProjectQuerySet(models.QuerySet["Project"]):
+    def visible_to(self, user: "User | AnonymousUser") -> "ProjectQuerySet":
+        """Projects the user is a member of; all of them for a superuser; none for nobody."""
+        if not user.is_authenticated or not user.is_active:
+            return self.none()
+        if user.is_superuser:
+            return self
+        return self.filter(members__user=user)
+
+
+class Project(Timestamped):
+    """A team's space. Nothing crosses projects."""
+
+    slug = models.SlugField(unique=True, max_length=64)
+    name = models.CharField(max_length=200)
+    rubric = models.TextField(
+        blank=True, help_text="What good work is, in the team's words; judges and managers read it."
+    )
+    weight_profiles = models.JSONField(
+        default=dict, blank=True, help_text="environment -> {scorer: weight}; empty: the built-in."
+    )
+    review_policy = models.JSONField(
+        default=dict, blank=True, help_text="Which tasks wait for whom; empty: the built-in."
+    )
+    gate_policy = models.JSONField(default=dict, blank=True, help_text="Panel, margin, patience of the promotion gate.")
+    recipe = models.JSONField(default=dict, blank=True, help_text="Learning recipe; empty: the built-in.")
+    group_size = models.PositiveSmallIntegerField(default=8, help_text="Attempts at a task, compared with each other.")
+    batch_tasks = models.PositiveIntegerField(default=24, help_text="Tasks that fill a training batch.")
+    learning_enabled = models.BooleanField(default=True)
+
+    objects = ProjectQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["slug"]
+        constraints = [
+            models.CheckConstraint(condition=Q(group_size__gte=1, group_size__lte=64), name="group_size_is_1_to_64"),
+            models.CheckConstraint(condition=Q(batch_tasks__gte=1), name="batch_tasks_is_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Role(models.TextChoices):
+    OWNER = "owner"
+    MANAGER = "manager"
+    REVIEWER = "reviewer"
+    AUDITOR = "auditor"
+    VIEWER = "viewer"
+    AGENT = "agent"
+
+
+class Member(Timestamped):
+    """A user's role in a project."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="members")
+    user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role.choices)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "user"], name="one_role_per_member"),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="member_role_is_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} is {self.role} of {self.project}"
+
+
+class ApiToken(Timestamped):
+    """A bearer token `tnt_<key id>_<secret>`; only the secret's keyed hash is kept."""
+
+    key_id = models.CharField(max_length=16, unique=True)
+    secret_hash = models.CharField(max_length=64)
+    name = models.CharField(max_length=100)
+    user = models.ForeignKey(User, models.CASCADE, related_name="tokens")
+    project = models.ForeignKey(Project, models.CASCADE, null=True, blank=True, related_name="tokens")
+    scopes = models.JSONField(default=list)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"tnt_{self.key_id}_…"

@@ -1,0 +1,157 @@
+"""Adapters, the verdicts on them, and what serves which worker."""
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from apps.accounts.models import Project
+from apps.audit.kinds import Kind
+from apps.base.models import Stateful, Timestamped
+from apps.workers.models import Worker
+
+
+class Adapter(Stateful):
+    """LoRA weights with a manifest: immutable, named `worker@vN-digest`.
+
+    Attributes:
+        sha256: of the manifest file, which holds the hash of every other file.
+        run_id: the training run it came from (the row lives on a higher floor).
+        is_anchor: last one proved better; "improved by" is measured from it.
+    """
+
+    class State(models.TextChoices):
+        CANDIDATE = "candidate", "Candidate"
+        VERIFIED = "verified", "Safe to serve"
+        DEPLOYED = "deployed", "Deployed"
+        RETIRED = "retired", "Retired"
+        REFUSED = "refused", "Refused"
+
+    MOVES: ClassVar = {
+        State.CANDIDATE: frozenset({State.VERIFIED, State.REFUSED}),
+        State.VERIFIED: frozenset({State.DEPLOYED, State.REFUSED}),
+        State.DEPLOYED: frozenset({State.RETIRED}),
+        State.RETIRED: frozenset({State.DEPLOYED}),
+        State.REFUSED: frozenset(),
+    }
+    EVENTS: ClassVar = {
+        State.VERIFIED: Kind.ADAPTER_VERIFIED,
+        State.REFUSED: Kind.ADAPTER_REFUSED,
+        State.DEPLOYED: Kind.ADAPTER_DEPLOYED,
+        State.RETIRED: Kind.ADAPTER_RETIRED,
+    }
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="adapters")
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="adapters")
+    name = models.CharField(max_length=200, unique=True)
+    version = models.PositiveIntegerField()
+    parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
+    run_id = models.BigIntegerField(unique=True, null=True)
+    uri = models.CharField(max_length=1000)
+    sha256 = models.CharField(max_length=64)
+    manifest = models.JSONField()
+    state = models.CharField(max_length=16, choices=State.choices, default=State.CANDIDATE)
+    is_anchor = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["worker", "version"], name="adapter_version_is_unique"),
+            models.UniqueConstraint(
+                fields=["worker"], condition=Q(state="deployed"), name="one_deployed_adapter_per_worker"
+            ),
+            models.UniqueConstraint(fields=["worker"], condition=Q(is_anchor=True), name="one_anchor_per_worker"),
+        ]
+        indexes = [models.Index(fields=["project", "-id"], name="adapter_by_project")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Verdict(Timestamped):
+    """What the promotion gate found, in words and numbers.
+
+    Attributes:
+        question: "safe" (may it serve?) or "proved" (is it better than the anchor?).
+        outcome: yes, no, or inconclusive.
+        compared_with: name of the other adapter; "" for the base model.
+        details: {"metric", "difference", "low", "high", "items", "candidate", "reference", "alarms", …}.
+        outcomes: per panel item, this adapter's result (for pairing with the next candidate).
+    """
+
+    class Question(models.TextChoices):
+        SAFE = "safe", "Safe to serve?"
+        PROVED = "proved", "Proved better?"
+
+    class Outcome(models.TextChoices):
+        YES = "yes"
+        NO = "no"
+        INCONCLUSIVE = "inconclusive"
+
+    adapter = models.ForeignKey(Adapter, models.CASCADE, related_name="verdicts")
+    question = models.CharField(max_length=16, choices=Question.choices)
+    outcome = models.CharField(max_length=16, choices=Outcome.choices)
+    words = models.TextField()
+    compared_with = models.CharField(max_length=200, blank=True)
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["adapter", "question"], name="one_verdict_per_question")]
+
+    def __str__(self) -> str:
+        return self.words
+
+    @property
+    def project_id(self) -> int:
+        return self.adapter.project_id
+
+
+class PanelResult(Timestamped):
+    """How one model did on a worker's held-out panel: kept, so that each is measured once and compared many times.
+
+    Attributes:
+        adapter: None for the base model.
+        panel: name and seed of the panel; results pair only within one panel.
+        outcomes, step_scores: (items,) floats in [0, 1], in panel order.
+        signals: what the degeneration detectors read (rates in [0, 1], mean entropy in nats, mean length in tokens).
+    """
+
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="panel_results")
+    adapter = models.ForeignKey(Adapter, models.CASCADE, null=True, related_name="panel_results")
+    panel = models.CharField(max_length=64)
+    outcomes = models.JSONField()
+    step_scores = models.JSONField()
+    signals = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["worker", "adapter", "panel"], name="one_result_per_panel", nulls_distinct=False
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.adapter or 'base'} on {self.panel}: {self.mean_outcome:.3f}"
+
+    @property
+    def mean_outcome(self) -> float:
+        return float(sum(self.outcomes) / len(self.outcomes))
+
+
+class Deployment(Timestamped):
+    """What serves a worker now. A swap is one compare-and-set on `epoch`."""
+
+    worker = models.OneToOneField(Worker, models.CASCADE, related_name="deployment")
+    adapter = models.ForeignKey(
+        Adapter, models.PROTECT, null=True, related_name="+", help_text="Empty: the base model."
+    )
+    previous = models.ForeignKey(Adapter, models.PROTECT, null=True, related_name="+")
+    epoch = models.PositiveIntegerField(default=0)
+    moved_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.worker}: {self.adapter or 'base model'}"
+
+    @property
+    def project_id(self) -> int:
+        return self.worker.project_id

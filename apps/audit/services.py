@@ -1,0 +1,79 @@
+"""Writing the audit: `record()` says what happened, `move()` changes a state and says so, both in one transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.db import models, transaction
+
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.base.errors import IllegalMoveError
+from apps.base.models import Stateful
+
+
+def record(
+    kind: Kind | str,
+    *,
+    subject: models.Model | None = None,
+    by: str,
+    project_id: int | None = None,
+    payload: Mapping[str, Any] | None = None,
+) -> AuditEntry:
+    """Write one entry in the running transaction; Postgres announces it to open consoles when that commits.
+
+    Args:
+        by: who acted: `user:alice`, `agent:claw`, `scorer`, `sweep`…
+        project_id: needed where the subject does not know its project.
+    """
+    entry = AuditEntry(
+        kind=Kind(kind),
+        subject_type=(subject._meta.model_name or "") if subject is not None else "",
+        subject_id=subject.pk if subject is not None else None,
+        project_id=_project_of(subject) if project_id is None else project_id,
+        actor=by,
+        payload=dict(payload or {}),
+    )
+    entry.save(force_insert=True)
+    return entry
+
+
+def move(row: Stateful, to: str, *, by: str, payload: Mapping[str, Any] | None = None, **changes: Any) -> None:
+    """Change a row's state by compare-and-set, with the other columns given, and audit it.
+
+    The row in memory is brought up to date.
+
+    Raises:
+        IllegalMoveError: the row's state does not allow it, or another process changed the row first.
+    """
+    model: Any = type(row)
+    sources = [state for state, targets in model.MOVES.items() if to in targets]
+    with transaction.atomic():
+        changed = model._default_manager.filter(pk=row.pk, state__in=sources).update(state=to, **changes)
+        if not changed:
+            found = model._default_manager.filter(pk=row.pk).values_list("state", flat=True).first()
+            raise IllegalMoveError(
+                f"{model._meta.verbose_name} {row.pk} cannot become {to}: "
+                f"wanted state {' or '.join(sources) or 'none'}, "
+                f"found {found or 'no such row'}"
+            )
+        before = row.state
+        row.state = to
+        for name, value in changes.items():
+            if not hasattr(value, "resolve_expression"):
+                setattr(row, name, value)
+        record(model.EVENTS[to], subject=row, by=by, payload={"from": str(before), "to": str(to), **(payload or {})})
+
+
+def record_many(entries: Iterable[AuditEntry]) -> Sequence[AuditEntry]:
+    """Write prepared entries in one statement."""
+    return AuditEntry.objects.bulk_create(entries)
+
+
+def _project_of(subject: models.Model | None) -> int | None:
+    if subject is None:
+        return None
+    if isinstance(subject, Stateful):
+        return subject.audit_project_id
+    if subject._meta.model_name == "project":
+        return int(subject.pk)
+    return getattr(subject, "project_id", None)

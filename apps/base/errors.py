@@ -1,0 +1,60 @@
+"""The root of everything Tentalis raises on purpose."""
+
+from collections.abc import Mapping, Sequence
+
+
+class TentalisError(Exception):
+    """Something a caller can act on.
+
+    Attributes:
+        status: HTTP status at the edges.
+        code: stable snake_case word for programs.
+        errors: field -> what is wrong with it, where fields are at fault.
+        is_final: trying again cannot help, so a job that meets it is not retried.
+    """
+
+    status = 500
+    code = "internal"
+    is_final = False
+
+    def __init__(self, message: str, *, errors: Mapping[str, Sequence[str]] | None = None) -> None:
+        super().__init__(message)
+        self.errors = dict(errors or {})
+
+
+class BadInputError(TentalisError):
+    """What came in is not what was wanted; the message says both."""
+
+    status = 400
+    code = "bad_input"
+    is_final = True
+
+
+class NotAllowedError(TentalisError):
+    """The caller is known and may not do this."""
+
+    status = 403
+    code = "not_allowed"
+    is_final = True
+
+
+class NotFoundError(TentalisError):
+    """No such thing, or none the caller may know of."""
+
+    status = 404
+    code = "not_found"
+    is_final = True
+
+
+class ConflictError(TentalisError):
+    """The thing's present state does not allow it."""
+
+    status = 409
+    code = "conflict"
+    is_final = True
+
+
+class IllegalMoveError(ConflictError):
+    """A state change that the row's state does not allow, or that someone else made first."""
+
+    code = "illegal_move"

@@ -1,0 +1,39 @@
+"""What every request gets."""
+
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.http import HttpRequest, HttpResponse
+
+HEADER = "X-Request-Id"
+READABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestIdMiddleware:
+    """Gives each request an id, the caller's own if it is readable, and returns it with the answer."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        given = request.headers.get(HEADER, "")
+        request.request_id = given if READABLE.fullmatch(given) else uuid.uuid4().hex  # type: ignore[attr-defined]
+        answer = self.get_response(request)
+        if isinstance(answer, HttpResponse):
+            return self._mark(request, answer)
+        return self._mark_later(request, answer)
+
+    async def _mark_later(self, request: HttpRequest, answer: Awaitable[HttpResponse]) -> HttpResponse:
+        return self._mark(request, await answer)
+
+    @staticmethod
+    def _mark(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+        answer[HEADER] = request.request_id  # type: ignore[attr-defined]
+        return answer

@@ -1,0 +1,46 @@
+"""Health: alive, ready, and figures for Prometheus."""
+
+import redis
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.utils import Error as DatabaseError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+
+def show_alive(request: HttpRequest) -> JsonResponse:
+    """The process answers."""
+    return JsonResponse({"status": "alive"})
+
+
+def show_ready(request: HttpRequest) -> JsonResponse:
+    """200 when database, migrations and broker are as they should be, else 503 with the reasons."""
+    reasons = [reason for reason in (find_database_fault(), find_broker_fault()) if reason]
+    return JsonResponse(
+        {"status": "not ready" if reasons else "ready", "reasons": reasons}, status=503 if reasons else 200
+    )
+
+
+def show_metrics(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+
+
+def find_database_fault() -> str:
+    """Why the database cannot be used; "" when it can."""
+    try:
+        executor = MigrationExecutor(connection)
+        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    except DatabaseError as error:
+        return f"database: {type(error).__name__}"
+    return f"database: {len(missing)} migrations are not applied" if missing else ""
+
+
+def find_broker_fault() -> str:
+    """Why the broker cannot be used; "" when it can."""
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2) as client:
+            client.ping()
+    except redis.RedisError as error:
+        return f"broker: {type(error).__name__}"
+    return ""

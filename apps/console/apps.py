@@ -1,0 +1,8 @@
+"""The pages people work in."""
+
+from django.apps import AppConfig
+
+
+class ConsoleConfig(AppConfig):
+    name = "apps.console"
+    label = "console"

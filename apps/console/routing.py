@@ -1,0 +1,5 @@
+"""Paths of the live socket."""
+
+from django.urls import URLPattern
+
+websocket_urlpatterns: list[URLPattern] = []

@@ -1,0 +1,8 @@
+"""The alignment suite."""
+
+from django.apps import AppConfig
+
+
+class ExperimentsConfig(AppConfig):
+    name = "apps.experiments"
+    label = "experiments"

@@ -1,0 +1,8 @@
+"""How the jobs hang together."""
+
+from django.apps import AppConfig
+
+
+class PipelineConfig(AppConfig):
+    name = "apps.pipeline"
+    label = "pipeline"

@@ -1,0 +1,178 @@
+"""Tasks, the attempts at them, and the steps of those."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from apps.accounts.models import Project, User
+from apps.adapters.models import Adapter
+from apps.audit.kinds import Kind
+from apps.base.models import Stateful, Timestamped
+from apps.inference.models import Exchange
+from apps.workers.models import Worker
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+
+class Environment(models.TextChoices):
+    CHAT = "chat", "Chat"
+    TERMINAL = "terminal", "Terminal"
+    SWE = "swe", "Software engineering"
+    GUI = "gui", "Graphical interface"
+    DESK = "desk", "Ticket desk"
+
+
+class TaskQuerySet(models.QuerySet["Task"]):
+    def visible_to(self, user: "User | AnonymousUser") -> "TaskQuerySet":
+        return self.filter(project__in=Project.objects.visible_to(user))
+
+
+class Task(Stateful):
+    """Work given to an agent."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "Queued"
+        WORKING = "working", "Working"
+        SCORING = "scoring", "Scoring"
+        IN_REVIEW = "in_review", "In review"
+        LEARNING = "learning", "Learning"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
+
+    MOVES: ClassVar = {
+        State.QUEUED: frozenset({State.WORKING, State.SCORING, State.FAILED, State.CANCELLED}),
+        State.WORKING: frozenset({State.SCORING, State.FAILED, State.CANCELLED}),
+        State.SCORING: frozenset({State.IN_REVIEW, State.LEARNING, State.FAILED, State.CANCELLED}),
+        State.IN_REVIEW: frozenset({State.LEARNING, State.FAILED, State.CANCELLED}),
+        State.LEARNING: frozenset({State.DONE, State.FAILED, State.CANCELLED}),
+        State.DONE: frozenset(),
+        State.FAILED: frozenset({State.QUEUED, State.SCORING, State.LEARNING}),
+        State.CANCELLED: frozenset(),
+    }
+    EVENTS: ClassVar = {
+        State.QUEUED: Kind.TASK_REPLAYED,
+        State.WORKING: Kind.TASK_STARTED,
+        State.SCORING: Kind.TASK_ATTEMPTED,
+        State.IN_REVIEW: Kind.TASK_IN_REVIEW,
+        State.LEARNING: Kind.TASK_LEARNING,
+        State.DONE: Kind.TASK_DONE,
+        State.FAILED: Kind.TASK_FAILED,
+        State.CANCELLED: Kind.TASK_CANCELLED,
+    }
+    FINAL: ClassVar = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="tasks")
+    worker = models.ForeignKey(Worker, models.PROTECT, related_name="tasks")
+    submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="children")
+    environment = models.CharField(max_length=16, choices=Environment.choices)
+    prompt = models.TextField()
+    reference = models.JSONField(null=True, blank=True, help_text="What a right answer holds, where it is known.")
+    metadata = models.JSONField(default=dict, blank=True)
+    group_size = models.PositiveSmallIntegerField()
+    seed = models.BigIntegerField(null=True, blank=True, help_text="For sampling; empty: chosen by the engine.")
+    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    answer = models.TextField(blank=True, help_text="The best attempt's answer.")
+    score = models.FloatField(null=True, help_text="Mean combined score of its attempts, in [0, 1].")
+    failed_link = models.CharField(max_length=64, blank=True)
+    failure = models.TextField(blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = TaskQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(condition=Q(environment__in=Environment.values), name="task_environment_is_known"),
+            models.CheckConstraint(condition=Q(group_size__gte=1, group_size__lte=64), name="task_group_is_1_to_64"),
+        ]
+        indexes = [
+            models.Index(fields=["project", "-id"], name="task_by_project"),
+            models.Index(fields=["project", "state", "-id"], name="task_by_state"),
+            models.Index(
+                fields=["worker", "id"],
+                condition=Q(state__in=["queued", "working", "scoring", "in_review", "learning"]),
+                name="task_open_by_worker",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"task {self.pk}"
+
+
+class Attempt(Timestamped):
+    """One try at a task by one worker with one adapter version.
+
+    Attributes:
+        index: place in the group, from 0.
+        exchange: the call that made it, with its exact tokens; None for an outside agent's own result.
+        outcome: verified result in [0, 1]; None where nothing can verify it.
+        score: combined score in [0, 1]; None while unscored.
+        score_details: weights used, and what was redistributed from whom and why.
+    """
+
+    class State(models.TextChoices):
+        ANSWERED = "answered", "Answered"
+        FAILED = "failed", "Failed"
+
+    task = models.ForeignKey(Task, models.CASCADE, related_name="attempts")
+    index = models.PositiveSmallIntegerField()
+    worker = models.ForeignKey(Worker, models.PROTECT, related_name="+")
+    adapter = models.ForeignKey(
+        Adapter, models.PROTECT, null=True, blank=True, related_name="attempts", help_text="Empty: base model."
+    )
+    exchange = models.OneToOneField(Exchange, models.SET_NULL, null=True, blank=True, related_name="attempt")
+    state = models.CharField(max_length=16, choices=State.choices, default=State.ANSWERED)
+    text = models.TextField(blank=True)
+    answer = models.TextField(blank=True)
+    error = models.TextField(blank=True)
+    outcome = models.FloatField(null=True)
+    score = models.FloatField(null=True)
+    score_details = models.JSONField(default=dict)
+    missing_steps = models.PositiveSmallIntegerField(default=0)
+    elapsed_s = models.FloatField(null=True)
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "index"], name="one_attempt_per_place"),
+            models.CheckConstraint(
+                condition=Q(score__isnull=True) | Q(score__gte=0, score__lte=1), name="attempt_score_is_0_to_1"
+            ),
+            models.CheckConstraint(
+                condition=Q(outcome__isnull=True) | Q(outcome__gte=0, outcome__lte=1), name="attempt_outcome_is_0_to_1"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.index + 1} at task {self.task_id}"
+
+
+class Step(models.Model):
+    """One reasoning step or tool call of an attempt.
+
+    Attributes:
+        kind: step, call, answer, or other (text outside every tag).
+        token_start, token_end: span [start, end) in the exchange's token_ids; None without exact tokens.
+        tool_result: what the environment gave back to a call.
+    """
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="steps")
+    index = models.PositiveSmallIntegerField()
+    kind = models.CharField(max_length=16)
+    text = models.TextField()
+    tool_name = models.CharField(max_length=100, blank=True)
+    tool_result = models.TextField(blank=True)
+    token_start = models.PositiveIntegerField(null=True)
+    token_end = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [models.UniqueConstraint(fields=["attempt", "index"], name="one_step_per_place")]
+
+    def __str__(self) -> str:
+        return f"step {self.index + 1} of {self.attempt_id}"

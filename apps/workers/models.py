@@ -1,0 +1,38 @@
+"""Agents that do tasks."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+
+from apps.accounts.models import Project
+from apps.base.models import Timestamped
+from apps.inference.models import Provider
+
+
+class Worker(Timestamped):
+    """An agent of a project. What it serves is its deployment's adapter, else the base model."""
+
+    class Kind(models.TextChoices):
+        ECHO = "echo", "Echo (repeats the prompt; for trying things out)"
+        DESK = "desk", "Desk (the built-in model and its ticket world)"
+        CHAT = "chat", "Chat (any OpenAI-compatible model)"
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="workers")
+    name = models.CharField(
+        max_length=64, validators=[RegexValidator(r"^[a-z0-9][a-z0-9_-]*$", "Lower-case letters, digits, - and _.")]
+    )
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    provider = models.ForeignKey(Provider, models.PROTECT, null=True, blank=True, related_name="workers")
+    base_model = models.CharField(max_length=500, blank=True, help_text="Name the model server serves the base under.")
+    base_directory = models.CharField(
+        max_length=500, blank=True, help_text="Where the trainer finds it; desk: the built-in."
+    )
+    system_prompt = models.TextField(blank=True)
+    sampling = models.JSONField(default=dict, blank=True, help_text="temperature, max_tokens…")
+    is_active = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="worker_name_is_unique")]
+
+    def __str__(self) -> str:
+        return self.name

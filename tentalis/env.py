@@ -1,0 +1,196 @@
+"""The environment's variables, typed. An unreadable or unknown TENTALIS_* value stops the start with its name."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+PREFIX = "TENTALIS_"
+
+
+class EnvironmentVariableError(Exception):
+    """A TENTALIS_* variable is unknown or unreadable; the message names it, what was wanted and what was found."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One setting a person may give by environment.
+
+    Args:
+        read: text -> value; raises ValueError with what was expected.
+        default: used when the variable is unset or empty.
+        secret: never shown; `doctor` masks it.
+    """
+
+    name: str
+    read: Callable[[str], Any]
+    default: Any
+    help: str
+    secret: bool = False
+
+
+def read_text(value: str) -> str:
+    return value
+
+
+def read_bool(value: str) -> bool:
+    lowered = value.strip().lower()
+    if lowered in {"1", "true", "yes", "on"}:
+        return True
+    if lowered in {"0", "false", "no", "off"}:
+        return False
+    raise ValueError("true or false")
+
+
+def read_list(value: str) -> list[str]:
+    return [item.strip() for item in value.split(",") if item.strip()]
+
+
+def read_path(value: str) -> Path:
+    return Path(value).expanduser()
+
+
+def read_int(minimum: int, maximum: int) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        wanted = f"a whole number from {minimum} to {maximum}"
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(wanted) from None
+        if not minimum <= number <= maximum:
+            raise ValueError(wanted)
+        return number
+
+    return read
+
+
+def read_float(minimum: float, maximum: float) -> Callable[[str], float]:
+    def read(value: str) -> float:
+        wanted = f"a number from {minimum:g} to {maximum:g}"
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(wanted) from None
+        if not minimum <= number <= maximum:
+            raise ValueError(wanted)
+        return number
+
+    return read
+
+
+def read_choice(*choices: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return value
+
+    return read
+
+
+def read_url(*schemes: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        parts = urlsplit(value)
+        try:
+            port_is_readable = parts.port is None or parts.port > 0
+        except ValueError:
+            port_is_readable = False
+        if parts.scheme not in schemes or not parts.hostname or not port_is_readable:
+            raise ValueError(f"a URL like {schemes[0]}://host:port/…")
+        return value
+
+    return read
+
+
+def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
+    """`workers=threads:6;scorers,hints,control=threads:4` -> [(queues, pool, concurrency), …]."""
+    wanted = "groups like workers=threads:6;scorers,hints,control=threads:4 (pool: threads or solo)"
+    groups = []
+    for group in filter(None, value.split(";")):
+        queues, _, pool_text = group.partition("=")
+        pool, _, size = pool_text.partition(":")
+        if not queues or pool not in {"threads", "solo"} or not (size or "1").isdigit() or int(size or 1) < 1:
+            raise ValueError(wanted)
+        groups.append((read_list(queues), pool, int(size or 1)))
+    if not groups:
+        raise ValueError(wanted)
+    return groups
+
+
+PORT = read_int(1, 65535)
+
+VARIABLES: dict[str, Variable] = {
+    PREFIX + variable.name: variable
+    for variable in [
+        Variable("HOME", read_path, Path("~/.tentalis").expanduser(), "config, embedded data, artifacts and logs"),
+        Variable("ARTIFACTS", read_path, None, "adapters and rollout files; default: artifacts under the home"),
+        Variable("DATABASE_URL", read_url("postgres", "postgresql"), None, "Postgres; unset: the embedded one", True),
+        Variable("REDIS_URL", read_url("redis", "rediss"), None, "Redis; unset: the embedded one", True),
+        Variable("SECRET_KEY", read_text, None, "signs sessions and tokens", True),
+        Variable("DEBUG", read_bool, False, "Django's debug pages; never in production"),
+        Variable("ALLOWED_HOSTS", read_list, ["localhost", "127.0.0.1", "[::1]"], "host names the web answers to"),
+        Variable("CSRF_TRUSTED_ORIGINS", read_list, [], "origins such as https://tentalis.example"),
+        Variable("HTTPS", read_bool, False, "served behind TLS: secure cookies, HSTS, redirect"),
+        Variable("ADMIN_PASSWORD", read_text, None, "password of the first admin that `up` makes", True),
+        Variable("WEB_HOST", read_text, "127.0.0.1", "address the web binds"),
+        Variable("WEB_PORT", PORT, 8000, "web, REST, websockets, bridge"),
+        Variable("ENGINE_PORT", PORT, 8300, "the local engine"),
+        Variable("ENGINE_URL", read_url("http", "https"), None, "engine; unset: the local one on its port"),
+        Variable("POSTGRES_PORT", PORT, 54320, "the embedded Postgres"),
+        Variable("REDIS_PORT", PORT, 63790, "the embedded Redis"),
+        Variable(
+            "QUEUE_PROCESSES",
+            read_queue_processes,
+            [(["workers", "scorers", "hints", "control"], "threads", 8)],
+            "queue processes: queues=pool:size;…",
+        ),
+        Variable("IN_FLIGHT_CAP", read_int(1, 100_000), 64, "messages out and unfinished, per queue"),
+        Variable("LEASE_SECONDS", read_float(0.5, 86_400), 60.0, "a claim lives so long without a heartbeat"),
+        Variable("MAX_ATTEMPTS", read_int(1, 100), 5, "tries of one link before its segment is a dead letter"),
+        Variable("RETRY_BASE_SECONDS", read_float(0.0, 3600), 1.0, "first wait before a retry; doubles, with jitter"),
+        Variable("WATCHDOG_SECONDS", read_float(1, 86_400), 30.0, "work claimable and none claimed: leave, restart"),
+        Variable("RUN_SILENCE_SECONDS", read_float(1, 86_400), 60.0, "a training without a sign of life is retried"),
+        Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),
+        Variable("CRASH_AT", read_text, "", "name of a crash point to die at (fault tests only)"),
+        # meanings kept from the older system
+        Variable("INFERENCE_BACKEND", read_choice("engine", "vllm", "openai", "ollama"), "engine", "model server kind"),
+        Variable("INFERENCE_BASE_URL", read_url("http", "https"), None, "model server; unset: the engine's URL"),
+        Variable("INFERENCE_API_KEY", read_text, None, "its key", True),
+        Variable("LLM_MODEL", read_text, "", "model of judges and AI managers; empty: none are configured"),
+        Variable("TRAINER_BACKEND", read_choice("standalone", "openrlhf", "tinker"), "standalone", "who trains"),
+        Variable("TASK_TIMEOUT_SECONDS", read_float(1, 86_400), 300.0, "one link's work on a task"),
+        Variable(
+            "OPD_MODE", read_choice("lightweight", "logprobs"), "logprobs", "hint text only, or teacher log-probs"
+        ),
+        Variable("OPD_TEACHER_MODEL", read_text, "", "teacher of OPD; empty: the frozen base model"),
+        Variable("OPD_WEIGHT", read_float(0, 10), 0.3, "weight of the OPD loss"),
+        Variable("RL_WEIGHT", read_float(0, 10), 0.7, "weight of the RL loss"),
+        Variable("TRAINING_CLIP_EPSILON", read_float(0, 1), 0.2, "lower clip of the surrogate"),
+        Variable("TRAINING_CLIP_EPSILON_HIGH", read_float(0, 10), 0.28, "upper clip of the surrogate"),
+        Variable("META_RL_ENABLED", read_bool, False, "train managers too"),
+        Variable("META_RL_WINDOW_SIZE", read_int(1, 1_000_000), 200, "feedbacks a manager is trained on"),
+        Variable("ALIGNMENT_ENABLED", read_bool, False, "run the alignment suite on the timetable"),
+    ]
+}
+
+
+def read_environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Every variable's value by its name without the prefix.
+
+    Raises:
+        EnvironmentVariableError: a TENTALIS_* variable nobody knows, or one that cannot be read.
+    """
+    if unknown := sorted(name for name in environ if name.startswith(PREFIX) and name not in VARIABLES):
+        raise EnvironmentVariableError(
+            f"unknown variable {', '.join(unknown)}; known are {', '.join(sorted(VARIABLES))}"
+        )
+    values = {}
+    for name, variable in VARIABLES.items():
+        text = environ.get(name, "")
+        try:
+            values[variable.name] = variable.read(text) if text else variable.default
+        except ValueError as error:
+            shown = "a secret value" if variable.secret else repr(text)
+            raise EnvironmentVariableError(f"{name} must be {error}, found {shown}") from None
+    return values

@@ -1,0 +1,11 @@
+"""Every path the web answers."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("", include("apps.base.urls")),
+    path("", include("apps.console.urls")),
+    path("api/", include("apps.api.urls")),
+    path("admin/", admin.site.urls),
+]
