@@ -1,0 +1,127 @@
+"""What a world gives to the agents that work in it, and what an agent hands back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftStep:
+    """One step of an answer.
+
+    Args:
+        kind: step, call, answer, or other (text outside every tag).
+        token_start, token_end: span [start, end) in the draft's token_ids; None without exact tokens.
+        tool_name, tool_result: of a call.
+    """
+
+    kind: str
+    text: str
+    token_start: int | None = None
+    token_end: int | None = None
+    tool_name: str = ""
+    tool_result: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptDraft:
+    """What came of one try at a task, before it is a row.
+
+    Args:
+        text: everything the agent wrote, tool results included; answer: its last word.
+        prompt_token_ids (P,), token_ids (T,), logprobs (T,), sampled (T,): exact tokens; empty where the server gave none.
+        served_by: what the server says answered: an adapter's name, or the base model's.
+        ended: whether it stopped by itself (and was not cut off).
+        error: why there is no answer; "" when there is one.
+    """
+
+    text: str = ""
+    answer: str = ""
+    steps: Sequence[DraftStep] = ()
+    messages: Sequence[Mapping[str, str]] = ()
+    prompt_token_ids: Sequence[int] = ()
+    token_ids: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+    sampled: Sequence[bool] = ()
+    served_by: str = ""
+    finish_reason: str = ""
+    ended: bool = True
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    elapsed_s: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What a world can check by itself.
+
+    Args:
+        outcome: in [0, 1].
+        step_scores: one entry a step of the draft, in [0, 1]; None where the world cannot tell.
+        step_reasons: why, one entry a step; "" where the score is 1.
+        missing_steps: steps a whole answer would have had beyond those.
+    """
+
+    outcome: float
+    step_scores: Sequence[float | None] = ()
+    step_reasons: Sequence[str] = ()
+    missing_steps: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelItem:
+    """One held-out task: never trained on."""
+
+    prompt: str
+    reference: Any = None
+    seed: int = 0
+
+
+class World(Protocol):
+    """One environment: chat, terminal, swe, gui, desk."""
+
+    name: str
+
+    def check_prompt(self, prompt: str) -> None:
+        """Raise ValueError saying what was wanted and found where the prompt cannot be a task here."""
+
+    def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
+        """The conversation an agent is given."""
+
+    def call_tool(self, prompt: str, name: str, arguments: str) -> str:
+        """Run a tool call; an unknown tool or bad arguments come back as words, not as an exception."""
+
+    def verify(self, prompt: str, reference: Any, draft: AttemptDraft) -> Verification | None:
+        """Check an attempt; None where this world cannot."""
+
+    def hinted_messages(self, messages: Sequence[Mapping[str, str]], hint: str) -> list[dict[str, str]]:
+        """The same conversation with a hint in it, as a teacher reads it."""
+
+    def panel(self, size: int, seed: int) -> list[PanelItem]:
+        """Held-out tasks, the same for the same seed; [] where the world has none."""
+
+
+class Agent(Protocol):
+    """A kind of worker: how it does a group of tries."""
+
+    def work(
+        self,
+        *,
+        prompts: Sequence[str],
+        world: World,
+        group_size: int,
+        seeds: Sequence[int | None],
+        model: str,
+        greedy: bool = False,
+    ) -> list[list[AttemptDraft]]:
+        """Try each prompt `group_size` times.
+
+        Args:
+            model: exact name the server knows the adapter (or the base model) by; it serves every try.
+            seeds: one a prompt; the same seed gives the same tries.
+        Returns:
+            One list of drafts a prompt. A try that failed is a draft with `error`.
+        Raises:
+            ProviderBusyError, ProviderRefusedError: nothing could be asked at all.
+        """
