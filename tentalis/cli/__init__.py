@@ -33,7 +33,7 @@ COMMANDS: dict[str, Entry] = {
 
 
 class LazyGroup(TyperGroup):
-    """Lists commands from the table and imports a module only to run its command: --help loads no Django and no torch."""
+    """Lists commands from the table and imports a module only to run its command, so that --help is fast."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -76,7 +76,7 @@ def root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command: an error of ours is one line on stderr and exit 1, bad use is exit 2, a defect keeps its trace."""
+    """Run one command: an error of ours is one line and exit 1, bad use is exit 2, a defect keeps its trace."""
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="tentalis")
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What can go wrong on this machine. Each message is one line that names the thing, what was wanted and what was found."""
+"""What can go wrong on this machine. Each message is one line: the thing, what was wanted, what was found."""
 
 
 class PlatformError(Exception):

@@ -1,0 +1,313 @@
+"""Which processes make up Tentalis on one machine, with their ports, passwords and order."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tentalis.env import PREFIX
+from tentalis.platform import postgres_server, redis_server
+from tentalis.platform.config import Config, read_settings
+from tentalis.platform.home import Home
+from tentalis.platform.ports import choose_port
+from tentalis.platform.probes import SIGN_OF_LIFE_VARIABLE, http_probe, postgres_probe, redis_probe, sign_of_life_probe
+from tentalis.platform.service import Service
+
+PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
+LOOPBACK = "127.0.0.1"
+STORES = ("postgres", "redis")
+FROZEN_PATIENCE_S = 30.0
+ENGINE_MODEL = "desk"
+QUEUE_FLAGS = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+WEB_SECRETS = ("DATABASE_URL", "SECRET_KEY", "ADMIN_PASSWORD")  # the training box and the engine get none of these
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What to run: the services in an order in which each stands after what it needs, and where they answer.
+
+    Args:
+        environment: what a process of the web side needs to find the rest; holds secrets.
+    """
+
+    services: tuple[Service, ...]
+    addresses: dict[str, str]
+    environment: dict[str, str]
+
+    def only(self, names: Sequence[str]) -> "Stack":
+        """The named services with what they come after."""
+        wanted = set(names)
+        for service in reversed(self.services):
+            if service.name in wanted:
+                wanted |= set(service.after)
+        if unknown := sorted(set(names) - {service.name for service in self.services}):
+            raise ValueError(
+                f"unknown services {', '.join(unknown)}; there are {', '.join(row.name for row in self.services)}"
+            )
+        return replace(self, services=tuple(service for service in self.services if service.name in wanted))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What every builder below needs to know."""
+
+    home: Home
+    config: Config
+    settings: dict[str, Any]
+    was_asked_for: Callable[[str], bool]
+    base: dict[str, str]
+    is_throwaway: bool
+
+    def port(self, name: str, host: str = LOOPBACK) -> int:
+        variable = f"{name}_PORT"
+        return choose_port(
+            host=host,
+            usual=self.settings[variable],
+            was_asked_for=self.was_asked_for(variable),
+            variable=PREFIX + variable,
+        )
+
+
+def plan_stack(
+    home: Home, config: Config, environ: Mapping[str, str], *, is_throwaway: bool = False, only: Sequence[str] = ()
+) -> Stack:
+    """Work out the services. Makes the Postgres cluster when there is none; starts nothing.
+
+    Args:
+        is_throwaway: the stores forget on a crash of the machine and are faster; for tests.
+        only: names of services; with what they need. Empty: all.
+    Raises:
+        EnvironmentVariableError: a setting is unknown or unreadable.
+        PlatformError: a port somebody asked for is taken, a program is missing, the data is of another version.
+    """
+    given = config.complete(environ)
+    plan = _Plan(
+        home=home,
+        config=config,
+        settings=read_settings(home, config, environ),
+        was_asked_for=lambda name: bool(given.get(PREFIX + name)),
+        base=_base_environment(home, given),
+        is_throwaway=is_throwaway,
+    )
+    stores, database_url, redis_url = _plan_stores(plan)
+    addresses = {"database_url": database_url, "redis_url": redis_url}
+    if only and set(only) <= set(STORES):
+        environment = plan.base | {f"{PREFIX}DATABASE_URL": database_url, f"{PREFIX}REDIS_URL": redis_url}
+        return Stack(tuple(stores), addresses, environment).only([service.name for service in stores])
+
+    web_port = plan.port("WEB", plan.settings["WEB_HOST"])
+    engine_port = plan.port("ENGINE")
+    engine_url = plan.settings["ENGINE_URL"] or f"http://{LOOPBACK}:{engine_port}"
+    environment = plan.base | {
+        f"{PREFIX}DATABASE_URL": database_url,
+        f"{PREFIX}REDIS_URL": redis_url,
+        f"{PREFIX}SECRET_KEY": plan.settings["SECRET_KEY"] or config.secrets.secret_key,
+        f"{PREFIX}ENGINE_URL": engine_url,
+        f"{PREFIX}ENGINE_PORT": str(engine_port),
+        f"{PREFIX}WEB_PORT": str(web_port),
+        "DJANGO_SETTINGS_MODULE": environ.get("DJANGO_SETTINGS_MODULE") or "tentalis.settings.dev",
+    }
+    box = {name: value for name, value in environment.items() if name.removeprefix(PREFIX) not in WEB_SECRETS}
+    store_names = tuple(service.name for service in stores)
+    services = [
+        *stores,
+        *_plan_engine(plan, box, engine_port),
+        _plan_gpu(plan, box, store_names),
+        *_plan_set_up(plan, environment, store_names),
+        _plan_web(plan, environment, web_port),
+        Service(name="relay", argv=_manage("relay"), environment=environment, after=("migrate",)),
+        *_plan_queues(plan, environment),
+    ]
+    addresses |= {"console_url": _web_url(plan.settings["WEB_HOST"], web_port), "engine_url": engine_url}
+    stack = Stack(tuple(services), addresses, environment)
+    return stack.only(only) if only else stack
+
+
+def _base_environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
+    base = dict(given) | ONE_THREAD
+    base |= {"PYTHONUNBUFFERED": "1", f"{PREFIX}HOME": str(home.root)}
+    paths = [str(PROJECT_DIRECTORY), given.get("PYTHONPATH", "")]
+    return base | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _plan_stores(plan: _Plan) -> tuple[list[Service], str, str]:
+    """Postgres and Redis, or the URLs of somebody else's."""
+    services = []
+    database_url, redis_url = plan.settings["DATABASE_URL"], plan.settings["REDIS_URL"]
+    if not database_url:
+        port = plan.port("POSTGRES")
+        run_as = postgres_server.choose_run_as()
+        password = plan.config.secrets.postgres_password
+        postgres_server.make_cluster(plan.home, password=password, run_as=run_as)
+        database_url = f"postgres://{postgres_server.USER}:{password}@{LOOPBACK}:{port}/{postgres_server.DATABASE}"
+        data = plan.home.postgres_data
+        services.append(
+            Service(
+                name="postgres",
+                argv=postgres_server.postgres_command(
+                    plan.home, port=port, run_as=run_as, is_throwaway=plan.is_throwaway
+                ),
+                environment=_without_ours(plan.base),
+                probe=postgres_probe(LOOPBACK, port),
+                prepare=lambda: postgres_server.drop_stale_lock(data),
+                port=port,
+                user=run_as.user,
+                stop_signal=postgres_server.STOP_SIGNAL,
+                death_signal=postgres_server.STOP_SIGNAL,
+                stop_timeout_s=30,
+            )
+        )
+    if not redis_url:
+        port = plan.port("REDIS")
+        password = plan.config.secrets.redis_password
+        redis_server.write_redis_config(plan.home, port=port, password=password, is_throwaway=plan.is_throwaway)
+        redis_url = f"redis://:{password}@{LOOPBACK}:{port}/0"
+        services.append(
+            Service(
+                name="redis",
+                argv=redis_server.redis_command(plan.home),
+                environment=_without_ours(plan.base),
+                probe=redis_probe(LOOPBACK, port, password),
+                port=port,
+                death_signal=signal.SIGTERM,
+            )
+        )
+    return services, database_url, redis_url
+
+
+def _plan_engine(plan: _Plan, environment: Mapping[str, str], port: int) -> list[Service]:
+    """Our own engine, unless the settings name somebody else's."""
+    if plan.was_asked_for("ENGINE_URL"):
+        return []
+    return [
+        Service(
+            name="engine",
+            argv=[sys.executable, "-m", "gpu_workers.engine", "--model", ENGINE_MODEL, "--port", str(port)],
+            environment=environment,
+            probe=http_probe(LOOPBACK, port, "/health"),
+            port=port,
+            start_timeout_s=120,
+        )
+    ]
+
+
+def _plan_gpu(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> Service:
+    """The training process. It waits for Redis alone: it has no database."""
+    return _queue_process(
+        plan,
+        name="gpu",
+        app="gpu_workers.celery",
+        queues=["gpu"],
+        pool="solo",
+        size=1,
+        environment=environment,
+        after=tuple(name for name in stores if name == "redis"),
+    )
+
+
+def _plan_set_up(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
+    password = plan.settings["ADMIN_PASSWORD"] or plan.config.secrets.admin_password
+    return [
+        Service(
+            name="migrate",
+            argv=_manage("migrate", "--noinput", "-v", "1"),
+            environment=environment,
+            after=stores,
+            is_oneshot=True,
+        ),
+        Service(
+            name="bootstrap",
+            argv=_manage("bootstrap"),
+            environment=dict(environment) | {f"{PREFIX}ADMIN_PASSWORD": password},
+            after=("migrate",),
+            is_oneshot=True,
+        ),
+    ]
+
+
+def _plan_web(plan: _Plan, environment: Mapping[str, str], port: int) -> Service:
+    host: str = plan.settings["WEB_HOST"]
+    names = [name.lstrip(".") for name in plan.settings["ALLOWED_HOSTS"] if name != "*"]
+    argv = [
+        *(sys.executable, "-m", "uvicorn", "tentalis.asgi:application", "--host", host, "--port", str(port)),
+        *("--loop", "uvloop", "--no-access-log", "--timeout-graceful-shutdown", "5"),
+    ]
+    return Service(
+        name="web",
+        argv=argv,
+        environment=environment,
+        after=("migrate",),
+        probe=http_probe(host, port, "/healthz", (names or ["localhost"])[0]),
+        port=port,
+        patience_s=FROZEN_PATIENCE_S,
+    )
+
+
+def _plan_queues(plan: _Plan, environment: Mapping[str, str]) -> list[Service]:
+    groups: list[tuple[list[str], str, int]] = plan.settings["QUEUE_PROCESSES"]
+    services: list[Service] = []
+    for queues, pool, size in groups:
+        name = "queues" if len(groups) == 1 else f"queue-{queues[0]}"
+        same = sum(service.name == name or service.name.startswith(f"{name}-") for service in services)
+        services.append(
+            _queue_process(
+                plan,
+                name=f"{name}-{same + 1}" if same else name,
+                app="tentalis.celery",
+                queues=queues,
+                pool=pool,
+                size=size,
+                environment=environment,
+                after=("migrate",),
+            )
+        )
+    return services
+
+
+def _queue_process(
+    plan: _Plan,
+    *,
+    name: str,
+    app: str,
+    queues: Sequence[str],
+    pool: str,
+    size: int,
+    environment: Mapping[str, str],
+    after: tuple[str, ...],
+) -> Service:
+    """A Celery process. A pool of threads or none: a prefork pool can be alive and idle for ever after a child died."""
+    sign_of_life = plan.home.run / f"{name}.alive"
+    return Service(
+        name=name,
+        argv=[
+            *(sys.executable, "-m", "celery", "-A", app, "worker", "-P", pool, "-c", str(size)),
+            *("-Q", ",".join(queues), "-n", f"{name}@%h", *QUEUE_FLAGS, "--include", "tentalis.platform.sign_of_life"),
+        ],
+        environment=dict(environment) | {SIGN_OF_LIFE_VARIABLE: str(sign_of_life), "CELERY_SKIP_CHECKS": "1"},
+        after=after,
+        probe=sign_of_life_probe(sign_of_life),
+        prepare=lambda: sign_of_life.unlink(missing_ok=True),
+        patience_s=FROZEN_PATIENCE_S,
+    )
+
+
+def _manage(*words: str) -> list[str]:
+    return [sys.executable, "-m", "django", *words]
+
+
+def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(PREFIX)}
+
+
+def _web_url(host: str, port: int) -> str:
+    shown = {"0.0.0.0": LOOPBACK, "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{shown}:{port}"
