@@ -1,0 +1,1 @@
+"""What learning computes without a tensor: recipes, advantages, batches, the gate and the collapse alarms."""

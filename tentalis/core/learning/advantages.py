@@ -1,0 +1,142 @@
+"""From rewards and step scores to one advantage per token."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tentalis.core.contracts import RolloutRecord
+from tentalis.core.learning.recipes import Recipe
+
+
+class Spread(NamedTuple):
+    """Mean and population standard deviation of a set of numbers."""
+
+    mean: float
+    std: float
+
+
+def measure_spread(values: Sequence[float]) -> Spread:
+    """Mean and population std; (0, 0) of nothing."""
+    if not values:
+        return Spread(0.0, 0.0)
+    mean = math.fsum(values) / len(values)
+    return Spread(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)))
+
+
+def group_advantages(rewards: Sequence[float], *, std_floor: float = 1e-6, divide_by_std: bool = True) -> list[float]:
+    """Centre and scale one prompt's rewards: A_i = (r_i - mean) / (std + std_floor).
+
+    Args:
+        rewards: (G,), all samples of one prompt.
+        divide_by_std: False leaves the scale out (Dr. GRPO, arXiv:2503.20783).
+    Returns:
+        (G,), dimensionless, sums to 0; all zeros when the rewards agree.
+    Source:
+        GRPO, arXiv:2402.03300, sec. 4.1.2. We keep the population std; the paper does not say which.
+    """
+    mean, std = measure_spread(rewards)
+    if all(reward == rewards[0] for reward in rewards):
+        return [0.0] * len(rewards)
+    scale = std + std_floor if divide_by_std else 1.0
+    return [(reward - mean) / scale for reward in rewards]
+
+
+def step_returns(
+    scores: Sequence[float | None], *, missing_steps: int, spread: Spread, std_floor: float
+) -> list[float]:
+    """Return-to-go of each step: the standardised scores from it to the end, over the number of steps.
+
+    Args:
+        scores: (S,) in [0, 1]; None for a step nobody could score, which adds nothing to any return.
+        missing_steps: steps a complete answer would have had beyond those; each counts as a score of 0.
+        spread: of all step scores of the batch, missing ones included.
+    Returns:
+        (S,) dimensionless. A step's score moves its own return and earlier ones, never a later one.
+    Source:
+        Process supervision of GRPO, arXiv:2402.03300, sec. 4.1.3; divided by the number of steps, so that long answers
+        do not weigh more.
+    """
+    scale = spread.std + std_floor
+    rest = missing_steps * (0.0 - spread.mean) / scale
+    count = len(scores) + missing_steps
+    returns = []
+    for score in reversed(scores):
+        rest += 0.0 if score is None else (score - spread.mean) / scale
+        returns.append(rest / count)
+    return returns[::-1]
+
+
+def step_scores(rollouts: Sequence[RolloutRecord]) -> list[float]:
+    """Every step score of the rollouts, a 0 for each missing step; steps nobody could score are left out."""
+    scores = [step.score for rollout in rollouts if has_step_scores(rollout) for step in rollout.steps]
+    missing = sum(rollout.missing_steps for rollout in rollouts if has_step_scores(rollout))
+    return [score for score in scores if score is not None] + [0.0] * missing
+
+
+def has_step_scores(rollout: RolloutRecord) -> bool:
+    """Whether anybody scored a step of it; only then do missing steps count against it."""
+    return any(step.score is not None for step in rollout.steps)
+
+
+def spread_over_tokens(
+    rollout: RolloutRecord, outcome: float, returns: Sequence[float], step_mix: float
+) -> list[float]:
+    """Mix per token: (1 - s) * outcome everywhere, plus s * the step's return on exactly that step's span.
+
+    Returns:
+        (T,) dimensionless, 0 for tokens the policy did not sample.
+    """
+    values = [(1.0 - step_mix) * outcome] * len(rollout.token_ids)
+    for step, step_return in zip(rollout.steps, returns, strict=True):
+        for index in range(step.start, step.end):
+            values[index] += step_mix * step_return
+    return [value if counts else 0.0 for value, counts in zip(values, rollout.sampled, strict=True)]
+
+
+def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[list[float] | None]:
+    """The reward's advantage of every token of every rollout.
+
+    Args:
+        rollouts: (R,) the whole batch: step scores are standardised over it, outcomes within their group.
+    Returns:
+        (R,) of (T,): already multiplied by the rollout's weight; None for a rollout without a reward, which has no RL
+        term. A rollout with a reward whose steps nobody scored gets its outcome advantage alone, undiminished.
+    """
+    rewards_by_group: dict[int, list[float]] = {}
+    for rollout in rollouts:
+        if rollout.reward is not None:
+            rewards_by_group.setdefault(rollout.group_id, []).append(rollout.reward)
+    outcomes_by_group = {
+        group_id: iter(
+            group_advantages(rewards, std_floor=recipe.std_floor, divide_by_std=recipe.algorithm != "dr_grpo")
+        )
+        for group_id, rewards in rewards_by_group.items()
+    }
+    spread = measure_spread(step_scores(rollouts))
+    advantages: list[list[float] | None] = []
+    for rollout in rollouts:
+        if rollout.reward is None:
+            advantages.append(None)
+            continue
+        outcome = next(outcomes_by_group[rollout.group_id])
+        scored = has_step_scores(rollout)
+        returns = step_returns(
+            [step.score for step in rollout.steps],
+            missing_steps=rollout.missing_steps if scored else 0,
+            spread=spread,
+            std_floor=recipe.std_floor,
+        )
+        values = spread_over_tokens(rollout, outcome, returns, recipe.step_mix if scored else 0.0)
+        advantages.append([rollout.weight * value for value in values])
+    return advantages
+
+
+def imitation_weights(rewards: Sequence[float], *, temperature: float, weight_max: float) -> list[float]:
+    """How strongly to imitate each answer: w = min(exp((r - mean) / temperature), weight_max).
+
+    Source:
+        Reward-weighted regression, Peters and Schaal 2007; arXiv:1910.00177 (AWR) caps the weight too.
+    """
+    mean = measure_spread(rewards).mean
+    cap = math.log(weight_max)
+    return [math.exp(min(cap, (reward - mean) / temperature)) for reward in rewards]

@@ -1,0 +1,69 @@
+"""Which rollouts may train, and which of them share an optimiser update."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tentalis.core.contracts import RolloutRecord
+
+
+class Sorted(NamedTuple):
+    """Rollouts that may train, and how many may not, by reason."""
+
+    usable: list[RolloutRecord]
+    refused: Counter[str]
+
+
+def refusal_reason(rollout: RolloutRecord, *, policy_version: int, max_staleness: int, hints_count: bool) -> str:
+    """Why this rollout may not train; "" when it may.
+
+    Args:
+        policy_version: of the adapter about to be trained.
+        max_staleness: in adapter versions.
+        hints_count: whether a hint alone is something to learn from.
+    """
+    if policy_version - rollout.policy_version > max_staleness:
+        return "stale"
+    if rollout.policy_version > policy_version:
+        return "from_a_later_version"
+    if not any(rollout.sampled):
+        return "no_sampled_token"
+    if not rollout.prompt_token_ids:
+        return "no_prompt"
+    if rollout.reward is None and not (hints_count and rollout.hinted_messages):
+        return "neither_reward_nor_hint"
+    return ""
+
+
+def sort_rollouts(
+    rollouts: Sequence[RolloutRecord], *, policy_version: int, max_staleness: int, hints_count: bool
+) -> Sorted:
+    """Part the usable from the unusable, in the order given."""
+    usable, refused = [], Counter[str]()
+    for rollout in rollouts:
+        reason = refusal_reason(
+            rollout, policy_version=policy_version, max_staleness=max_staleness, hints_count=hints_count
+        )
+        if reason:
+            refused[reason] += 1
+        else:
+            usable.append(rollout)
+    return Sorted(usable, refused)
+
+
+def split_minibatches(group_ids: Sequence[int], *, minibatches: int, seed: int) -> list[list[int]]:
+    """Deal whole groups into minibatches of nearly equal number, in an order the seed decides.
+
+    Args:
+        group_ids: (R,) group of each rollout.
+    Returns:
+        Lists of positions in `group_ids`; never an empty list, so fewer than asked when there are fewer groups.
+    """
+    groups: dict[int, list[int]] = {}
+    for index, group_id in enumerate(group_ids):
+        groups.setdefault(group_id, []).append(index)
+    order = sorted(groups)
+    random.Random(seed).shuffle(order)
+    dealt = [order[start::minibatches] for start in range(min(minibatches, len(order)))]
+    return [[index for group_id in part for index in groups[group_id]] for part in dealt]

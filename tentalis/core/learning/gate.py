@@ -1,0 +1,237 @@
+"""The promotion gate: paired comparison of two adapters on held-out tasks, and verdicts in words."""
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from tentalis.core.learning.collapse import Alarm
+
+
+class GateError(ValueError):
+    """A comparison or a policy that makes no sense; the message says what was wanted and what was found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedComparison:
+    """Candidate minus reference on the same items.
+
+    Args:
+        items: number of items compared.
+        candidate, reference: mean outcomes in [0, 1].
+        difference: their plain difference, in [-1, 1].
+        low, high: interval of the difference at `confidence`; holds more than the data's spread (see `compare_paired`).
+        std: population standard deviation of the items' differences, pseudo-observations included.
+    """
+
+    items: int
+    candidate: float
+    reference: float
+    difference: float
+    low: float
+    high: float
+    std: float
+    confidence: float
+
+    @property
+    def points(self) -> str:
+        """The difference and its interval in percentage points: `+2.3 points [−1.0, +5.6]`."""
+        return f"{_points(self.difference)} points [{_points(self.low)}, {_points(self.high)}]"
+
+
+def _points(share: float) -> str:
+    text = f"{100 * share:+.1f}".replace("-", "−")
+    return "±0.0" if text in ("+0.0", "−0.0") else text
+
+
+def compare_paired(
+    candidate: Sequence[float], reference: Sequence[float], *, confidence: float = 0.9
+) -> PairedComparison:
+    """Compare two adapters item by item, for binary or real outcomes.
+
+    Args:
+        candidate, reference: (N,) outcomes in [0, 1] of the same items in the same order.
+        confidence: of the two-sided interval; 0.9 makes each bound a one-sided 95 % bound.
+    Raises:
+        GateError: no item, different numbers of items, or a value outside [0, 1].
+    Source:
+        Agresti and Min 2005, "Simple improved confidence intervals for comparing matched proportions": a normal
+        interval after adding half an observation to each of the four cells. In terms of differences that is two more
+        items, with squares summing to 1, which is what we add for real outcomes too. With no disagreement at all the
+        interval is still wider than a point.
+    """
+    if not candidate or len(candidate) != len(reference):
+        raise GateError(
+            f"a paired comparison wants the same items twice, found {len(candidate)} and {len(reference)} outcomes"
+        )
+    if not 0.5 <= confidence < 1:
+        raise GateError(f"confidence must lie in [0.5, 1), found {confidence}")
+    for name, values in (("candidate", candidate), ("reference", reference)):
+        for index, value in enumerate(values):
+            if not 0 <= value <= 1:
+                raise GateError(f"{name} outcome {index} must lie in [0, 1], found {value}")
+    differences = [mine - theirs for mine, theirs in zip(candidate, reference, strict=True)]
+    items = len(differences)
+    padded = items + 2
+    centre = math.fsum(differences) / padded
+    std = math.sqrt((math.fsum(value * value for value in differences) + 1) / padded - centre * centre)
+    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * std / math.sqrt(padded)
+    return PairedComparison(
+        items=items,
+        candidate=math.fsum(candidate) / items,
+        reference=math.fsum(reference) / items,
+        difference=math.fsum(differences) / items,
+        low=max(-1.0, centre - reach),
+        high=min(1.0, centre + reach),
+        std=std,
+        confidence=confidence,
+    )
+
+
+def minimum_detectable_effect(*, items: int, std: float, confidence: float = 0.9, power: float = 0.8) -> float:
+    """The smallest true difference that a paired comparison of this size finds with this probability.
+
+    Args:
+        std: of the items' differences.
+    Returns:
+        A difference in the unit of `std`: (z_confidence + z_power) * std / sqrt(items).
+    """
+    if items < 1:
+        raise GateError(f"items must be at least 1, found {items}")
+    normal = NormalDist()
+    return (normal.inv_cdf(0.5 + confidence / 2) + normal.inv_cdf(power)) * std / math.sqrt(items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatePolicy:
+    """What a project asks of an adapter before it serves.
+
+    Args:
+        margin: how much worse than the deployed adapter an update might be and still serve, as a share.
+        second_margin: the same for the second metric.
+        confidence: of the two-sided intervals.
+        power: with which the minimum detectable effect is found.
+        anchor_patience: updates without proof after which the anchor's question is inconclusive.
+    """
+
+    margin: float = 0.1
+    second_margin: float = 0.1
+    confidence: float = 0.9
+    power: float = 0.8
+    anchor_patience: int = 12
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("margin", 0, 1), ("second_margin", 0, 1), ("confidence", 0.5, 1), ("power", 0.5, 1)):
+            value = getattr(self, name)
+            if not low < value < high:
+                raise GateError(f"gate policy {name} must lie between {low} and {high}, found {value}")
+        if self.anchor_patience < 1:
+            raise GateError(f"gate policy anchor_patience must be at least 1, found {self.anchor_patience}")
+
+
+class ServingOutcome(enum.StrEnum):
+    """Answer to "safe to serve?"."""
+
+    SAFE = "safe"
+    REFUSED = "refused"
+
+
+class AnchorOutcome(enum.StrEnum):
+    """Answer to "proved better?"."""
+
+    TOO_EARLY = "too_early"
+    PROVED = "proved"
+    INCONCLUSIVE = "inconclusive"
+    WORSE = "worse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingVerdict:
+    """Whether an adapter may serve, the comparison behind it, and the sentence a person reads."""
+
+    outcome: ServingOutcome
+    comparison: PairedComparison
+    words: str
+
+    @property
+    def is_safe(self) -> bool:
+        return self.outcome is ServingOutcome.SAFE
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnchorVerdict:
+    """Whether an adapter is proved better than the anchor, the comparison behind it, and the sentence."""
+
+    outcome: AnchorOutcome
+    comparison: PairedComparison
+    words: str
+
+
+def judge_serving(
+    comparison: PairedComparison,
+    *,
+    against: str,
+    policy: GatePolicy,
+    second: PairedComparison | None = None,
+    second_name: str = "the second metric",
+    alarms: Sequence[Alarm] = (),
+) -> ServingVerdict:
+    """Answer "safe to serve?": non-inferior to the deployed adapter, second metric not worse, detectors quiet.
+
+    Args:
+        against: name of the deployed adapter.
+        second: the same items under a metric the reward does not see; None when there is none.
+    """
+    checks = [("it", comparison, policy.margin)]
+    if second is not None:
+        checks.append((second_name, second, policy.second_margin))
+    reasons = [
+        f"{name} may be {-100 * found.low:.1f} points worse, {100 * margin:.1f} are allowed"
+        for name, found, margin in checks
+        if found.low <= -margin
+    ]
+    reasons.extend(alarm.words for alarm in alarms)
+    start = f"{comparison.points} against {against}"
+    if reasons:
+        return ServingVerdict(
+            outcome=ServingOutcome.REFUSED, comparison=comparison, words=f"{start}: refused: {'; '.join(reasons)}"
+        )
+    return ServingVerdict(outcome=ServingOutcome.SAFE, comparison=comparison, words=f"{start}: safe to serve")
+
+
+def judge_progress(
+    comparison: PairedComparison,
+    *,
+    against: str,
+    policy: GatePolicy,
+    updates_since_anchor: int,
+    second: PairedComparison | None = None,
+    second_name: str = "the second metric",
+) -> AnchorVerdict:
+    """Answer "proved better?" against the last anchor: superiority, also on the second metric.
+
+    Args:
+        against: name of the anchor.
+        updates_since_anchor: updates gated since the anchor was proved, this one included.
+    Returns:
+        WORSE (roll back to the anchor) as soon as it is significantly worse on either metric, PROVED when it is
+        significantly better on both, INCONCLUSIVE after `anchor_patience` updates without either, else TOO_EARLY.
+    """
+    start = f"{comparison.points} against anchor {against}"
+    effect = minimum_detectable_effect(
+        items=comparison.items, std=comparison.std, confidence=policy.confidence, power=policy.power
+    )
+    if comparison.high < 0:
+        outcome, words = AnchorOutcome.WORSE, f"{start}: worse, roll back"
+    elif second is not None and second.high < 0:
+        outcome, words = AnchorOutcome.WORSE, f"{start}, but {second.points} on {second_name}: worse, roll back"
+    elif comparison.low > 0 and (second is None or second.low > 0):
+        found = f"{_points(comparison.difference)} [{_points(comparison.low)}, {_points(comparison.high)}] points"
+        outcome, words = AnchorOutcome.PROVED, f"improved by {found} against anchor {against}"
+    elif updates_since_anchor >= policy.anchor_patience:
+        outcome, words = AnchorOutcome.INCONCLUSIVE, f"{start}: inconclusive after {updates_since_anchor} updates"
+    else:
+        outcome = AnchorOutcome.TOO_EARLY
+        words = f"{start}: too early to say, {comparison.items} tasks show a difference from {100 * effect:.1f} points"
+    return AnchorVerdict(outcome=outcome, comparison=comparison, words=words)

@@ -1,0 +1,165 @@
+"""How a run learns: one frozen recipe, checked on arrival and stored whole with the run."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Self
+
+from tentalis.core.canon import content_hash
+from tentalis.core.contracts import ContractError
+
+RECIPE_SCHEMA = "tentalis.recipe/1"
+
+ALGORITHMS = ("grpo", "dr_grpo", "cispo", "reward_weighted_sft")
+OPD_MODES = ("lightweight", "logprobs")
+ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class RecipeError(ContractError):
+    """A recipe field is not what it must be; the message names the field, what was wanted and what was found."""
+
+
+def _number(default: float | None, wanted: str, low: float, high: float, *, open_low: bool = False) -> Any:
+    """A recipe field that holds a number in [low, high], or (low, high] with `open_low`."""
+    return dataclasses.field(default=default, metadata={"wanted": wanted, "range": (low, high, open_low)})
+
+
+def _choice(default: str, allowed: Sequence[str]) -> Any:
+    return dataclasses.field(default=default, metadata={"wanted": f"one of {', '.join(allowed)}", "allowed": allowed})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides how a batch of rollouts changes an adapter.
+
+    Args:
+        algorithm: `grpo` clips the token ratio (DAPO's clip-higher, token mean); `dr_grpo` is the same without dividing
+            by the group's std; `cispo` clips the weight and never the gradient; `reward_weighted_sft` imitates.
+        lora_rank, lora_alpha, target_modules: shape of the adapter; its scale is alpha / rank.
+        learning_rate, beta1, beta2, weight_decay: AdamW.
+        minibatches: optimiser updates per pass over the batch; whole groups go into one of them.
+        epochs: passes over the batch.
+        clip_low, clip_high: the token ratio is clipped to [1 - clip_low, 1 + clip_high].
+        dual_clip: cap on the loss of a token with a negative advantage, as a multiple of |A|; None for no cap.
+        std_floor: added to the std that advantages are divided by.
+        kl_coef: weight of the k3 KL to the frozen base; 0 computes none.
+        entropy_coef: weight of the entropy bonus.
+        max_grad_norm: gradients are scaled down to this global L2 norm.
+        w_rl, w_opd: weights of the reward's loss and of the hint's.
+        step_mix: share s of the step advantage in (1 - s) * outcome + s * step.
+        opd_mode: `logprobs` compares with a teacher that reads the hint; `lightweight` only stores the hint's text.
+        opd_clip: the teacher's gap in nats is clipped to [-opd_clip, opd_clip].
+        teacher: `base` is the frozen base model; else the directory of a model with the same tokenizer.
+        max_staleness: a rollout older than this many adapter versions is refused.
+        sft_temperature, sft_weight_max: weight of imitation is min(exp((r - mean) / temperature), max).
+    """
+
+    algorithm: str = _choice("grpo", ALGORITHMS)
+    lora_rank: int = _number(8, "an integer in 1..1024", 1, 1024)
+    lora_alpha: float = _number(16.0, "a number in (0, 4096]", 0.0, 4096.0, open_low=True)
+    target_modules: tuple[str, ...] = ALL_LINEAR
+    learning_rate: float = _number(4e-3, "a number in (0, 1]", 0.0, 1.0, open_low=True)
+    beta1: float = _number(0.9, "a number in [0, 0.9999]", 0.0, 0.9999)
+    beta2: float = _number(0.95, "a number in [0, 0.99999]", 0.0, 0.99999)
+    weight_decay: float = _number(0.0, "a number in [0, 1]", 0.0, 1.0)
+    minibatches: int = _number(2, "an integer in 1..1024", 1, 1024)
+    epochs: int = _number(1, "an integer in 1..100", 1, 100)
+    clip_low: float = _number(0.2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
+    clip_high: float = _number(0.28, "a number in (0, 10]", 0.0, 10.0, open_low=True)
+    dual_clip: float | None = _number(None, "null or a number in [1, 100]", 1.0, 100.0)
+    std_floor: float = _number(1e-2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
+    kl_coef: float = _number(0.0, "a number in [0, 10]", 0.0, 10.0)
+    entropy_coef: float = _number(0.0, "a number in [0, 1]", 0.0, 1.0)
+    max_grad_norm: float = _number(1.0, "a number in (0, 1000]", 0.0, 1000.0, open_low=True)
+    w_rl: float = _number(0.7, "a number in [0, 10]", 0.0, 10.0)
+    w_opd: float = _number(0.3, "a number in [0, 10]", 0.0, 10.0)
+    step_mix: float = _number(0.5, "a number in [0, 1]", 0.0, 1.0)
+    opd_mode: str = _choice("logprobs", OPD_MODES)
+    opd_clip: float = _number(3.0, "a number in (0, 100] nats", 0.0, 100.0, open_low=True)
+    teacher: str = "base"
+    max_staleness: int = _number(4, "an integer in 0..1000", 0, 1000)
+    sft_temperature: float = _number(0.5, "a number in (0, 100]", 0.0, 100.0, open_low=True)
+    sft_weight_max: float = _number(4.0, "a number in (0, 1000]", 0.0, 1000.0, open_low=True)
+    schema: str = RECIPE_SCHEMA
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            _require(item, getattr(self, item.name))
+        if self.schema != RECIPE_SCHEMA:
+            raise RecipeError(f"recipe.schema must be {RECIPE_SCHEMA!r}, found {self.schema!r}")
+        if not isinstance(self.target_modules, tuple):
+            raise RecipeError(f"recipe.target_modules must be a tuple of names, found {self.target_modules!r}")
+        if not self.target_modules or not all(isinstance(name, str) and name for name in self.target_modules):
+            raise RecipeError(f"recipe.target_modules must hold at least one module name, found {self.target_modules}")
+        if not isinstance(self.teacher, str) or not self.teacher:
+            raise RecipeError(f"recipe.teacher must be 'base' or a model directory, found {self.teacher!r}")
+        if self.w_rl == 0 and self.w_opd == 0:
+            raise RecipeError("recipe.w_rl and recipe.w_opd are both 0: nothing could be learned; set one of them")
+
+    @property
+    def uses_teacher(self) -> bool:
+        """Whether a hint becomes a loss: only with log-probs and a weight."""
+        return self.opd_mode == "logprobs" and self.w_opd > 0 and self.algorithm != "reward_weighted_sft"
+
+    @property
+    def hash(self) -> str:
+        """Content hash of the whole recipe; two runs with the same one learned the same way."""
+        return content_hash(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"target_modules": list(self.target_modules)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read a recipe; a field that is left out takes its default.
+
+        Raises:
+            RecipeError: an unknown field, a wrong type or a value out of range; the message names the field.
+        """
+        if not isinstance(data, Mapping):
+            raise RecipeError(f"recipe must be an object, found {type(data).__name__}")
+        known = [item.name for item in dataclasses.fields(cls)]
+        if unknown := sorted(set(map(str, data)) - set(known)):
+            raise RecipeError(f"recipe has no field {', '.join(unknown)}; it knows {', '.join(known)}")
+        values = dict(data)
+        if isinstance(values.get("target_modules"), list):
+            values["target_modules"] = tuple(values["target_modules"])
+        return cls(**values)
+
+
+def _require(item: "dataclasses.Field[Any]", value: Any) -> None:
+    """Check one field against the range or the choices in its metadata."""
+    if not item.metadata:
+        return
+    wanted = item.metadata["wanted"]
+    if "allowed" in item.metadata:
+        accepted = isinstance(value, str) and value in item.metadata["allowed"]
+    elif value is None:
+        accepted = item.default is None
+    else:
+        low, high, open_low = item.metadata["range"]
+        kinds = (int,) if isinstance(item.default, int) else (int, float)
+        accepted = (
+            isinstance(value, kinds)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and (low < value if open_low else low <= value)
+            and value <= high
+        )
+    if not accepted:
+        raise RecipeError(f"recipe.{item.name} must be {wanted}, found {value!r}")
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "desk": Recipe(),
+        "desk-outcome": Recipe(w_rl=1.0, w_opd=0.0, step_mix=0.0),
+        "desk-steps": Recipe(w_rl=1.0, w_opd=0.0),
+        "desk-hints": Recipe(w_rl=0.0, w_opd=1.0),
+        "desk-imitation": Recipe(algorithm="reward_weighted_sft", w_rl=1.0, w_opd=0.0, step_mix=0.0),
+        "chat": Recipe(learning_rate=1e-5, lora_rank=16, lora_alpha=32.0, kl_coef=1e-3, beta2=0.99),
+    }
+)
+"""Recipes by name. `desk` is the measured one; `chat` is a careful start for a model of ordinary size."""

@@ -1,0 +1,131 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tentalis.core.learning.advantages import (
+    Spread,
+    group_advantages,
+    imitation_weights,
+    step_returns,
+    step_scores,
+    token_advantages,
+)
+from tentalis.core.learning.recipes import Recipe
+from tests.core.learning.rollout_factory import make_rollout
+
+rewards = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+
+
+def test_group_advantages_worked_by_hand() -> None:
+    assert group_advantages([1, 1, -1, 0], std_floor=1e-8) == pytest.approx(
+        [0.9045, 0.9045, -1.5076, -0.3015], abs=1e-4
+    )
+
+
+def test_without_the_std_only_the_mean_is_taken_off() -> None:
+    assert group_advantages([1, 0, 0, 0], divide_by_std=False) == pytest.approx([0.75, -0.25, -0.25, -0.25])
+
+
+@given(st.floats(0, 1), st.integers(1, 9))
+def test_a_group_that_agrees_teaches_nothing(reward: float, size: int) -> None:
+    assert group_advantages([reward] * size) == [0.0] * size
+
+
+@given(rewards)
+def test_group_advantages_sum_to_zero_and_keep_the_order_of_rewards(values: list[float]) -> None:
+    advantages = group_advantages(values, std_floor=1e-2)
+    assert math.fsum(advantages) == pytest.approx(0, abs=1e-6)
+    by_reward = [advantage for _, advantage in sorted(zip(values, advantages, strict=True))]
+    assert by_reward == sorted(by_reward)
+
+
+def test_step_returns_worked_by_hand() -> None:
+    # z = (s - .5) / .5 = [1, -1, 1], one missing step adds -1, four steps in all
+    returns = step_returns([1.0, 0.0, 1.0], missing_steps=1, spread=Spread(0.5, 0.49), std_floor=0.01)
+    assert returns == pytest.approx([0.0, -0.25, 0.0])
+
+
+def test_a_step_nobody_could_score_adds_nothing() -> None:
+    returns = step_returns([None, 1.0], missing_steps=0, spread=Spread(0.5, 0.5), std_floor=0.0)
+    assert returns == pytest.approx([0.5, 0.5])
+
+
+def test_a_steps_score_never_moves_a_later_step() -> None:
+    spread = Spread(0.5, 0.5)
+    low = step_returns([0.0, 1.0, 1.0], missing_steps=0, spread=spread, std_floor=0.0)
+    high = step_returns([1.0, 1.0, 1.0], missing_steps=0, spread=spread, std_floor=0.0)
+    assert low[1:] == high[1:]
+    assert low[0] < high[0]
+
+
+def test_a_steps_score_touches_exactly_its_own_tokens() -> None:
+    recipe = Recipe(step_mix=1.0)
+    other = make_rollout(rollout_id=2, steps=[(0, 3, 0.5), (3, 6, 0.5)])
+    first = make_rollout(steps=[(1, 3, 0.9), (4, 6, 0.0)])
+    values = token_advantages([first, other], recipe)[0]
+    assert values is not None
+    assert [value != 0 for value in values] == [False, True, True, False, True, True]
+    assert values[1] == values[2]
+    assert values[4] == values[5] < 0
+
+
+def test_missing_steps_count_as_zero_in_spread_and_return() -> None:
+    whole, cut = make_rollout(steps=[(0, 3, 1.0)]), make_rollout(steps=[(0, 3, 1.0)], missing_steps=1)
+    assert step_scores([whole, cut]) == [1.0, 1.0, 0.0]
+    of_whole, of_cut = token_advantages([whole, cut], Recipe(step_mix=1.0))
+    assert of_whole is not None and of_cut is not None  # noqa: PT018
+    assert of_cut[0] < of_whole[0]
+
+
+def test_outcome_and_step_mix_per_token() -> None:
+    good, bad = make_rollout(reward=1.0, steps=[(0, 2, 1.0)]), make_rollout(reward=0.0, steps=[(0, 2, 0.0)])
+    values = token_advantages([good, bad], Recipe(step_mix=0.25, std_floor=1e-2))[0]
+    unit = 0.5 / 0.51
+    assert values == pytest.approx([unit, unit, *[0.75 * unit] * 4])
+
+
+def test_an_unscored_rollout_keeps_its_whole_outcome_advantage() -> None:
+    good, bad = make_rollout(reward=1.0, steps=[(0, 2, None)], missing_steps=3), make_rollout(reward=0.0)
+    values = token_advantages([good, bad], Recipe(step_mix=0.5, std_floor=1e-2))
+    assert values[0] == pytest.approx([0.5 / 0.51] * 6)
+    assert values[1] == pytest.approx([-0.5 / 0.51] * 6)
+
+
+def test_a_rollout_without_a_reward_has_no_advantage_and_does_not_move_its_group() -> None:
+    rollouts = [make_rollout(reward=1.0), make_rollout(reward=None), make_rollout(reward=0.0)]
+    with_none = token_advantages(rollouts, Recipe(step_mix=0.0))
+    without = token_advantages([rollouts[0], rollouts[2]], Recipe(step_mix=0.0))
+    assert with_none == [without[0], None, without[1]]
+
+
+def test_tool_results_get_no_advantage() -> None:
+    rollouts = [make_rollout(reward=1.0, sampled=[True, False, True, True, False, True]), make_rollout(reward=0.0)]
+    values = token_advantages(rollouts, Recipe(step_mix=0.0))[0]
+    assert values is not None
+    assert [value == 0 for value in values] == [False, True, False, False, True, False]
+
+
+def test_trust_in_the_judgement_scales_the_advantage() -> None:
+    half = token_advantages([make_rollout(reward=1.0, weight=0.5), make_rollout(reward=0.0)], Recipe())[0]
+    full = token_advantages([make_rollout(reward=1.0), make_rollout(reward=0.0)], Recipe())[0]
+    assert half is not None and full is not None  # noqa: PT018
+    assert half == pytest.approx([value / 2 for value in full])
+
+
+@given(st.permutations(range(6)))
+def test_the_order_of_the_batch_does_not_matter(order: list[int]) -> None:
+    rollouts = [
+        make_rollout(rollout_id=index, group_id=index % 2, reward=index / 5, steps=[(0, 2, index / 5), (2, 5, 0.5)])
+        for index in range(6)
+    ]
+    straight = token_advantages(rollouts, Recipe())
+    shuffled = token_advantages([rollouts[index] for index in order], Recipe())
+    for place, index in enumerate(order):
+        assert shuffled[place] == pytest.approx(straight[index])
+
+
+def test_better_answers_are_imitated_more_up_to_a_cap() -> None:
+    weights = imitation_weights([1.0, 0.0], temperature=0.5, weight_max=2.0)
+    assert weights == pytest.approx([2.0, math.exp(-1)])

@@ -1,0 +1,141 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tentalis.core.learning.collapse import Alarm
+from tentalis.core.learning.gate import (
+    AnchorOutcome,
+    GateError,
+    GatePolicy,
+    compare_paired,
+    judge_progress,
+    judge_serving,
+    minimum_detectable_effect,
+)
+
+outcomes = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=60)
+
+
+def test_a_comparison_worked_by_hand() -> None:
+    # 10 items: 4 gained, 1 lost. Padded to 12: centre 3/12 = .25, variance (5+1)/12 - .0625 = .4375, se .19094
+    candidate, reference = [1] * 4 + [0] + [1] * 5, [0] * 4 + [1] + [1] * 5
+    comparison = compare_paired(candidate, reference, confidence=0.9)
+    assert comparison.difference == pytest.approx(0.3)
+    assert (comparison.low, comparison.high) == pytest.approx(
+        (0.25 - 1.64485 * 0.19094, 0.25 + 1.64485 * 0.19094), abs=1e-4
+    )
+
+
+def test_no_disagreement_still_leaves_an_interval() -> None:
+    comparison = compare_paired([1] * 20, [1] * 20)
+    assert comparison.low < 0 < comparison.high
+    assert comparison.difference == 0
+
+
+@given(outcomes)
+def test_swapping_the_adapters_mirrors_the_interval(pairs: list[tuple[float, float]]) -> None:
+    candidate, reference = [a for a, _ in pairs], [b for _, b in pairs]
+    one, other = compare_paired(candidate, reference), compare_paired(reference, candidate)
+    assert (one.low, one.high) == pytest.approx((-other.high, -other.low))
+    assert one.low <= one.high
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    rng = random.Random(3)
+    covered = 0
+    for _ in range(400):
+        reference = [float(rng.random() < 0.5) for _ in range(60)]
+        candidate = [float(rng.random() < (0.75 if item else 0.35)) for item in reference]  # truth: .55 - .50
+        comparison = compare_paired(candidate, reference, confidence=0.9)
+        covered += comparison.low <= 0.05 <= comparison.high
+    assert 0.86 <= covered / 400 <= 0.95
+
+
+def test_more_items_resolve_smaller_effects() -> None:
+    assert minimum_detectable_effect(items=300, std=0.6) == pytest.approx(0.0861, abs=1e-3)
+    assert minimum_detectable_effect(items=1200, std=0.6) == pytest.approx(0.0431, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reference", "confidence", "message"),
+    [
+        ([], [], 0.9, "found 0 and 0"),
+        ([1.0], [1.0, 0.0], 0.9, "found 1 and 2"),
+        ([1.5], [1.0], 0.9, "candidate outcome 0 must lie in"),
+        ([1.0], [float("nan")], 0.9, "reference outcome 0 must lie in"),
+        ([1.0], [1.0], 1.0, "confidence must lie in"),
+    ],
+)
+def test_a_comparison_of_the_wrong_things_is_refused(
+    candidate: list[float], reference: list[float], confidence: float, message: str
+) -> None:
+    with pytest.raises(GateError, match=message):
+        compare_paired(candidate, reference, confidence=confidence)
+
+
+def make_pair(gained: int, lost: int, same: int) -> tuple[list[float], list[float]]:
+    return [1.0] * gained + [0.0] * lost + [1.0] * same, [0.0] * gained + [1.0] * lost + [1.0] * same
+
+
+def test_a_small_gain_is_safe_to_serve_and_says_so() -> None:
+    verdict = judge_serving(compare_paired(*make_pair(20, 13, 267)), against="desk@v3-abc", policy=GatePolicy())
+    assert verdict.is_safe
+    assert verdict.words == "+2.3 points [−0.9, +5.5] against desk@v3-abc: safe to serve"
+
+
+def test_what_may_be_too_much_worse_is_refused_with_the_number() -> None:
+    verdict = judge_serving(compare_paired(*make_pair(10, 40, 250)), against="desk@v3", policy=GatePolicy(margin=0.1))
+    assert not verdict.is_safe
+    assert "refused: it may be 13.7 points worse, 10.0 are allowed" in verdict.words
+
+
+def test_a_worse_second_metric_refuses() -> None:
+    fine, worse = compare_paired(*make_pair(20, 10, 270)), compare_paired(*make_pair(0, 60, 240))
+    verdict = judge_serving(fine, against="desk", policy=GatePolicy(), second=worse, second_name="greedy accuracy")
+    assert not verdict.is_safe
+    assert "greedy accuracy may be" in verdict.words
+
+
+def test_an_alarm_refuses_whatever_the_accuracy() -> None:
+    alarm = Alarm(detector="broken_tags", found=0.2, allowed=0.02, words="broken tags in 20.0% of answers")
+    verdict = judge_serving(compare_paired(*make_pair(90, 0, 210)), against="desk", policy=GatePolicy(), alarms=[alarm])
+    assert not verdict.is_safe
+    assert verdict.words.endswith("refused: broken tags in 20.0% of answers")
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "updates", "outcome", "words"),
+    [
+        (60, 10, 3, AnchorOutcome.PROVED, "improved by +16.7"),
+        (10, 60, 3, AnchorOutcome.WORSE, "worse, roll back"),
+        (12, 10, 3, AnchorOutcome.TOO_EARLY, "too early to say, 300 tasks show a difference from"),
+        (12, 10, 12, AnchorOutcome.INCONCLUSIVE, "inconclusive after 12 updates"),
+    ],
+)
+def test_the_anchor_question_has_four_answers(
+    gained: int, lost: int, updates: int, outcome: AnchorOutcome, words: str
+) -> None:
+    comparison = compare_paired(*make_pair(gained, lost, 300 - gained - lost))
+    verdict = judge_progress(comparison, against="desk@v1", policy=GatePolicy(), updates_since_anchor=updates)
+    assert verdict.outcome is outcome
+    assert words in verdict.words
+
+
+def test_better_on_the_reward_alone_is_not_proved() -> None:
+    better, level = compare_paired(*make_pair(60, 10, 230)), compare_paired(*make_pair(20, 20, 260))
+    verdict = judge_progress(better, against="desk@v1", policy=GatePolicy(), updates_since_anchor=2, second=level)
+    assert verdict.outcome is AnchorOutcome.TOO_EARLY
+
+
+def test_worse_on_the_second_metric_rolls_back() -> None:
+    better, worse = compare_paired(*make_pair(60, 10, 230)), compare_paired(*make_pair(10, 60, 230))
+    verdict = judge_progress(better, against="desk@v1", policy=GatePolicy(), updates_since_anchor=2, second=worse)
+    assert verdict.outcome is AnchorOutcome.WORSE
+
+
+@pytest.mark.parametrize("field", ["margin", "second_margin", "confidence", "power", "anchor_patience"])
+def test_a_policy_out_of_range_names_its_field(field: str) -> None:
+    with pytest.raises(GateError, match=f"gate policy {field} must"):
+        GatePolicy(**{field: 0})

@@ -1,0 +1,81 @@
+import dataclasses
+import json
+
+import pytest
+
+from tentalis.core.learning.recipes import RECIPES, Recipe, RecipeError
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_recipe_survives_the_wire_and_keeps_its_hash(name: str) -> None:
+    recipe = RECIPES[name]
+    again = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
+    assert again == recipe
+    assert again.hash == recipe.hash
+
+
+def test_another_recipe_has_another_hash() -> None:
+    assert len({recipe.hash for recipe in RECIPES.values()}) == len(RECIPES)
+
+
+def test_the_default_is_the_recipe_measured_on_the_desk() -> None:
+    recipe = Recipe.from_json({})
+    assert recipe == RECIPES["desk"]
+    assert (recipe.learning_rate, recipe.lora_rank, recipe.lora_alpha, recipe.minibatches) == (4e-3, 8, 16, 2)
+    assert (recipe.clip_low, recipe.clip_high, recipe.std_floor, recipe.w_rl, recipe.w_opd) == (
+        0.2,
+        0.28,
+        1e-2,
+        0.7,
+        0.3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("algorithm", "ppo2"),
+        ("lora_rank", 0),
+        ("lora_rank", 8.5),
+        ("lora_rank", True),
+        ("learning_rate", 0.0),
+        ("learning_rate", "fast"),
+        ("learning_rate", float("nan")),
+        ("clip_low", -0.1),
+        ("clip_low", 1.5),
+        ("dual_clip", 0.5),
+        ("max_staleness", -1),
+        ("max_staleness", None),
+        ("opd_mode", "loud"),
+        ("target_modules", []),
+        ("target_modules", "q_proj"),
+        ("teacher", ""),
+        ("schema", "tentalis.recipe/9"),
+    ],
+)
+def test_a_bad_field_is_refused_by_name_with_what_was_found(field: str, value: object) -> None:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.from_json({field: value})
+    assert f"recipe.{field} must" in str(caught.value)
+    assert "found" in str(caught.value)
+
+
+def test_an_unknown_field_is_refused_and_the_known_ones_are_told() -> None:
+    with pytest.raises(RecipeError, match=r"no field learning_speed; it knows algorithm, lora_rank"):
+        Recipe.from_json({"learning_speed": 1})
+
+
+def test_a_recipe_that_weighs_nothing_is_refused() -> None:
+    with pytest.raises(RecipeError, match="nothing could be learned"):
+        Recipe(w_rl=0, w_opd=0)
+
+
+def test_a_hint_becomes_a_loss_only_with_log_probs_and_a_weight() -> None:
+    assert Recipe().uses_teacher
+    assert not Recipe(opd_mode="lightweight").uses_teacher
+    assert not Recipe(w_opd=0).uses_teacher
+
+
+def test_a_recipe_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Recipe().lora_rank = 4  # type: ignore[misc]
