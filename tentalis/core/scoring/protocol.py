@@ -1,6 +1,5 @@
 """What a scorer is given and what it gives back; a value nobody could find is `Unscored` with its reason."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -32,7 +31,7 @@ def check_score(score: Score, *, subject: str) -> None:
         return
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise ScoringError(f"{subject}: wanted a number in [0, 1] or Unscored, found {type(score).__name__}")
-    if not math.isfinite(score) or not 0.0 <= score <= 1.0:
+    if not 0.0 <= score <= 1.0:  # NaN fails this too
         raise ScoringError(f"{subject}: wanted a number in [0, 1] or Unscored, found {score!r}")
 
 

@@ -43,9 +43,7 @@ class WeightProfile:
         for scorer, weight in self.weights.items():
             if scorer not in KNOWN_SCORERS:
                 raise ScoringError(f"{where}: wanted scorers of {', '.join(KNOWN_SCORERS)}, found {scorer!r}")
-            is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-            if not is_number or not 0.0 < weight <= 1.0:
-                raise ScoringError(f"{where}: {scorer} wants a weight in (0, 1], found {weight!r}")
+            _require_weight(f"{where}: {scorer}", weight)
         total = math.fsum(self.weights.values())
         if abs(total - 1.0) > _SUM_TOLERANCE:
             raise ScoringError(f"{where}: weights want to sum to 1, found {total:.6g}")
@@ -84,6 +82,11 @@ def profile_for(environment: str) -> WeightProfile:
     if environment not in PROFILES:
         raise ScoringError(f"environment: wanted one of {', '.join(ENVIRONMENTS)}, found {environment!r}")
     return PROFILES[environment]
+
+
+def _require_weight(where: str, weight: object) -> None:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 < weight <= 1.0:
+        raise ScoringError(f"{where} wants a weight in (0, 1], found {weight!r}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,168 @@
+"""Which tasks wait for a reviewer, which kind, and what happens when nobody comes."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+from tentalis.core.scoring.weights import ENVIRONMENTS
+
+Who = Literal["none", "ai", "human", "both"]
+OnTimeout = Literal["learn_without", "fail", "ai"]
+Reviewer = Literal["ai", "human"]
+
+MAX_PATIENCE_S = 365 * 24 * 3600
+
+
+class PolicyError(ValueError):
+    """A review policy is not what it should be; `field` names the part, the message what was wanted and found."""
+
+    def __init__(self, field: str, *, wanted: str, found: object) -> None:
+        super().__init__(f"{field}: wanted {wanted}, found {found!r}")
+        self.field = field
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewPolicy:
+    """A project's rule for reviews.
+
+    A task in one of `environments` is reviewed when it is drawn at `rate`, or when its scores are uncertain.
+
+    Args:
+        who: reviews: nobody, an AI manager, a person, or both.
+        rate: share of the tasks drawn, in [0, 1]. The draw is a hash of the task's id: asked again it answers the same,
+            and raising the rate keeps every task drawn before.
+        uncertain_spread: votes this far apart (max - min) or further are uncertain, in (0, 1]; None never looks.
+        uncertain_margin: a score this close to 0.5 or closer is uncertain, in [0, 0.5]; None never looks. With either
+            of the two set, a task nobody could score is uncertain too.
+        environments: where the policy applies.
+        patience_s: how long a review waits, 1 s to a year.
+        on_timeout: then: learn from the scores without it, fail the task, or let an AI manager review.
+        double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where
+            persons review), in [0, 1]; drawn like `rate`, independently of it.
+    Raises:
+        PolicyError: naming the field.
+    """
+
+    who: Who = "human"
+    rate: float = 1.0
+    uncertain_spread: float | None = None
+    uncertain_margin: float | None = None
+    environments: tuple[str, ...] = ENVIRONMENTS
+    patience_s: int = 86_400
+    on_timeout: OnTimeout = "learn_without"
+    double_review_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_choice("who", self.who, get_args(Who))
+        _require_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
+        _require_number("rate", self.rate, 0.0, 1.0)
+        _require_number("double_review_rate", self.double_review_rate, 0.0, 1.0)
+        if self.uncertain_spread is not None:
+            _require_number("uncertain_spread", self.uncertain_spread, 0.0, 1.0)
+            if self.uncertain_spread == 0:
+                raise PolicyError("uncertain_spread", wanted="more than 0, or null", found=self.uncertain_spread)
+        if self.uncertain_margin is not None:
+            _require_number("uncertain_margin", self.uncertain_margin, 0.0, 0.5)
+        _require_environments(self.environments)
+        if isinstance(self.patience_s, bool) or not isinstance(self.patience_s, int):
+            raise PolicyError("patience_s", wanted="whole seconds", found=self.patience_s)
+        if not 1 <= self.patience_s <= MAX_PATIENCE_S:
+            raise PolicyError("patience_s", wanted=f"1 to {MAX_PATIENCE_S} seconds", found=self.patience_s)
+        if self.on_timeout == "ai" and self.who == "ai":
+            raise PolicyError("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"environments": list(self.environments)}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Read a policy; a field left out has its default.
+
+        Raises:
+            PolicyError: an unknown field, or a value of the wrong type or range.
+        """
+        if not isinstance(data, Mapping):
+            raise PolicyError("review policy", wanted="an object", found=data)
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in data:
+            if name not in known:
+                raise PolicyError("review policy", wanted=f"fields of {', '.join(known)}", found=name)
+        values = dict(data)
+        if isinstance(values.get("environments"), list):
+            values["environments"] = tuple(values["environments"])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class ReviewDecision:
+    """Who is to review, one entry a review; nobody when empty. `reason` is what the manager reads."""
+
+    reviewers: tuple[Reviewer, ...]
+    reason: str
+
+
+def decide(
+    policy: ReviewPolicy, *, task_id: int | str, environment: str, spread: float | None, score: float | None
+) -> ReviewDecision:
+    """Who reviews this task; the same arguments always give the same decision.
+
+    Args:
+        spread: max - min of the judge's votes; None when nothing was voted on.
+        score: the combined score in [0, 1]; None when nobody could score it.
+    Raises:
+        PolicyError: a spread or score out of [0, 1].
+    """
+    for name, value in (("spread", spread), ("score", score)):
+        if value is not None:
+            _require_number(name, value, 0.0, 1.0)
+    if policy.who == "none":
+        return ReviewDecision((), "the policy asks for no reviews")
+    if environment not in policy.environments:
+        return ReviewDecision((), f"the policy does not review {environment}")
+    reason = _find_uncertainty(policy, spread, score)
+    if _is_drawn("review", task_id, policy.rate):
+        reason = reason or f"drawn at rate {policy.rate:g}"
+    if reason is None:
+        return ReviewDecision((), f"not drawn at rate {policy.rate:g}, and not uncertain")
+    reviewers: tuple[Reviewer, ...] = ("ai", "human") if policy.who == "both" else (policy.who,)
+    if _is_drawn("double review", task_id, policy.double_review_rate):
+        return ReviewDecision((*reviewers, reviewers[-1]), f"{reason}; second opinion drawn")
+    return ReviewDecision(reviewers, reason)
+
+
+def _find_uncertainty(policy: ReviewPolicy, spread: float | None, score: float | None) -> str | None:
+    looks = policy.uncertain_spread is not None or policy.uncertain_margin is not None
+    if looks and score is None:
+        return "uncertain: nobody could score it"
+    if policy.uncertain_spread is not None and spread is not None and spread >= policy.uncertain_spread:
+        return f"uncertain: votes {spread:.2f} apart, the policy asks from {policy.uncertain_spread:.2f}"
+    if policy.uncertain_margin is not None and score is not None and abs(score - 0.5) <= policy.uncertain_margin:
+        return f"uncertain: score {score:.2f} lies within {policy.uncertain_margin:.2f} of 0.50"
+    return None
+
+
+def _is_drawn(purpose: str, task_id: int | str, rate: float) -> bool:
+    """Whether the task is among the share `rate`, by SHA-256 of purpose and id."""
+    digest = hashlib.sha256(f"{purpose}\x1f{task_id}".encode()).digest()
+    return int.from_bytes(digest[:7]) / 2**56 < rate  # 56 bits: exact in a float, and below 1
+
+
+def _require_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise PolicyError(field, wanted=f"one of {', '.join(choices)}", found=value)
+
+
+def _require_number(field: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:  # NaN fails this too
+        raise PolicyError(field, wanted=f"a number from {low:g} to {high:g}", found=value)
+
+
+def _require_environments(value: object) -> None:
+    if not isinstance(value, tuple) or not value:
+        raise PolicyError("environments", wanted="a list of at least one environment", found=value)
+    for environment in value:
+        _require_choice("environments", environment, ENVIRONMENTS)
+    if len(set(value)) != len(value):
+        raise PolicyError("environments", wanted="each environment once", found=value)

@@ -1,0 +1,225 @@
+"""Asking a model to judge an attempt, and reading its verdict strictly: a broken answer is no vote."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from tentalis.core.canon import content_hash
+from tentalis.core.scoring.protocol import AttemptContext, Score, Unscored
+from tentalis.core.scoring.quoting import QUOTING_RULE, Message, cap_text, clean_text, drop_thoughts, quote_blocks
+from tentalis.core.scoring.votes import Tally, tally_votes
+
+Criterion = Literal["prm", "hallucination", "manager"]
+
+MAX_JUDGED_STEPS = 64
+PROMPT_CHARS = 8_000
+ANSWER_CHARS = 8_000
+REFERENCE_CHARS = 4_000
+RUBRIC_CHARS = 8_000
+STEPS_CHARS = 48_000  # all steps together
+STEP_CHARS = 4_000
+REASON_CHARS = 2_000
+_VERDICT_CHARS = 64_000
+
+_CRITERIA: Mapping[Criterion, str] = MappingProxyType(
+    {
+        "prm": (
+            "Judge each step of an agent's work on a task by itself: is it correct, and does it move the task forward? "
+            "1 means correct and useful, 0 means wrong or useless. `overall` judges whether the task is solved."
+        ),
+        "hallucination": (
+            "Judge whether an agent made things up. For each step and for the whole: 1 means every claim follows from "
+            "the task, a tool's result or common knowledge; 0 means it rests on something invented."
+        ),
+        "manager": (
+            "You review an agent's work in place of its manager and hold it to the rubric. Score each step and the "
+            "whole: 1 means as the rubric wants it, 0 means against it. `reason` tells the agent in one or two sentences "
+            "what to do differently next time, or what to keep."
+        ),
+    }
+)
+_FORM = (
+    "Answer with one JSON object and nothing else: "
+    '{"steps": [{"index": 0, "score": 0.0, "reason": "..."}], "overall": 0.0, "reason": "..."}. '
+    "Scores are numbers from 0 to 1. `steps` holds each quoted step exactly once, under the index in its block's name; "
+    "it is [] when no step is quoted."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRequest:
+    """What to send to the judge.
+
+    Args:
+        step_count: how many steps the verdict must score, the first ones of the attempt.
+        prompt_version: hash of the criterion's fixed words; votes under different words are not comparable.
+    """
+
+    messages: tuple[Message, ...]
+    step_count: int
+    prompt_version: str
+
+
+@dataclass(frozen=True)
+class StepVerdict:
+    """A judge's score in [0, 1] of the step at `index` (from 0)."""
+
+    index: int
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """One valid vote: every asked step once, by index, and the whole."""
+
+    steps: tuple[StepVerdict, ...]
+    overall: float
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgementTally:
+    """Several votes on one attempt; a step the judges were not shown is Unscored."""
+
+    overall: Tally
+    steps: tuple[Tally, ...]
+
+
+def build_judge_request(context: AttemptContext, *, criterion: Criterion) -> JudgeRequest:
+    """The messages that ask for a verdict; the same attempt always gives the same bytes.
+
+    The system message is fixed text. Everything anyone wrote, the rubric too, stands in the user message, fenced and
+    capped (the constants of this module). Steps beyond MAX_JUDGED_STEPS are not shown.
+    """
+    shown = context.steps[:MAX_JUDGED_STEPS]
+    step_limit = min(STEP_CHARS, STEPS_CHARS // max(len(shown), 1))
+    blocks = {}
+    if context.rubric.strip():
+        blocks["RUBRIC"] = cap_text(context.rubric, RUBRIC_CHARS)
+    blocks["TASK"] = cap_text(context.prompt, PROMPT_CHARS)
+    if context.reference is not None:
+        blocks["REFERENCE"] = cap_text(context.reference, REFERENCE_CHARS)
+    for index, step in enumerate(shown):
+        body = step.text
+        if step.kind == "call":
+            body = f"[tool call] {step.text}\n[tool result] {step.result if step.result is not None else '(none)'}"
+        blocks[f"STEP {index}"] = cap_text(body, step_limit)
+    blocks["ANSWER"] = cap_text(context.answer if context.answer is not None else "(no answer was given)", ANSWER_CHARS)
+    system = f"{_CRITERIA[criterion]}\n\n{QUOTING_RULE}\n\n{_FORM}"
+    user = f"{quote_blocks(blocks)}\n\nGive your verdict on {len(shown)} step(s) and the whole now, as JSON."
+    return JudgeRequest(
+        messages=(Message(role="system", content=system), Message(role="user", content=user)),
+        step_count=len(shown),
+        prompt_version=content_hash(system)[:12],
+    )
+
+
+def parse_judgement(text: str, *, step_count: int) -> Judgement | Unscored:
+    """Read a verdict; words, thoughts and code fences around it are let pass, anything else wrong makes it no vote.
+
+    Two different verdicts in one answer are no vote either: one of them may be quoted from the work that is judged.
+
+    Args:
+        step_count: `JudgeRequest.step_count`; the verdict must score exactly these steps.
+    """
+    if len(text) > _VERDICT_CHARS:
+        return Unscored(f"the judge wrote {len(text)} characters, wanted at most {_VERDICT_CHARS}")
+    try:
+        return _read_verdict(_find_verdict(drop_thoughts(text)), step_count)
+    except _VerdictError as error:
+        return Unscored(str(error))
+
+
+def tally_judgements(judgements: Sequence[Judgement | Unscored], *, total_steps: int) -> JudgementTally:
+    """Median and spread of several verdicts, for the whole and for each of the attempt's steps."""
+
+    def votes_on_step(index: int) -> list[Score]:
+        return [vote if isinstance(vote, Unscored) else _step_score(vote, index) for vote in judgements]
+
+    return JudgementTally(
+        overall=tally_votes([vote if isinstance(vote, Unscored) else vote.overall for vote in judgements]),
+        steps=tuple(tally_votes(votes_on_step(index)) for index in range(total_steps)),
+    )
+
+
+def _step_score(judgement: Judgement, index: int) -> Score:
+    if index < len(judgement.steps):
+        return judgement.steps[index].score
+    return Unscored(f"a judge is shown the first {len(judgement.steps)} steps only")
+
+
+class _VerdictError(ValueError):
+    """A verdict is not of the asked form."""
+
+
+def _find_verdict(text: str) -> dict[str, Any]:
+    """The one outermost JSON object of the text that has an "overall"; it may stand there more than once."""
+    decoder = json.JSONDecoder(object_pairs_hook=_refuse_double_keys, parse_constant=_refuse_constant)
+    verdicts: list[dict[str, Any]] = []
+    position = text.find("{")
+    while position >= 0:
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except _VerdictError:
+            raise
+        except (ValueError, RecursionError):
+            end = position + 1
+        else:
+            if "overall" in value:
+                verdicts.append(value)
+        position = text.find("{", end)
+    if not verdicts:
+        raise _VerdictError('no JSON object with "overall" in the judge\'s answer')
+    if any(verdict != verdicts[0] for verdict in verdicts):
+        raise _VerdictError(f"{len(verdicts)} verdicts that differ in the judge's answer, wanted one")
+    return verdicts[0]
+
+
+def _refuse_double_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _VerdictError("a key stands twice")
+    return value
+
+
+def _refuse_constant(name: str) -> float:
+    raise _VerdictError(f"{name} is no JSON number")
+
+
+def _read_verdict(verdict: Mapping[str, Any], step_count: int) -> Judgement:
+    steps = verdict.get("steps", [])
+    if not isinstance(steps, list):
+        raise _VerdictError(f"steps: wanted a list, found {type(steps).__name__}")
+    if len(steps) != step_count:
+        raise _VerdictError(f"steps: wanted {step_count}, found {len(steps)}")
+    read: dict[int, StepVerdict] = {}
+    for step in steps:
+        if not isinstance(step, dict):
+            raise _VerdictError(f"steps: wanted objects, found {type(step).__name__}")
+        index = step.get("index")
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < step_count:
+            raise _VerdictError(f"step index: wanted 0 to {step_count - 1}, found {index!r:.80}")
+        if index in read:
+            raise _VerdictError(f"step {index}: scored twice")
+        score = _read_score(f"step {index}", step.get("score"))
+        read[index] = StepVerdict(index, score, _read_reason(f"step {index}", step.get("reason", "")))
+    return Judgement(
+        steps=tuple(read[index] for index in range(step_count)),
+        overall=_read_score("overall", verdict["overall"]),
+        reason=_read_reason("overall", verdict.get("reason", "")),
+    )
+
+
+def _read_score(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _VerdictError(f"{where}: wanted a number from 0 to 1, found {value!r:.80}")
+    return float(value)
+
+
+def _read_reason(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _VerdictError(f"{where}: wanted a reason in words, found {type(value).__name__}")
+    return cap_text(clean_text(value.strip()), REASON_CHARS)
