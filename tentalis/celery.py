@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.fixups.django import DjangoWorkerFixup
+from celery.fixups.django import DjangoWorkerFixup  # type: ignore[attr-defined]
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tentalis.settings.dev")
 

@@ -37,10 +37,18 @@ def record(
     return entry
 
 
-def move(row: Stateful, to: str, *, by: str, payload: Mapping[str, Any] | None = None, **changes: Any) -> None:
+def move(
+    row: Stateful,
+    to: str,
+    *,
+    by: str,
+    payload: Mapping[str, Any] | None = None,
+    kind: Kind | None = None,
+    **changes: Any,
+) -> None:
     """Change a row's state by compare-and-set, with the other columns given, and audit it.
 
-    The row in memory is brought up to date.
+    The row in memory is brought up to date. The entry's kind is the model's for that state unless given.
 
     Raises:
         IllegalMoveError: the row's state does not allow it, or another process changed the row first.
@@ -61,7 +69,8 @@ def move(row: Stateful, to: str, *, by: str, payload: Mapping[str, Any] | None =
         for name, value in changes.items():
             if not hasattr(value, "resolve_expression"):
                 setattr(row, name, value)
-        record(model.EVENTS[to], subject=row, by=by, payload={"from": str(before), "to": str(to), **(payload or {})})
+        payload = {"from": str(before), "to": str(to), **(payload or {})}
+        record(kind or model.EVENTS[to], subject=row, by=by, payload=payload)
 
 
 def record_many(entries: Iterable[AuditEntry]) -> Sequence[AuditEntry]:

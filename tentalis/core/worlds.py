@@ -29,7 +29,7 @@ class AttemptDraft:
 
     Args:
         text: everything the agent wrote, tool results included; answer: its last word.
-        prompt_token_ids (P,), token_ids (T,), logprobs (T,), sampled (T,): exact tokens; empty where the server gave none.
+        prompt_token_ids: (P,); token_ids, logprobs, sampled: (T,) each: exact tokens; empty where the server gave none.
         served_by: what the server says answered: an adapter's name, or the base model's.
         ended: whether it stopped by itself (and was not cut off).
         error: why there is no answer; "" when there is one.

@@ -1,0 +1,40 @@
+"""The kinds of segments there are. `apps/pipeline/flow.py` registers them; that file is where they are read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from django.conf import settings
+
+KINDS: dict[str, "SegmentKind"] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentKind:
+    """A chain of links and what surrounds it.
+
+    Args:
+        links: names of Celery jobs, in order.
+        then: called with the subject's id in the transaction that ends the last link.
+        on_dead: called with the subject's id, the link's name and the reason, in the transaction that buries it.
+        on_replay: called with the subject's id and the link's name, in the transaction that takes it up again.
+    """
+
+    name: str
+    links: tuple[str, ...]
+    then: Callable[[int], None] | None = None
+    on_dead: Callable[[int, str, str], None] | None = None
+    on_replay: Callable[[int, str], None] | None = None
+
+
+def register_kind(kind: SegmentKind) -> SegmentKind:
+    KINDS[kind.name] = kind
+    return kind
+
+
+def queue_of(link: str) -> str:
+    """The queue a link runs on, by the routes of the settings."""
+    for pattern, route in settings.CELERY_TASK_ROUTES.items():
+        if fnmatchcase(link, pattern):
+            return str(route["queue"])
+    return str(settings.CELERY_TASK_DEFAULT_QUEUE)

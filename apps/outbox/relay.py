@@ -1,0 +1,132 @@
+"""Publishing what is due, and finding what was lost on the way."""
+
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+
+import redis
+from celery import chain
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.db.models.functions import Now
+from kombu.exceptions import OperationalError as BrokerError
+
+from apps.outbox.crash import CrashPoint, pass_crash_point
+from apps.outbox.errors import BrokerAwayError
+from apps.outbox.models import Segment
+from apps.outbox.registry import queue_of
+from apps.outbox.services import add_error, bury, release
+from tentalis.celery import app
+
+logger = logging.getLogger(__name__)
+
+PUBLISH_LIMIT = 256
+
+
+def publish_due() -> int:
+    """Send the messages of due segments, as many as the cap in flight leaves room for. Returns how many were sent.
+
+    Raises:
+        BrokerAwayError: the broker cannot be reached; the segments stay due.
+    """
+    due = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now())
+    queues = set(due.values_list("queue", flat=True).distinct())
+    if not queues:
+        return 0
+    in_flight = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=False, queue__in=queues)
+    counts = {row["queue"]: row["n"] for row in in_flight.values("queue").annotate(n=Count("id"))}
+    sent = 0
+    for queue in sorted(queues):
+        room = min(settings.TENTALIS["IN_FLIGHT_CAP"] - counts.get(queue, 0), PUBLISH_LIMIT)
+        if room > 0:
+            sent += _publish_queue(queue, room)
+    return sent
+
+
+def _publish_queue(queue: str, room: int) -> int:
+    with transaction.atomic():
+        segments = list(
+            Segment.objects.select_for_update(skip_locked=True)
+            .filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now(), queue=queue)
+            .order_by("id")[:room]
+        )
+        Segment.objects.filter(pk__in=[segment.pk for segment in segments]).update(published_at=Now())
+        pass_crash_point(CrashPoint.BEFORE_PUBLISH)
+        publish(segments)
+        pass_crash_point(CrashPoint.AFTER_PUBLISH)
+    return len(segments)
+
+
+def publish(segments: Iterable[Segment]) -> None:
+    """Send each segment's chain from the link that is due; ids only."""
+    try:
+        with app.producer_or_acquire() as producer:
+            for segment in segments:
+                links = [
+                    app.signature(name, args=[segment.pk, position], immutable=True, queue=queue_of(name))
+                    for position, name in enumerate(segment.links)
+                    if position >= segment.position
+                ]
+                chain(*links).apply_async(producer=producer, retry=False)
+    except (BrokerError, redis.RedisError, OSError) as error:
+        raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
+
+
+def free_expired_leases(limit: int = 500) -> int:
+    """Give back links whose holder died, froze or hangs; bury those that took too many holders with them."""
+    with transaction.atomic():
+        expired = list(
+            Segment.objects.select_for_update(skip_locked=True)
+            .filter(state=Segment.State.OPEN, lease_until__lt=Now())
+            .order_by("id")[:limit]
+        )
+        for segment in expired:
+            message = f"its process ({segment.lease_owner}) died, froze or overran the time"
+            add_error(segment, error_type="LeaseExpired", message=message)
+            if segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
+                bury(segment, reason=f"LeaseExpired: {message}, {segment.attempts} times")
+            else:
+                release(segment, wait_s=0)
+    return len(expired)
+
+
+def resend_lost(*, grace_s: float, limit: int = 500) -> int:
+    """Put segments back into the outbox whose messages were sent but reached nobody.
+
+    A message is taken for lost when it was sent `grace_s` ago and its queue is empty, or ten times that long ago
+    whatever the queue holds: without looking at the queue a mere backlog would be sent again and again.
+    """
+    silent = silent_for(grace_s)
+    queues = list(silent.values_list("queue", flat=True).distinct())
+    if not queues:
+        return 0
+    waiting = count_waiting(queues)
+    empty = [queue for queue in queues if waiting[queue] == 0]
+    with transaction.atomic():
+        lost = list(
+            silent.select_for_update(skip_locked=True)
+            .filter(Q(queue__in=empty) | Q(published_at__lt=Now() - timedelta(seconds=10 * grace_s)))
+            .values_list("pk", flat=True)[:limit]
+        )
+        return Segment.objects.filter(pk__in=lost).update(published_at=None)
+
+
+def silent_for(age_s: float) -> QuerySet[Segment]:
+    """Open segments whose messages were sent that long ago and that nobody has claimed since."""
+    sent_before = Now() - timedelta(seconds=age_s)
+    return Segment.objects.filter(state=Segment.State.OPEN, fence__isnull=True, published_at__lt=sent_before)
+
+
+def count_waiting(queues: Iterable[str]) -> dict[str, int]:
+    """Messages waiting in the broker, by queue.
+
+    Raises:
+        BrokerAwayError: it cannot be asked.
+    """
+    prefix = settings.CELERY_BROKER_TRANSPORT_OPTIONS["global_keyprefix"]
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2) as client:
+            return {queue: int(client.llen(f"{prefix}{queue}")) for queue in queues}
+    except redis.RedisError as error:
+        raise BrokerAwayError(f"the broker cannot be reached: {error}") from error

@@ -1,0 +1,235 @@
+"""Starting segments, claiming their links, ending or failing those. Every time is the database's."""
+
+import logging
+import random
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import ConflictError
+from apps.outbox.crash import CrashPoint, pass_crash_point
+from apps.outbox.errors import LostClaimError
+from apps.outbox.models import Segment
+from apps.outbox.registry import KINDS, queue_of
+
+logger = logging.getLogger(__name__)
+
+CHANNEL = "tentalis_outbox"
+KEPT_ERRORS = 20
+MAX_BACKOFF_S = 300.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A link this process holds."""
+
+    segment_id: int
+    kind: str
+    subject_id: int
+    position: int
+    link: str
+    is_last: bool
+    next_queue: str
+    fence: uuid.UUID
+    attempt: int
+
+
+_held: ContextVar[Claim | None] = ContextVar("held_claim", default=None)
+
+
+def start(kind: str, *, subject_id: int, project_id: int | None) -> None:
+    """Write a segment to the outbox in the running transaction. Where one is open already, that one stays."""
+    links = KINDS[kind].links
+    Segment.objects.bulk_create(
+        [Segment(kind=kind, subject_id=subject_id, project_id=project_id, links=links, queue=queue_of(links[0]))],
+        ignore_conflicts=True,
+    )
+    nudge_relay()
+
+
+def nudge_relay() -> None:
+    """Wake the relay when the running transaction commits."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"NOTIFY {CHANNEL}")
+
+
+def claim_link(segment_id: int, position: int, *, owner: str) -> Claim | None:
+    """Take the link for this process, or learn that there is nothing to do (done, not due, or somebody else's)."""
+    fence = uuid.uuid4()
+    lease = timedelta(seconds=settings.TENTALIS["LEASE_SECONDS"])
+    is_free = Q(fence__isnull=True) | Q(lease_until__lt=Now())
+    changed = Segment.objects.filter(
+        is_free, pk=segment_id, position=position, state=Segment.State.OPEN, run_after__lte=Now()
+    ).update(fence=fence, lease_until=Now() + lease, lease_owner=owner, attempts=F("attempts") + 1)
+    if not changed:
+        return None
+    segment = Segment.objects.get(pk=segment_id)
+    is_last = position + 1 >= len(segment.links)
+    pass_crash_point(CrashPoint.AFTER_CLAIM)
+    return Claim(
+        segment_id=segment.pk,
+        kind=segment.kind,
+        subject_id=segment.subject_id,
+        position=position,
+        link=segment.links[position],
+        is_last=is_last,
+        next_queue=segment.queue if is_last else queue_of(segment.links[position + 1]),
+        fence=fence,
+        attempt=segment.attempts,
+    )
+
+
+def renew_leases(fences: list[uuid.UUID]) -> None:
+    """Say that the holders are alive."""
+    lease = timedelta(seconds=settings.TENTALIS["LEASE_SECONDS"])
+    Segment.objects.filter(fence__in=fences).update(lease_until=Now() + lease)
+
+
+@contextmanager
+def hold(claim: Claim) -> Iterator[None]:
+    """Make the claim the one that `final_write` ends."""
+    token = _held.set(claim)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
+@contextmanager
+def final_write() -> Iterator[None]:
+    """The transaction in which a link's effects commit together with its end.
+
+    Outside a link (a test, a command) it is a plain transaction.
+
+    Raises:
+        LostClaimError: the fence is no longer this process's; nothing is written.
+    """
+    claim = _held.get()
+    with transaction.atomic():
+        if claim is not None:
+            end_link(claim)
+        yield
+        pass_crash_point(CrashPoint.IN_FINAL_WRITE)
+        if claim is not None and claim.is_last and (then := KINDS[claim.kind].then) is not None:
+            then(claim.subject_id)
+    if claim is not None:
+        _held.set(None)
+        pass_crash_point(CrashPoint.AFTER_FINAL_WRITE)
+
+
+def end_unwritten(claim: Claim) -> None:
+    """End a link that had nothing to write (its row was past it)."""
+    if _held.get() is claim:
+        with final_write():
+            pass
+
+
+def end_link(claim: Claim) -> None:
+    """Move the segment to its next link, or end it, in the running transaction."""
+    changes: dict[str, Any] = {"position": claim.position + 1, "fence": None, "lease_until": None, "attempts": 0}
+    if claim.is_last:
+        changes |= {"state": Segment.State.DONE, "finished_at": Now()}
+    else:
+        changes |= {"queue": claim.next_queue, "published_at": Now()}
+    changed = Segment.objects.filter(pk=claim.segment_id, fence=claim.fence, state=Segment.State.OPEN).update(**changes)
+    if not changed:
+        raise LostClaimError(f"{claim.link} of {claim.kind} {claim.subject_id}: the claim is another process's by now")
+
+
+def fail_link(claim: Claim, *, error_type: str, message: str, is_final: bool) -> None:
+    """Keep the error; try again after a wait, or bury the segment when trying again cannot help or was tried enough."""
+    with transaction.atomic():
+        segment = Segment.objects.select_for_update().filter(pk=claim.segment_id, fence=claim.fence).first()
+        if segment is None:
+            return
+        add_error(segment, error_type=error_type, message=message)
+        if is_final or segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
+            bury(segment, reason=f"{error_type}: {message}")
+        else:
+            release(segment, wait_s=backoff_s(segment.attempts))
+
+
+def add_error(segment: Segment, *, error_type: str, message: str) -> None:
+    entry = {"link": segment.link, "attempt": segment.attempts, "type": error_type, "message": message[:2000]}
+    segment.errors = [*segment.errors, entry][-KEPT_ERRORS:]
+
+
+def release(segment: Segment, *, wait_s: float) -> None:
+    """Give the link back to the outbox, due after `wait_s` seconds."""
+    Segment.objects.filter(pk=segment.pk).update(
+        fence=None,
+        lease_until=None,
+        published_at=None,
+        run_after=Now() + timedelta(seconds=wait_s),
+        errors=segment.errors,
+    )
+    nudge_relay()
+
+
+def bury(segment: Segment, *, reason: str) -> None:
+    """Make the segment a dead letter and let its kind say what that means for the subject."""
+    link = segment.link or ""
+    Segment.objects.filter(pk=segment.pk).update(
+        state=Segment.State.DEAD, fence=None, lease_until=None, finished_at=Now(), errors=segment.errors
+    )
+    record(
+        Kind.SEGMENT_DIED,
+        subject=segment,
+        by="outbox",
+        payload={"kind": segment.kind, "subject": segment.subject_id, "link": link, "reason": reason[:500]},
+    )
+    logger.warning("%s of %s %s is a dead letter: %s", link, segment.kind, segment.subject_id, reason)
+    if (on_dead := KINDS[segment.kind].on_dead) is not None:
+        on_dead(segment.subject_id, link, reason)
+
+
+def replay(segment: Segment, *, by: str) -> Segment:
+    """Take up a dead letter at the link it died at.
+
+    Raises:
+        ConflictError: it is not a dead letter, or its subject has an open segment of that kind.
+    """
+    with transaction.atomic():
+        taken = Segment.objects.filter(kind=segment.kind, subject_id=segment.subject_id, state=Segment.State.OPEN)
+        if taken.exists():
+            raise ConflictError(f"{segment.kind} of {segment.subject_id} is at work already")
+        changed = Segment.objects.filter(pk=segment.pk, state=Segment.State.DEAD).update(
+            state=Segment.State.OPEN, attempts=0, published_at=None, run_after=Now(), finished_at=None
+        )
+        if not changed:
+            raise ConflictError(f"segment {segment.pk} is no dead letter")
+        segment.refresh_from_db()
+        record(
+            Kind.SEGMENT_REPLAYED,
+            subject=segment,
+            by=by,
+            payload={"kind": segment.kind, "subject": segment.subject_id, "link": segment.link},
+        )
+        if (on_replay := KINDS[segment.kind].on_replay) is not None:
+            on_replay(segment.subject_id, segment.link or "")
+        nudge_relay()
+    return segment
+
+
+def cancel_segments(*, kind: str, subject_id: int) -> int:
+    """Stop the open segment of a subject; a process at work on it loses its claim."""
+    return Segment.objects.filter(kind=kind, subject_id=subject_id, state=Segment.State.OPEN).update(
+        state=Segment.State.CANCELLED, fence=None, lease_until=None, finished_at=Now()
+    )
+
+
+def backoff_s(attempt: int) -> float:
+    """Seconds before try `attempt + 1`: doubling, with jitter, capped."""
+    base = settings.TENTALIS["RETRY_BASE_SECONDS"] * 2 ** max(attempt - 1, 0)
+    return float(min(base, MAX_BACKOFF_S) * random.uniform(0.5, 1.5))

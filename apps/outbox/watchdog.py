@@ -1,0 +1,56 @@
+"""Leaving a queue process that lives, is connected, and does nothing: the supervisor starts a fresh one."""
+
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+from celery.signals import worker_ready
+from django.conf import settings
+from django.db import close_old_connections
+
+from apps.outbox.links import keeper
+from apps.outbox.relay import silent_for
+
+logger = logging.getLogger(__name__)
+EXIT_CODE = 75  # EX_TEMPFAIL
+
+
+def start_watchdog(sender: Any = None, **_: Any) -> None:
+    """Watch this queue process from a thread of its own."""
+    queues = [str(name) for name in sender.app.amqp.queues.consume_from]
+    concurrency = int(getattr(sender.pool, "limit", 1) or 1)
+    threading.Thread(target=_watch, args=(queues, concurrency), name="watchdog", daemon=True).start()
+
+
+def is_stalled(queues: list[str], concurrency: int, *, silent_s: float, patience_s: float) -> bool:
+    """Whether work waits that this process should have taken.
+
+    Args:
+        silent_s: seconds since this process last took a link.
+    """
+    if silent_s < patience_s or keeper.count_in_time() >= concurrency:
+        return False
+    return silent_for(patience_s).filter(queue__in=queues).exists()
+
+
+def _watch(queues: list[str], concurrency: int) -> None:
+    patience_s = settings.TENTALIS["WATCHDOG_SECONDS"]
+    keeper.last_claim_at = time.monotonic()
+    while True:
+        time.sleep(patience_s / 3)
+        try:
+            close_old_connections()
+            silent_s = time.monotonic() - keeper.last_claim_at
+            stalled = is_stalled(queues, concurrency, silent_s=silent_s, patience_s=patience_s)
+        except Exception:
+            logger.warning("the watchdog cannot see", exc_info=True)
+            continue
+        if stalled:
+            logger.error("work waits on %s and nothing was taken for %.0f s: leaving", ", ".join(queues), silent_s)
+            os._exit(EXIT_CODE)
+
+
+def connect() -> None:
+    worker_ready.connect(start_watchdog, weak=False)
