@@ -13,6 +13,7 @@ class Kind(models.TextChoices):
     MEMBER_REMOVED = "member.removed"
     TOKEN_CREATED = "token.created"  # noqa: S105
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
+    USER_CREATED = "user.created"
     USER_SIGNED_IN = "user.signed_in"
     SIGN_IN_FAILED = "user.sign_in_failed"
     ACCESS_DENIED = "access.denied"

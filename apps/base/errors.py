@@ -30,6 +30,14 @@ class BadInputError(TentalisError):
     is_final = True
 
 
+class NotSignedInError(TentalisError):
+    """Nobody we know: no credentials, or none that hold."""
+
+    status = 401
+    code = "not_signed_in"
+    is_final = True
+
+
 class NotAllowedError(TentalisError):
     """The caller is known and may not do this."""
 

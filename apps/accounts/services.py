@@ -1,0 +1,299 @@
+"""Projects and their members: made, changed and guarded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.accounts.rules import check_project_settings
+from apps.accounts.tokens import create_token, find_token, revoke_token
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+
+__all__ = [
+    "add_member",
+    "change_member",
+    "change_project",
+    "create_project",
+    "create_token",
+    "create_user",
+    "delete_project",
+    "find_rights",
+    "find_role",
+    "find_token",
+    "remove_member",
+    "require_right",
+    "require_role",
+    "revoke_token",
+]
+
+PROJECT_FIELDS = frozenset(
+    {
+        "name",
+        "rubric",
+        "weight_profiles",
+        "review_policy",
+        "gate_policy",
+        "recipe",
+        "group_size",
+        "batch_tasks",
+        "learning_enabled",
+    }
+)
+
+
+def find_role(user: User, project: Project) -> Role | None:
+    """The user's role in a project; None for who is no member. A superuser is an owner everywhere."""
+    if not user.is_active:
+        return None
+    if user.is_superuser:
+        return Role.OWNER
+    found = Member.objects.filter(project=project, user=user).values_list("role", flat=True).first()
+    return Role(found) if found else None
+
+
+def find_rights(user: User, project: Project) -> frozenset[Right]:
+    """What the user's role allows in a project; nothing for who is no member."""
+    role = find_role(user, project)
+    return ROLE_RIGHTS[role] if role else frozenset()
+
+
+def require_role(user: User, project: Project, *roles: Role | str) -> Role:
+    """The user's role, where it is one of these.
+
+    Raises:
+        NotFoundError: no member, who may not learn that the project exists.
+        NotAllowedError: a member in another role.
+    """
+    role = find_role(user, project)
+    if role is None:
+        raise NotFoundError(f"no project {project.slug}")
+    if role not in roles and not user.is_superuser:
+        wanted = " or ".join(str(Role(name).value) for name in roles)
+        raise NotAllowedError(f"this takes the role {wanted} in {project.slug}; {user.username} is {role.value}")
+    return role
+
+
+def require_right(user: User, project: Project, right: Right) -> None:
+    """Raises NotFoundError for who is no member, NotAllowedError where the role lacks the right."""
+    role = find_role(user, project)
+    if role is None:
+        raise NotFoundError(f"no project {project.slug}")
+    if right not in ROLE_RIGHTS[role]:
+        raise NotAllowedError(f"{right.value} is not among the rights of a {role.value} in {project.slug}")
+
+
+def create_user(
+    *,
+    username: str,
+    by: str,
+    password: str | None = None,
+    is_agent: bool = False,
+    is_superuser: bool = False,
+    email: str = "",
+) -> User:
+    """Make a person (with a password) or an agent (never one).
+
+    Raises:
+        BadInputError: the name cannot be one.
+        ConflictError: it is taken.
+    """
+    user = User(
+        username=username,
+        email=email,
+        is_agent=is_agent,
+        is_superuser=is_superuser,
+        is_staff=is_superuser and not is_agent,
+    )
+    if is_agent or password is None:
+        user.set_unusable_password()
+    else:
+        user.set_password(password)
+    try:
+        user.full_clean(validate_unique=False)
+    except ValidationError as error:
+        raise BadInputError("this cannot be a user", errors=error.message_dict) from None
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                user.save()
+        except IntegrityError:
+            raise ConflictError(f"the user name {username} is taken") from None
+        record(Kind.USER_CREATED, subject=user, by=by, payload={"username": username, "is_agent": is_agent})
+    return user
+
+
+def create_project(*, name: str, slug: str, by: User, **settings: Any) -> Project:
+    """Make a project whose first owner is `by`.
+
+    Args:
+        settings: any of `PROJECT_FIELDS`.
+    Raises:
+        NotAllowedError: agents make no projects.
+        BadInputError: naming the field.
+        ConflictError: the slug is taken.
+    """
+    if by.is_agent or not by.is_active:
+        raise NotAllowedError("only a person can make a project")
+    project = Project(slug=slug)
+    _set_fields(project, {"name": name, **settings})
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                project.save()
+        except IntegrityError:
+            message = f"the slug {slug} is taken"
+            raise ConflictError(message, errors={"slug": [message]}) from None
+        record(Kind.PROJECT_CREATED, subject=project, by=by.handle, payload={"slug": slug, "name": name})
+        _save_member(Member(project=project, user=by, role=Role.OWNER), by=by)
+    return project
+
+
+def change_project(*, project: Project, by: User, **changes: Any) -> Project:
+    """Change some of `PROJECT_FIELDS`.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        BadInputError: naming the field.
+    """
+    require_right(by, project, Right.PROJECTS_WRITE)
+    with transaction.atomic():
+        row = Project.objects.select_for_update().get(pk=project.pk)
+        before = {name: getattr(row, name) for name in changes if name in PROJECT_FIELDS}
+        _set_fields(row, changes)
+        changed = {name: value for name, value in before.items() if getattr(row, name) != value}
+        if changed:
+            row.save(update_fields=sorted(changed))
+            payload = {"before": changed, "after": {name: getattr(row, name) for name in changed}}
+            record(Kind.PROJECT_CHANGED, subject=row, by=by.handle, payload=payload)
+    return row
+
+
+def delete_project(*, project: Project, by: User) -> None:
+    """Delete a project that holds no work.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: work stands in it, which is evidence and stays.
+    """
+    require_right(by, project, Right.PROJECTS_WRITE)
+    with transaction.atomic():
+        row = Project.objects.select_for_update().get(pk=project.pk)
+        held = {
+            relation.get_accessor_name(): relation.related_model._default_manager.filter(project=row).exists()
+            for relation in Project._meta.related_objects
+            if relation.related_model is not Member
+        }
+        if kept := sorted(str(name) for name, is_held in held.items() if is_held):
+            raise ConflictError(f"project {row.slug} still holds {', '.join(kept)}; it can only be deleted empty")
+        record(Kind.PROJECT_DELETED, subject=row, by=by.handle, payload={"slug": row.slug})
+        row.delete()
+
+
+def add_member(*, project: Project, user: User, role: Role | str, by: User) -> Member:
+    """Give a user a role.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        BadInputError: an agent takes the role agent, a person any other.
+        ConflictError: a member already.
+    """
+    require_right(by, project, Right.MEMBERS_WRITE)
+    member = Member(project=project, user=user, role=_check_role(user, role))
+    with transaction.atomic():
+        _save_member(member, by=by)
+    return member
+
+
+def change_member(*, member: Member, role: Role | str, by: User) -> Member:
+    """Change a member's role.
+
+    Raises:
+        NotAllowedError, NotFoundError, BadInputError: as `add_member`.
+        ConflictError: the project would be left without an owner.
+    """
+    require_right(by, member.project, Right.MEMBERS_WRITE)
+    wanted = _check_role(member.user, role)
+    with transaction.atomic():
+        row = _lock_member(member)
+        before = row.role
+        if wanted != Role.OWNER:
+            _require_another_owner(row)
+        if before != wanted:
+            row.role = wanted
+            row.save(update_fields=["role"])
+            payload = {"user": row.user.username, "before": before, "after": wanted.value}
+            record(Kind.MEMBER_CHANGED, subject=row, by=by.handle, payload=payload)
+    return row
+
+
+def remove_member(*, member: Member, by: User) -> None:
+    """Take a member out. A member may leave by themselves.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: the project would be left without an owner.
+    """
+    if member.user_id != by.pk:
+        require_right(by, member.project, Right.MEMBERS_WRITE)
+    with transaction.atomic():
+        row = _lock_member(member)
+        _require_another_owner(row)
+        payload = {"user": row.user.username, "role": row.role}
+        record(Kind.MEMBER_REMOVED, subject=row, by=by.handle, payload=payload)
+        row.delete()
+
+
+def _set_fields(project: Project, values: Mapping[str, Any]) -> None:
+    if unknown := sorted(set(values) - PROJECT_FIELDS):
+        raise BadInputError(
+            f"a project has no field {', '.join(unknown)}; it has {', '.join(sorted(PROJECT_FIELDS))}",
+            errors={name: ["No such field."] for name in unknown},
+        )
+    check_project_settings(values)
+    for name, value in values.items():
+        setattr(project, name, value)
+    try:
+        project.clean_fields()
+    except ValidationError as error:
+        raise BadInputError("this cannot be a project", errors=error.message_dict) from None
+
+
+def _check_role(user: User, role: Role | str) -> Role:
+    if role not in Role.values:
+        message = f"wanted one of {', '.join(Role.values)}, found {role!r}"
+        raise BadInputError(f"role: {message}", errors={"role": [message]})
+    if user.is_agent != (role == Role.AGENT):
+        message = "an agent takes the role agent, a person any other"
+        raise BadInputError(f"role: {message}; {user.username} cannot be {role}", errors={"role": [message]})
+    return Role(role)
+
+
+def _save_member(member: Member, *, by: User) -> None:
+    try:
+        with transaction.atomic():
+            member.save(force_insert=True)
+    except IntegrityError:
+        message = f"{member.user.username} is a member of {member.project.slug} already"
+        raise ConflictError(message, errors={"username": [message]}) from None
+    payload = {"user": member.user.username, "role": str(member.role)}
+    record(Kind.MEMBER_ADDED, subject=member, by=by.handle, payload=payload)
+
+
+def _lock_member(member: Member) -> Member:
+    """The row, with its project locked, so that two last owners cannot leave at once."""
+    Project.objects.select_for_update().get(pk=member.project_id)
+    row = Member.objects.select_related("user", "project").filter(pk=member.pk).first()
+    if row is None:
+        raise NotFoundError(f"no member {member.pk}")
+    return row
+
+
+def _require_another_owner(member: Member) -> None:
+    others = Member.objects.filter(project=member.project, role=Role.OWNER).exclude(pk=member.pk)
+    if member.role == Role.OWNER and not others.exists():
+        raise ConflictError(f"{member.user.username} is the last owner of {member.project.slug}; name another first")

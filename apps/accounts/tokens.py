@@ -1,0 +1,140 @@
+"""Bearer tokens: `tnt_<key id>_<secret>`. The secret is shown once; its keyed hash is kept."""
+
+import re
+import secrets
+import string
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from apps.accounts.models import ApiToken, Member, Project, User
+from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import BadInputError, NotAllowedError, NotFoundError, NotSignedInError
+
+ALPHABET = string.ascii_letters + string.digits
+KEY_ID_LENGTH = 12
+SECRET_LENGTH = 43  # of 62 signs: 256 bits
+FORM = re.compile(rf"tnt_([A-Za-z0-9]{{{KEY_ID_LENGTH}}})_([A-Za-z0-9]{{{SECRET_LENGTH}}})")
+MAX_DAYS = 365
+USE_IS_NOTED_EVERY = timedelta(minutes=1)
+REFUSAL = "this token is not valid: unknown, expired or revoked"
+
+
+def hash_secret(secret: str) -> str:
+    """HMAC-SHA256 under a key drawn from SECRET_KEY, so that a copy of the database alone tests no guess."""
+    return salted_hmac("apps.accounts.tokens", secret, algorithm="sha256").hexdigest()
+
+
+def create_token(
+    *,
+    user: User,
+    name: str,
+    scopes: Iterable[str],
+    by: User,
+    project: Project | None = None,
+    expires_in_days: int = 90,
+) -> tuple[ApiToken, str]:
+    """Make a token for `user`. Its plain text is in the return value and nowhere else.
+
+    Args:
+        scopes: rights the token may use, of those its user has.
+        project: bind the token to one project; needed when `by` makes it for an agent.
+    Raises:
+        NotAllowedError: `by` may make none for `user`.
+        NotFoundError: `user` is no member of the project.
+        BadInputError: naming the field.
+    """
+    wanted = _check(name=name, scopes=scopes, expires_in_days=expires_in_days)
+    _require_maker(user=user, project=project, by=by)
+    secret = "".join(secrets.choice(ALPHABET) for _ in range(SECRET_LENGTH))
+    token = ApiToken(
+        key_id="".join(secrets.choice(ALPHABET) for _ in range(KEY_ID_LENGTH)),
+        secret_hash=hash_secret(secret),
+        name=name,
+        user=user,
+        project=project,
+        scopes=wanted,
+        expires_at=timezone.now() + timedelta(days=expires_in_days),
+    )
+    with transaction.atomic():
+        token.save(force_insert=True)
+        payload = {"key_id": token.key_id, "user": user.username, "name": name, "scopes": wanted}
+        record(Kind.TOKEN_CREATED, subject=token, by=by.handle, payload=payload)
+    return token, f"tnt_{token.key_id}_{secret}"
+
+
+def find_token(text: str) -> ApiToken:
+    """The token this text is, with its user and project, its use noted.
+
+    Raises:
+        NotSignedInError: malformed, unknown, expired, revoked, or its user may not sign in any more; the same words for
+            all of them.
+    """
+    match = FORM.fullmatch(text)
+    if not match:
+        raise NotSignedInError(REFUSAL)
+    key_id, secret = match.groups()
+    token = ApiToken.objects.select_related("user", "project").filter(key_id=key_id).first()
+    is_right = constant_time_compare(hash_secret(secret), token.secret_hash if token else "-" * 64)
+    now = timezone.now()
+    if not (token and is_right and token.revoked_at is None and token.expires_at > now and token.user.is_active):
+        raise NotSignedInError(REFUSAL)
+    ApiToken.objects.filter(
+        Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - USE_IS_NOTED_EVERY), pk=token.pk
+    ).update(last_used_at=now)
+    return token
+
+
+def revoke_token(*, token: ApiToken, by: User) -> ApiToken:
+    """Make a token worthless from the next request on. Revoking twice is revoking once.
+
+    Raises:
+        NotFoundError: it is neither theirs nor of an agent of a project they own.
+    """
+    if token.user_id != by.pk and not by.is_superuser and not _owns(by, token.project):
+        raise NotFoundError(f"no token {token.pk}")
+    with transaction.atomic():
+        now = timezone.now()
+        if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=now):
+            token.revoked_at = now
+            record(Kind.TOKEN_REVOKED, subject=token, by=by.handle, payload={"key_id": token.key_id})
+    return token
+
+
+def _check(*, name: str, scopes: Iterable[str], expires_in_days: int) -> list[str]:
+    wanted = sorted(set(scopes))
+    if not name.strip() or len(name) > 100:
+        raise _bad("name", f"wanted 1 to 100 characters, found {len(name.strip())}")
+    if unknown := [scope for scope in wanted if scope not in Right.values]:
+        raise _bad("scopes", f"wanted scopes of {', '.join(Right.values)}, found {', '.join(unknown)}")
+    if not wanted:
+        raise _bad("scopes", "wanted at least one scope, found none")
+    if not 1 <= expires_in_days <= MAX_DAYS:
+        raise _bad("expires_in_days", f"wanted 1 to {MAX_DAYS} days, found {expires_in_days}")
+    return wanted
+
+
+def _bad(field: str, message: str) -> BadInputError:
+    return BadInputError(f"{field}: {message}", errors={field: [message]})
+
+
+def _require_maker(*, user: User, project: Project | None, by: User) -> None:
+    if project is not None and not Project.objects.visible_to(user).filter(pk=project.pk).exists():
+        raise NotFoundError(f"{user.username} is no member of a project {project.slug}")
+    if by.pk == user.pk or by.is_superuser:
+        return
+    if not (user.is_agent and _owns(by, project)):
+        raise NotAllowedError(f"{by.username} can make tokens for themselves and for agents of projects they own")
+
+
+def _owns(user: User, project: Project | None) -> bool:
+    if project is None or not user.is_active:
+        return False
+    keepers = [role for role, rights in ROLE_RIGHTS.items() if Right.MEMBERS_WRITE in rights]
+    return Member.objects.filter(project=project, user=user, role__in=keepers).exists()
