@@ -1,0 +1,36 @@
+"""Personas and rows that most tests start from."""
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.workers.models import Worker
+from tests.factories import make_project, make_user, make_worker
+
+
+@pytest.fixture
+def project(db: None) -> Project:
+    return make_project()
+
+
+@pytest.fixture
+def alice(project: Project) -> User:
+    """Manages the project."""
+    return make_user("alice")
+
+
+@pytest.fixture
+def bob(project: Project) -> User:
+    """Reviews in the project."""
+    return make_user("bob")
+
+
+@pytest.fixture
+def charlie(db: None) -> User:
+    """Has nothing to do with the project."""
+    return make_user("charlie")
+
+
+@pytest.fixture
+def worker(project: Project) -> Worker:
+    """An echo worker."""
+    return make_worker(project)
