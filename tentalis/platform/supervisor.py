@@ -87,6 +87,7 @@ class Supervisor:
         announcing = asyncio.create_task(self._announce_ready())
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._stop.wait())
                 for unit in self._units.values():
                     group.create_task(self._live(unit), name=unit.service.name)
         finally:

@@ -143,7 +143,9 @@ async def test_a_oneshot_that_fails_stops_the_start_with_its_last_line(home: Hom
         workshop.oneshot("migrate", "raise SystemExit('no such table: tickets')", after=["store"]),
         workshop.service("web", after=["migrate"]),
     )
-    with pytest.raises(StartError, match=r"migrate ended with exit code 1: no such table: tickets \(see .*migrate\.log"):
+    with pytest.raises(
+        StartError, match=r"migrate ended with exit code 1: no such table: tickets \(see .*migrate\.log"
+    ):
         await supervisor.run()
     assert workshop.events() == ["start store", "stop store"]
     assert read_state(home) is None

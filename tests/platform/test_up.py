@@ -1,0 +1,255 @@
+"""`tentalis up` for real: embedded Postgres and Redis under a supervisor, killed and stopped in every way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+
+from tentalis.platform.errors import NotRunningError, StartError
+from tentalis.platform.home import Home
+from tentalis.platform.processes import wait_until_gone
+from tentalis.platform.state import read_state
+from tentalis.platform.up import RunningStack, ensure_embedded_servers, launch_stack, running_stack, stop_stack
+
+pytestmark = pytest.mark.broker
+
+STORES = ("postgres", "redis")
+LONG_ENOUGH_S = 30.0
+
+
+@pytest.fixture
+def stack(home: Home, environ: dict[str, str]) -> Iterator[RunningStack]:
+    with running_stack(home, environ, is_throwaway=True, only=STORES) as running:
+        yield running
+
+
+def run_tentalis(environ: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tentalis", *words], env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def identities(stack: RunningStack) -> list[str]:
+    return [service.identity for service in stack.state().services]
+
+
+def test_the_servers_want_their_passwords_and_answer_with_them(stack: RunningStack) -> None:
+    addresses = stack.state().addresses
+    with psycopg.connect(addresses["database_url"]) as connection:
+        assert connection.execute("SELECT current_database(), current_user").fetchone() == ("tentalis", "tentalis")
+    with redis.Redis.from_url(addresses["redis_url"]) as client:
+        assert client.ping()
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(addresses["database_url"].replace("tentalis:", "tentalis:not"))
+    with (
+        redis.Redis(port=stack.state().of("redis").port or 0) as stranger,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        stranger.ping()
+
+
+def test_no_password_stands_on_a_command_line(stack: RunningStack) -> None:
+    config = stack.home.config_file.read_text()
+    secrets = [line.split('"')[1] for line in config.splitlines() if "password" in line and '"' in line]
+    assert len(secrets) == 3
+    for service in stack.state().services:
+        words = Path(f"/proc/{service.pid}/cmdline").read_bytes().decode()
+        assert not [secret for secret in secrets if secret in words]
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_killed_server_comes_back_with_what_it_knew(stack: RunningStack, name: str) -> None:
+    addresses = stack.state().addresses
+    with psycopg.connect(addresses["database_url"], autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
+    first = stack.signal(name, signal.SIGKILL)
+    stack.wait_until(lambda state: state.of(name).restarts >= 1 and state.of(name).state == "ready")
+    assert stack.pid_of(name) != first
+    with psycopg.connect(addresses["database_url"]) as connection:
+        assert connection.execute("SELECT number FROM kept").fetchone() == (7,)
+    with redis.Redis.from_url(addresses["redis_url"]) as client:
+        assert client.ping()
+
+
+def test_a_second_start_on_the_same_home_is_refused(stack: RunningStack, environ: dict[str, str]) -> None:
+    before = stack.state()
+    refused = run_tentalis(environ, "up", "--only", "redis")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"tentalis: already running on {stack.home.root}")
+    assert stack.state() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the next start collects what was left")
+def test_nothing_outlives_a_killed_supervisor(stack: RunningStack) -> None:
+    left = identities(stack)
+    stack.process.kill()
+    stack.process.wait()
+    assert [wait_until_gone(identity, timeout_s=LONG_ENOUGH_S) for identity in left] == [True, True]
+
+
+def test_a_home_whose_supervisor_was_killed_starts_again(home: Home, environ: dict[str, str]) -> None:
+    first = launch_stack(home, environ, only=STORES)
+    first.process.kill()
+    first.process.wait()
+    with running_stack(home, environ, only=STORES) as second:
+        assert [service.state for service in second.state().services] == ["ready", "ready"]
+
+
+def test_ctrl_c_stops_everything_and_exits_cleanly(home: Home, environ: dict[str, str]) -> None:
+    stack = launch_stack(home, environ, is_throwaway=True, only=STORES)
+    left = identities(stack)
+    stack.process.send_signal(signal.SIGINT)
+    assert stack.process.wait(LONG_ENOUGH_S) == 0
+    assert all(wait_until_gone(identity, timeout_s=0) for identity in left)
+    assert "database system is shut down" in home.log_file("postgres").read_text()
+    assert not (home.postgres_data / "postmaster.pid").exists()
+
+
+def test_down_stops_what_up_started_and_then_says_that_nothing_runs(
+    stack: RunningStack, environ: dict[str, str]
+) -> None:
+    left = identities(stack)
+    assert run_tentalis(environ, "down").returncode == 0
+    assert all(wait_until_gone(identity, timeout_s=0) for identity in left)
+    again = run_tentalis(environ, "down")
+    assert again.returncode == 1
+    assert again.stderr == f"tentalis: nothing runs on {stack.home.root}; `tentalis up` starts it\n"
+    with pytest.raises(NotRunningError):
+        stop_stack(stack.home)
+
+
+def test_a_detached_stack_outlives_the_command_that_started_it(home: Home, environ: dict[str, str]) -> None:
+    started = run_tentalis(environ, "up", "--detach", "--throwaway", *(w for name in STORES for w in ("--only", name)))
+    try:
+        assert started.returncode == 0, started.stderr
+        assert started.stdout.count("password") == 1
+        assert run_tentalis(environ, "status").returncode == 0
+    finally:
+        stop_stack(home)
+
+
+def test_status_tells_name_pid_state_restarts_port_and_uptime(stack: RunningStack, environ: dict[str, str]) -> None:
+    answer = run_tentalis(environ, "status", "--json")
+    document = json.loads(answer.stdout)
+    assert (answer.returncode, document["phase"]) == (0, "ready")
+    rows = {row["name"]: row for row in document["services"]}
+    assert rows["redis"] | {"uptime_s": 0} == {
+        "name": "redis",
+        "pid": stack.pid_of("redis"),
+        "state": "ready",
+        "restarts": 0,
+        "port": int(environ["TENTALIS_REDIS_PORT"]),
+        "uptime_s": 0,
+        "exit_code": None,
+    }
+    assert rows["redis"]["uptime_s"] >= 0
+    assert "postgres" in run_tentalis(environ, "status").stdout
+
+
+def test_logs_show_what_a_service_wrote_and_name_what_is_not_there(
+    stack: RunningStack, environ: dict[str, str]
+) -> None:
+    shown = run_tentalis(environ, "logs", "postgres")
+    assert "postgres | " in shown.stdout
+    assert "ready to accept connections" in shown.stdout
+    unknown = run_tentalis(environ, "logs", "nobody")
+    assert unknown.returncode == 1
+    assert "no log of 'nobody'; there are postgres, redis" in unknown.stderr
+
+
+def test_a_port_somebody_asked_for_and_that_is_taken_stops_the_start(
+    home: Home, environ: dict[str, str], taken_port: int
+) -> None:
+    environ["TENTALIS_REDIS_PORT"] = str(taken_port)
+    with pytest.raises(StartError, match=f"TENTALIS_REDIS_PORT: port {taken_port} on 127.0.0.1 is taken"):
+        launch_stack(home, environ, only=["redis"])
+    assert read_state(home) is None
+
+
+def test_a_home_that_cannot_be_written_stops_the_start_with_one_line(home: Home, environ: dict[str, str]) -> None:
+    home.root.write_text("a file stands here")
+    refused = run_tentalis(environ, "up")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == f"tentalis: {home.root} must be a directory we can write to: File exists\n"
+
+
+def test_data_of_another_postgres_is_refused_and_left_alone(home: Home, environ: dict[str, str]) -> None:
+    with running_stack(home, environ, is_throwaway=True, only=["postgres"]):
+        pass
+    version = home.postgres_data / "PG_VERSION"
+    version.write_text("15\n")
+    with pytest.raises(StartError, match=r"was made by Postgres 15, this installation runs 18"):
+        launch_stack(home, environ, only=["postgres"])
+    assert version.read_text() == "15\n"
+    assert not (home.postgres_data / "postmaster.pid").exists()
+
+
+def test_a_half_made_cluster_of_an_interrupted_start_is_made_again(home: Home, environ: dict[str, str]) -> None:
+    home.prepare()
+    staging = home.postgres_data.with_name("postgres.init")
+    staging.mkdir()
+    (staging / "PG_VERSION").write_text("18\n")
+    with running_stack(home, environ, is_throwaway=True, only=["postgres"]) as stack:
+        assert stack.state().of("postgres").state == "ready"
+    assert not staging.exists()
+
+
+def test_an_unknown_setting_stops_the_start_by_name(home: Home, environ: dict[str, str]) -> None:
+    refused = run_tentalis(environ | {"TENTALIS_WEP_PORT": "1"}, "up")
+    assert refused.returncode == 1
+    assert "tentalis: unknown variable TENTALIS_WEP_PORT" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_servers_of_somebody_else_are_used_and_none_is_started(
+    stack: RunningStack, environ: dict[str, str], tmp_path: Path
+) -> None:
+    addresses = stack.state().addresses
+    elsewhere = Home(tmp_path / "elsewhere")
+    outside = {
+        "TENTALIS_DATABASE_URL": addresses["database_url"],
+        "TENTALIS_REDIS_URL": addresses["redis_url"],
+        "TENTALIS_HOME": str(elsewhere.root),
+    }
+    with running_stack(elsewhere, environ | outside, only=STORES) as second:
+        assert second.state().services == ()
+        assert second.state().addresses["redis_url"] == addresses["redis_url"]
+    assert not elsewhere.postgres_data.exists()
+
+
+SESSION = """
+import os, sys
+from pathlib import Path
+from tentalis.platform.home import Home
+from tentalis.platform.up import ensure_embedded_servers
+assert ensure_embedded_servers(Home(Path(sys.argv[1]))) == ensure_embedded_servers(Home(Path(sys.argv[1])))
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's parent-death signal")
+def test_servers_started_for_a_test_run_die_with_it_even_when_it_is_killed(home: Home, environ: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SESSION, str(home.root)], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as session:
+        assert session.stdout
+        assert session.stdout.readline() == b"started\n"
+        state = read_state(home)
+        assert state
+        session.kill()
+    left = [state.supervisor_identity, *(service.identity for service in state.services)]
+    assert [wait_until_gone(identity, timeout_s=LONG_ENOUGH_S) for identity in left] == [True] * 3
+
+
+def test_a_running_stack_lends_its_servers(stack: RunningStack, environ: dict[str, str]) -> None:
+    addresses = stack.state().addresses
+    assert ensure_embedded_servers(stack.home, environ) == (addresses["database_url"], addresses["redis_url"])
+    assert os.getpid() not in {service.pid for service in stack.state().services}
