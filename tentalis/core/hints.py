@@ -16,9 +16,10 @@ _HINT_TITLE = "Hint from the manager:"
 
 _SYSTEM = (
     "A manager reviewed an agent's work. Turn the manager's words into one hint that would have led the agent to "
-    "better work on this task and on tasks like it: one to three short imperative sentences that name the rule, not the "
-    "final answer. Write [HINT]your hint[/HINT]. When the words teach nothing the agent could do differently (praise alone, "
-    "off topic, unclear), write [NO_HINT]why[/NO_HINT] instead; that is a good answer, a made-up hint is not."
+    "better work on this task and on tasks like it: one to three short imperative sentences that name the rule, not "
+    "the final answer. Write [HINT]your hint[/HINT]. When the words teach nothing the agent could do differently "
+    "(praise alone, off topic, unclear), write [NO_HINT]why[/NO_HINT] instead; that is a good answer, a made-up "
+    "hint is not."
 )
 _MARK = re.compile(r"\[(?P<slash>/?)(?P<no>NO_)?HINT\]", re.IGNORECASE)
 
@@ -78,7 +79,7 @@ def parse_hint(text: str) -> Hint | NoHint:
         abstained = any(mark["no"] for mark in marks)
         return NoHint("the model abstained without a reason" if abstained else "no closed [HINT]", abstained=abstained)
     left, right = closed[-1]
-    if left["no"] != right["no"]:
+    if bool(left["no"]) != bool(right["no"]):
         return NoHint(f"{left[0]} is closed by {right[0]}", abstained=False)
     hint = clean_text(spoken[left.end() : right.start()].strip())
     if left["no"]:

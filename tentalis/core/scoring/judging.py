@@ -22,6 +22,7 @@ STEPS_CHARS = 48_000  # all steps together
 STEP_CHARS = 4_000
 REASON_CHARS = 2_000
 _VERDICT_CHARS = 64_000
+_MAX_BRACES = 200  # tried as the start of a verdict
 
 _CRITERIA: Mapping[Criterion, str] = MappingProxyType(
     {
@@ -35,8 +36,8 @@ _CRITERIA: Mapping[Criterion, str] = MappingProxyType(
         ),
         "manager": (
             "You review an agent's work in place of its manager and hold it to the rubric. Score each step and the "
-            "whole: 1 means as the rubric wants it, 0 means against it. `reason` tells the agent in one or two sentences "
-            "what to do differently next time, or what to keep."
+            "whole: 1 means as the rubric wants it, 0 means against it. `reason` tells the agent in one or two "
+            "sentences what to do differently next time, or what to keep."
         ),
     }
 )
@@ -160,7 +161,11 @@ def _find_verdict(text: str) -> dict[str, Any]:
     decoder = json.JSONDecoder(object_pairs_hook=_refuse_double_keys, parse_constant=_refuse_constant)
     verdicts: list[dict[str, Any]] = []
     position = text.find("{")
+    tried = 0
     while position >= 0:
+        tried += 1
+        if tried > _MAX_BRACES:
+            raise _VerdictError(f"more than {_MAX_BRACES} braces open in the judge's answer")
         try:
             value, end = decoder.raw_decode(text, position)
         except _VerdictError:

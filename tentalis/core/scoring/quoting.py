@@ -1,4 +1,4 @@
-"""Other people's words on their way into a prompt, where they must read as data, and a model's words on their way out."""
+"""Other people's words on their way into a prompt, where they must read as data, and a model's on their way out."""
 
 import hashlib
 import re

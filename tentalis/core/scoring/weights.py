@@ -1,5 +1,6 @@
 """How much each scorer counts in an environment, and what happens to the weight of one that failed."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ KNOWN_SCORERS = (
     "step_verifier",
 )
 _SUM_TOLERANCE = 1e-9
+
+
+def _require_weight(where: str, weight: object) -> None:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 < weight <= 1.0:
+        raise ScoringError(f"{where} wants a weight in (0, 1], found {weight!r}")
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,6 @@ def profile_for(environment: str) -> WeightProfile:
     return PROFILES[environment]
 
 
-def _require_weight(where: str, weight: object) -> None:
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 < weight <= 1.0:
-        raise ScoringError(f"{where} wants a weight in (0, 1], found {weight!r}")
-
-
 @dataclass(frozen=True)
 class Redistributed:
     """A scorer without a score: the weight it would have had went to the scorers that had one."""
@@ -118,6 +119,9 @@ class Combined:
         if self.value is not None:
             return self.value
         return Unscored("; ".join(f"{lost.scorer}: {lost.reason}" for lost in self.redistributed_from))
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
 
     def describe_redistribution(self) -> str:
         """What a person reads beside the value; "" when every scorer had a score."""
@@ -155,4 +159,4 @@ def combine(scores: Mapping[str, Score], profile: WeightProfile) -> Combined:
     value = math.fsum(used[scorer] * score for scorer, score in present.items()) if present else None
     if value is not None:
         value = min(max(value, min(present.values())), max(present.values()))  # rounding must not leave the range
-    return Combined(value, MappingProxyType(used), tuple(lost))
+    return Combined(value, used, tuple(lost))
