@@ -1,0 +1,57 @@
+# The door. `make help` lists the targets; each creates what it needs.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+PY := $(VENV)/bin/python
+DEMO_UPDATES ?= 24
+DEMO_SEED ?= 0
+DEMO_KEEP ?= 0
+BENCH ?=
+ARGS ?=
+
+# what `check --deploy` looks at: production settings, with addresses nobody answers on
+PRODUCTION := DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HTTPS=1 \
+	TENTALIS_SECRET_KEY=only-lint-reads-this-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH \
+	TENTALIS_DATABASE_URL=postgres://lint@127.0.0.1:1/lint TENTALIS_REDIS_URL=redis://127.0.0.1:1/0
+
+.PHONY: help demo up test lint bench lock install
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: ## watch a worker learn its manager's rules (DEMO_UPDATES=24 DEMO_SEED=0 DEMO_KEEP=0)
+	@started=$$(date +%s); $(MAKE) $(VENV)/installed-base; installed=$$(date +%s); \
+	TENTALIS_HOME="$${TENTALIS_HOME:-$(CURDIR)/.tentalis}" $(VENV)/bin/tentalis demo --updates $(DEMO_UPDATES) \
+		--seed $(DEMO_SEED) $(if $(filter-out 0,$(DEMO_KEEP)),--keep) --install-s $$((installed - started))
+
+up: $(VENV)/installed-base ## start everything on this machine and stay
+	@$(VENV)/bin/tentalis up
+
+test: $(VENV)/installed-dev ## run every test (ARGS="-k name")
+	@requirements/system.sh
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's own checks
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy .
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/djlint templates --lint --quiet
+	$(PRODUCTION) $(PY) manage.py check --deploy --fail-level WARNING
+	$(PRODUCTION) $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+
+bench: $(VENV)/installed-dev ## measure side by side (BENCH=trainer|engine|pipeline|learning|faults|...)
+	@test -n "$(BENCH)" || { echo "make bench needs BENCH=name, one of: $$(ls tests/bench/*.py 2>/dev/null | \
+		sed -nE 's/.*\/([a-z0-9]+)\.py/\1/p' | tr '\n' ' ')" >&2; exit 2; }
+	@$(PY) -m tests.bench.$(BENCH) $(ARGS)
+
+lock: $(VENV)/installed-dev ## write requirements/*.lock again (ARGS=--upgrade)
+	@requirements/lock.sh $(ARGS)
+
+install: $(VENV)/installed-dev ## make .venv with everything the tests need
+
+$(VENV)/installed-%: requirements/%.lock requirements/tools.lock requirements/install.sh pyproject.toml
+	@requirements/install.sh $(VENV) $*
+	@touch $@
