@@ -1,0 +1,49 @@
+"""Log-probabilities and entropies of chosen tokens."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class TokenLogprobs(NamedTuple):
+    """Per token, in nats.
+
+    Args:
+        logprobs: (N,) natural log-probability of the token that was taken.
+        entropies: (N,) entropy of the distribution it was taken from.
+    """
+
+    logprobs: Tensor
+    entropies: Tensor
+
+
+def token_logprobs(logits: Tensor, token_ids: Tensor) -> TokenLogprobs:
+    """Read the taken tokens' log-probs and the entropies off the logits that predicted them.
+
+    Args:
+        logits: (N, V) at temperature 1.
+        token_ids: (N,) int64.
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    if logits.dim() != 2 or token_ids.shape != logits.shape[:1]:
+        raise ValueError(
+            f"wanted logits (N, V) and token_ids (N,), found {tuple(logits.shape)} and {tuple(token_ids.shape)}"
+        )
+    all_logprobs = logits.float().log_softmax(-1)  # N V
+    taken = all_logprobs.gather(-1, token_ids[:, None])[:, 0]  # N
+    return TokenLogprobs(taken, -(all_logprobs.exp() * all_logprobs).sum(-1))
+
+
+def read_predictions(hidden: Tensor, head: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Logits of the tokens that the hidden states at (row, column) predict.
+
+    Args:
+        hidden: (B, T, D) final hidden states.
+        head: (V, D).
+        rows, columns: (N,) int64, where each predicting position lies.
+    Returns:
+        (N, V).
+    """
+    return torch.nn.functional.linear(hidden[rows, columns], head)

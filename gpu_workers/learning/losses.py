@@ -1,0 +1,176 @@
+"""Policy losses over single tokens. Each takes tensors and numbers, returns tensors, and knows no model.
+
+`counts` is True where a token is part of the loss: the policy sampled it. Values elsewhere may be anything, NaN too;
+they reach neither the loss nor a gradient. Sums are divided by `total`, the counted tokens of the whole update, so that
+micro-batches add up; it defaults to the counted tokens given.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class SurrogateLoss(NamedTuple):
+    """A policy loss and what to watch about it.
+
+    Args:
+        loss: () the sum over counted tokens over `total`.
+        clipped: () number of counted tokens whose ratio lies outside the clip range.
+        max_ratio: () the largest ratio of a counted token; 0 when none counts.
+    """
+
+    loss: Tensor
+    clipped: Tensor
+    max_ratio: Tensor
+
+
+def clipped_surrogate(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    counts: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
+    dual_clip: float | None = None,
+    total: float | None = None,
+) -> SurrogateLoss:
+    """-min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A) per token, rho = exp(logprobs - old_logprobs).
+
+    Args:
+        logprobs: (..., T) nats, current policy, with gradient.
+        old_logprobs: same shape, nats, as the engine returned them when it sampled.
+        advantages: same shape; of the reward, or the teacher's gap for on-policy distillation.
+        counts: same shape, bool.
+        dual_clip: cap the loss of a token with A < 0 at dual_clip * |A|; None for no cap.
+    Source:
+        PPO's clip (arXiv:1707.06347) per token with DAPO's higher upper clip and token mean (arXiv:2503.14476); dual
+        clip from arXiv:1912.09729.
+    """
+    _require_tokens(logprobs, old_logprobs=old_logprobs, advantages=advantages, counts=counts)
+    ratio = _ratio(logprobs, old_logprobs, counts)
+    gain = torch.where(counts, advantages, 0.0)
+    clipped_ratio = ratio.clamp(1 - clip_low, 1 + clip_high)
+    loss = -torch.minimum(ratio * gain, clipped_ratio * gain)
+    if dual_clip is not None:
+        loss = torch.where(gain < 0, torch.minimum(loss, -dual_clip * gain), loss)
+    return _finish(loss, ratio, counts, 1 - clip_low, 1 + clip_high, total)
+
+
+def cispo(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    counts: Tensor,
+    *,
+    clip_high: float = 0.28,
+    total: float | None = None,
+) -> SurrogateLoss:
+    """-stop_gradient(clip(rho, 0, 1 + clip_high)) * A * logprobs: clips the weight, never a token's gradient.
+
+    Source:
+        MiniMax-M1, arXiv:2506.13585.
+    """
+    _require_tokens(logprobs, old_logprobs=old_logprobs, advantages=advantages, counts=counts)
+    ratio = _ratio(logprobs, old_logprobs, counts).detach()
+    gain = torch.where(counts, advantages, 0.0)
+    loss = -ratio.clamp(max=1 + clip_high) * gain * torch.where(counts, logprobs, 0.0)
+    return _finish(loss, ratio, counts, 0.0, 1 + clip_high, total)
+
+
+def weighted_imitation(logprobs: Tensor, weights: Tensor, counts: Tensor, *, total: float | None = None) -> Tensor:
+    """-w * logprobs: supervised learning on what was done, weighted by how well it went.
+
+    Args:
+        weights: same shape as `logprobs`, >= 0, constant along an answer.
+    """
+    _require_tokens(logprobs, weights=weights, counts=counts)
+    loss = -torch.where(counts, weights, 0.0) * torch.where(counts, logprobs, 0.0)
+    return loss.sum() / _total(counts, total)
+
+
+def k3_divergence(
+    logprobs: Tensor, reference_logprobs: Tensor, counts: Tensor, *, total: float | None = None
+) -> Tensor:
+    """KL(policy || reference) by the k3 estimator, exp(d) - d - 1 with d = reference - current; never negative.
+
+    Source:
+        J. Schulman, "Approximating KL divergence", 2020; used by GRPO, arXiv:2402.03300.
+    """
+    _require_tokens(logprobs, reference_logprobs=reference_logprobs, counts=counts)
+    gap = torch.where(counts, reference_logprobs - logprobs, 0.0)
+    return (gap.exp() - gap - 1).sum() / _total(counts, total)
+
+
+def mean_entropy(entropies: Tensor, counts: Tensor, *, total: float | None = None) -> Tensor:
+    """Mean entropy in nats of the distributions the counted tokens were taken from."""
+    _require_tokens(entropies, counts=counts)
+    return torch.where(counts, entropies, 0.0).sum() / _total(counts, total)
+
+
+def top_k_distillation(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    counts: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.28,
+    total: float | None = None,
+) -> Tensor:
+    """The top-K hybrid: sum over the support of max(-A rho, -A clip(rho)), mean over counted positions.
+
+    Args:
+        logprobs, old_logprobs, advantages: (N, K) on the behaviour policy's top-k tokens; advantages from
+            `tentalis.core.opd.top_k_advantages`.
+        counts: (N,) bool.
+    Source:
+        OpenClaw-RL, arXiv:2603.10165 v2.
+    """
+    if logprobs.dim() != 2 or counts.shape != logprobs.shape[:1]:
+        raise ValueError(
+            f"wanted logprobs (N, K) and counts (N,), found {tuple(logprobs.shape)} and {tuple(counts.shape)}"
+        )
+    spread_counts = counts[:, None].expand_as(logprobs)  # N K
+    surrogate = clipped_surrogate(
+        logprobs,
+        old_logprobs,
+        advantages,
+        spread_counts,
+        clip_low=clip_low,
+        clip_high=clip_high,
+        total=_total(counts, total),
+    )
+    return surrogate.loss
+
+
+def combine_losses(reward_loss: Tensor, hint_loss: Tensor, *, w_rl: float, w_opd: float) -> Tensor:
+    """w_rl * reward_loss + w_opd * hint_loss; each is a mean over its own tokens."""
+    return w_rl * reward_loss + w_opd * hint_loss
+
+
+def _ratio(logprobs: Tensor, old_logprobs: Tensor, counts: Tensor) -> Tensor:
+    return torch.where(counts, logprobs - old_logprobs, 0.0).exp()
+
+
+def _total(counts: Tensor, total: float | None) -> float:
+    return max(1.0, float(counts.sum()) if total is None else total)
+
+
+def _finish(loss: Tensor, ratio: Tensor, counts: Tensor, low: float, high: float, total: float | None) -> SurrogateLoss:
+    seen = torch.where(counts, ratio.detach(), 0.0)
+    outside = counts & ((seen < low) | (seen > high))
+    highest = seen.max() if seen.numel() else seen.new_zeros(())
+    return SurrogateLoss(loss.sum() / _total(counts, total), outside.sum(), highest)
+
+
+def _require_tokens(values: Tensor, **others: Tensor) -> None:
+    """Refuse anything but one value per token: a scalar for a whole batch has no gradient to speak of."""
+    if values.dim() == 0:
+        raise ValueError("wanted one log-prob per token, found a scalar")
+    for name, other in others.items():
+        if other.shape != values.shape:
+            raise ValueError(f"{name} must have shape {tuple(values.shape)}, found {tuple(other.shape)}")
+    if "counts" in others and others["counts"].dtype != torch.bool:
+        raise ValueError(f"counts must be bool, found {others['counts'].dtype}")
