@@ -1,0 +1,73 @@
+"""The ticket desk as a world: every attempt can be verified, and one family of tickets needs the stock tool."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tentalis.core import desk
+from tentalis.core.worlds import AttemptDraft, PanelItem, Verification
+
+_SEEDS_PER_PANEL: Final = 1_000_003
+
+
+class DeskWorld:
+    """Tickets in, chains of steps with an answer out."""
+
+    name = "desk"
+
+    def check_prompt(self, prompt: str) -> None:
+        """Refuse what is no ticket; raises DeskError (a ValueError)."""
+        desk.parse_ticket(prompt)
+
+    def is_held_out(self, prompt: str) -> bool:
+        """Whether the prompt is a ticket that nothing may be trained on."""
+        return desk.is_held_out(desk.parse_ticket(prompt).text)
+
+    def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
+        system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        return [*system, {"role": "user", "content": prompt.strip()}]
+
+    def call_tool(self, prompt: str, name: str, arguments: str) -> str:
+        """Pieces on stock according to the source `name` (room, list or web); "none" for any other source."""
+        found = desk.look_up_stock(desk.parse_ticket(prompt), name)
+        return "none" if found is None else str(found)
+
+    def verify(self, prompt: str, reference: Any, draft: AttemptDraft) -> Verification | None:
+        """Judge against the house's own solution; an answer told beside the steps counts as the last of them."""
+        parts = [("bad" if step.kind == "other" else step.kind, step.text) for step in draft.steps]
+        if draft.answer and not any(kind == "answer" for kind, _ in parts):
+            parts.append(("answer", draft.answer))
+        verdict = desk.verify(desk.parse_ticket(prompt), parts, draft.ended and not draft.error)
+        count = len(draft.steps)
+        return Verification(
+            outcome=verdict.outcome,
+            step_scores=verdict.step_scores[:count],
+            step_reasons=tuple(
+                "" if score == 1.0 else reason
+                for score, reason in zip(verdict.step_scores[:count], verdict.reasons, strict=False)
+            ),
+            missing_steps=verdict.missing_steps,
+            details={"hints": list(verdict.hints)},
+        )
+
+    def hinted_messages(self, messages: Sequence[Mapping[str, str]], hint: str) -> list[dict[str, str]]:
+        """The conversation with the rule book's hints that are in `hint` behind the ticket.
+
+        Raises:
+            ValueError: the words hold none: the desk's models understand no others.
+        """
+        hints = desk.parse_hints(hint)
+        if not hints:
+            raise ValueError(
+                f'the desk reads hints like "use fee", "{desk.UNIT_HINT}" or "{desk.SUM_HINT}"; found {hint[:120]!r}'
+            )
+        hinted = [dict(message) for message in messages]
+        ticket = next(message for message in reversed(hinted) if message["role"] == "user")
+        ticket["content"] = desk.hinted_prompt(ticket["content"], hints)
+        return hinted
+
+    def panel(self, size: int, seed: int) -> list[PanelItem]:
+        """Held-out tickets; their sampling seeds follow from `seed`."""
+        tickets = desk.make_tickets(seed, size, held_out=True)
+        return [
+            PanelItem(prompt=ticket.text, seed=seed * _SEEDS_PER_PANEL + index) for index, ticket in enumerate(tickets)
+        ]

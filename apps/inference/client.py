@@ -1,0 +1,266 @@
+"""The one client of model servers: vLLM's dialect of OpenAI's API, down to token ids and log-probs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from apps.inference.errors import ModelNotServedError, ProviderAnswerError, ProviderRefusedError
+from apps.inference.transport import Transport
+
+DEFAULT_TIMEOUT_S = 120.0
+VLLM_KINDS = frozenset({"engine", "vllm"})
+"""Servers that load adapters and tell token ids; to others those fields are not even sent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One answer of a model.
+
+    Args:
+        token_ids (T,), logprobs (T,) natural log, token_texts (T,): what was sampled, the end token and a stop string
+            included; empty where the server does not tell. Texts are UTF-8 bytes where the server gave bytes.
+        prompt_token_ids: (P,); empty where the server does not tell.
+        finish_reason: stop, length, tool_calls…
+        served_by: name of the model that answered, in the server's words.
+        tool_calls: in OpenAI's form.
+    """
+
+    text: str
+    finish_reason: str
+    served_by: str
+    token_ids: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+    token_texts: Sequence[str] | Sequence[bytes] = ()
+    prompt_token_ids: Sequence[int] = ()
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def has_exact_tokens(self) -> bool:
+        return bool(self.token_ids and self.prompt_token_ids) and len(self.logprobs) == len(self.token_ids)
+
+
+@dataclass(frozen=True)
+class ModelClient:
+    """A model server. Cheap to make: connections are shared by all clients of a server in this process.
+
+    Every call raises ProviderBusyError, ProviderRefusedError (ModelNotServedError) or ProviderAnswerError.
+
+    Args:
+        kind: a `Provider.Kind`.
+        timeout_s: longest silence of the server while it answers.
+    """
+
+    base_url: str
+    api_key: str = field(default="", repr=False)
+    kind: str = "engine"
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+    @cached_property
+    def _transport(self) -> Transport:
+        return Transport(self.base_url, self.api_key, self.timeout_s)
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether the server tells exact token ids, without which nothing it says can be trained on."""
+        return self.kind in VLLM_KINDS
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]] | Sequence[str],
+        *,
+        model: str,
+        n: int = 1,
+        max_tokens: int,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
+        seed: int | None = None,
+    ) -> list[list[Sample]]:
+        """Complete every prompt `n` times in one request.
+
+        Args:
+            prompts: token ids, or text the server tokenises as it stands (no chat template).
+            stop: strings that end a sample; kept in it.
+            temperature: 0 is greedy.
+        Returns:
+            (len(prompts), n) samples, in order.
+        """
+        if not prompts:
+            return []
+        body: dict[str, Any] = {
+            "model": model,
+            "prompt": prompts,
+            "n": n,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "logprobs": 0,
+            **({"top_p": top_p} if top_p < 1.0 else {}),
+            **({"stop": list(stop)} if stop else {}),
+            **({"seed": seed} if seed is not None else {}),
+        }
+        if self.tells_tokens:
+            body |= {"return_token_ids": True, "include_stop_str_in_output": True}
+            if stop_token_ids:
+                body["stop_token_ids"] = list(stop_token_ids)
+        answer = self._transport.call_api("POST", "/completions", body)
+        choices = self._read_choices(answer, model, len(prompts) * n)
+        samples = [_read_completion(choice, answer) for choice in choices]
+        return [samples[start : start + n] for start in range(0, len(samples), n)]
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        model: str,
+        n: int = 1,
+        max_tokens: int,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> list[Sample]:
+        """Answer a conversation.
+
+        Args:
+            extra: further fields of the request (`response_format`, `tools`…), as the server wants them.
+        Returns:
+            `n` samples, or fewer from a server that does not know `n`; never none.
+        """
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": messages,
+            "max_completion_tokens" if self.kind == "openai" else "max_tokens": max_tokens,
+            "temperature": temperature,
+            **({"n": n} if n > 1 else {}),
+            **({"top_p": top_p} if top_p < 1.0 else {}),
+            **({"stop": list(stop)} if stop else {}),
+            **({"seed": seed} if seed is not None else {}),
+            **(extra or {}),
+        }
+        if self.tells_tokens:
+            body |= {"return_token_ids": True, "logprobs": True, "include_stop_str_in_output": True}
+        answer = self._transport.call_api("POST", "/chat/completions", body)
+        return [_read_chat(choice, answer) for choice in self._read_choices(answer, model, None)[:n]]
+
+    def score(self, rows: Sequence[Sequence[int]], *, model: str) -> list[list[float]]:
+        """Log-prob of every token of each row but the first, under `model`, in one request.
+
+        Returns:
+            (len(rows), length - 1): entry t is the log-prob of token t + 1 given all before it.
+        """
+        if not rows:
+            return []
+        body = {"model": model, "prompt": rows, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        answer = self._transport.call_api("POST", "/completions", body)
+        choices = self._read_choices(answer, model, len(rows))
+        return [_read_prompt_logprobs(choice, row) for choice, row in zip(choices, rows, strict=True)]
+
+    def tokenize(self, text: str, *, model: str) -> tuple[int, ...]:
+        """Token ids of a text, without the special tokens that a prompt would get; asked once in a process.
+
+        Args:
+            model: name of a base model, which keeps its tokenizer for good.
+        """
+        return _tokenize_once(self, text, model)
+
+    def _tokenize(self, text: str, model: str) -> tuple[int, ...]:
+        body = {"model": model, "prompt": text, "add_special_tokens": False}
+        answer = self._transport.call_server("POST", "/tokenize", body)
+        try:
+            return tuple(int(token) for token in answer["tokens"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProviderAnswerError(
+                f"{self.base_url}/tokenize: wanted `tokens`, found {str(answer)[:200]}"
+            ) from error
+
+    def list_models(self) -> list[str]:
+        """Names the server answers to: base models and adapters."""
+        answer = self._transport.call_api("GET", "/models")
+        try:
+            return [str(model["id"]) for model in answer["data"]]
+        except (KeyError, TypeError) as error:
+            raise ProviderAnswerError(f"{self.base_url}: wanted a list of models, found {str(answer)[:200]}") from error
+
+    def load_adapter(self, name: str, path: str) -> None:
+        """Have the server serve the adapter in `path` as `name`; names are immutable, so loaded already is loaded."""
+        try:
+            self._transport.call_api("POST", "/load_lora_adapter", {"lora_name": name, "lora_path": path})
+        except ProviderRefusedError as error:
+            if "already" not in str(error) or name not in self.list_models():
+                raise
+
+    def unload_adapter(self, name: str) -> None:
+        """Have the server forget an adapter once no request uses it; unknown already is unloaded."""
+        try:
+            self._transport.call_api("POST", "/unload_lora_adapter", {"lora_name": name})
+        except ModelNotServedError:
+            return
+        except ProviderRefusedError:
+            if name in self.list_models():
+                raise
+
+    def _read_choices(self, answer: Any, model: str, count: int | None) -> list[dict[str, Any]]:
+        """The answer's choices in order; `count` is how many there must be (None: one or more).
+
+        A vLLM server must also say that it was `model` that answered: another adapter's tokens would be trained on
+        under a false name.
+        """
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+            raise ProviderAnswerError(f"{self.base_url}: wanted `choices`, found {str(answer)[:200]}")
+        if (count is not None and len(choices) != count) or not choices:
+            raise ProviderAnswerError(f"{self.base_url}: wanted {count or 'some'} choices, found {len(choices)}")
+        if self.tells_tokens and answer.get("model") != model:
+            raise ProviderAnswerError(f"{self.base_url}: wanted {model!r} to answer, found {answer.get('model')!r}")
+        return sorted(choices, key=lambda choice: choice.get("index", 0))
+
+
+@lru_cache(maxsize=4096)
+def _tokenize_once(client: ModelClient, text: str, model: str) -> tuple[int, ...]:
+    return client._tokenize(text, model)
+
+
+def _read_completion(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
+    logprobs = choice.get("logprobs") or {}
+    return Sample(
+        text=choice.get("text") or "",
+        finish_reason=choice.get("finish_reason") or "",
+        served_by=str(answer.get("model") or ""),
+        token_ids=choice.get("token_ids") or (),
+        logprobs=logprobs.get("token_logprobs") or (),
+        token_texts=logprobs.get("tokens") or (),
+        prompt_token_ids=choice.get("prompt_token_ids") or (),
+    )
+
+
+def _read_chat(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
+    message = choice.get("message") or {}
+    entries = (choice.get("logprobs") or {}).get("content") or ()
+    has_bytes = all(isinstance(entry.get("bytes"), list) for entry in entries)
+    return Sample(
+        text=message.get("content") or "",
+        finish_reason=choice.get("finish_reason") or "",
+        served_by=str(answer.get("model") or ""),
+        token_ids=choice.get("token_ids") or (),
+        logprobs=[entry["logprob"] for entry in entries],
+        token_texts=[bytes(entry["bytes"]) for entry in entries]
+        if has_bytes
+        else [entry["token"] for entry in entries],
+        prompt_token_ids=answer.get("prompt_token_ids") or (),
+        tool_calls=message.get("tool_calls") or (),
+    )
+
+
+def _read_prompt_logprobs(choice: Mapping[str, Any], row: Sequence[int]) -> list[float]:
+    entries = choice.get("prompt_logprobs")
+    if not isinstance(entries, list) or len(entries) != len(row):
+        raise ProviderAnswerError(
+            f"wanted {len(row)} prompt log-probs, found {len(entries) if isinstance(entries, list) else entries!r}"
+        )
+    try:
+        return [float(entry[str(token)]["logprob"]) for token, entry in zip(row[1:], entries[1:], strict=True)]
+    except (KeyError, TypeError) as error:
+        raise ProviderAnswerError(f"prompt log-probs do not name the prompt's tokens: {error}") from error

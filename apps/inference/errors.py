@@ -1,0 +1,56 @@
+"""What can go wrong when a model server is asked."""
+
+from collections.abc import Mapping, Sequence
+
+from apps.base.errors import TentalisError
+
+
+class ProviderBusyError(TentalisError):
+    """The server cannot be reached, is too busy, or broke down: a later try may succeed.
+
+    Args:
+        retry_after_s: how long the server asked us to wait; None when it did not say.
+    """
+
+    status = 503
+    code = "provider_busy"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        errors: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        super().__init__(message, errors=errors)
+        self.retry_after_s = retry_after_s
+
+
+class ProviderAnswerError(TentalisError):
+    """The server said yes and then something that is not an answer (a broken proxy, say): a later try may succeed."""
+
+    status = 502
+    code = "provider_answer_unreadable"
+
+
+class ProviderRefusedError(TentalisError):
+    """The server refuses this request and will refuse it again; the message ends with its own words."""
+
+    status = 502
+    code = "provider_refused"
+    is_final = True
+
+
+class ModelNotServedError(ProviderRefusedError):
+    """The server does not know the model or adapter by that name (it may have been restarted since it was loaded)."""
+
+    status = 404
+    code = "model_not_served"
+
+
+class SealedKeyError(TentalisError):
+    """A stored API key cannot be opened with the present secret key."""
+
+    status = 409
+    code = "sealed_key_unreadable"
+    is_final = True

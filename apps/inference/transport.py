@@ -1,0 +1,146 @@
+"""HTTP to model servers: pooled connections per server, orjson bodies, every failure as one of our errors."""
+
+import math
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from apps.inference.errors import (
+    ModelNotServedError,
+    ProviderAnswerError,
+    ProviderBusyError,
+    ProviderRefusedError,
+)
+
+CONNECT_TIMEOUT_S = 3.0
+_WRITE_TIMEOUT_S = 30.0
+_MAX_CONNECTIONS = 64
+_WORDS_SHOWN = 500
+_BUSY_STATUSES = frozenset({408, 425, 429})
+
+
+@lru_cache(maxsize=64)
+def _shared_pool(base_url: str) -> httpx.Client:
+    """The process's connections to one server; httpx clients may be used by many threads at once."""
+    return httpx.Client(
+        base_url=base_url,
+        trust_env=False,
+        follow_redirects=False,
+        limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+    )
+
+
+class Transport:
+    """Requests to one server.
+
+    Args:
+        base_url: with or without the API's prefix: `http://host:8300`, `https://host/v1`, `https://host/some/api`.
+        api_key: sent as a bearer token; never part of an error.
+        timeout_s: longest silence of the server while it answers.
+    """
+
+    def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
+        root = base_url.rstrip("/")
+        parts = urlsplit(root)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ProviderRefusedError(f"base_url must be like http://host:port, found {base_url!r}")
+        self.root = root.removesuffix("/v1")
+        self.api_path = parts.path if parts.path not in {"", "/v1"} else "/v1"
+        self._server = f"{parts.scheme}://{parts.netloc}"
+        self._server_path = urlsplit(self.root).path
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, write=_WRITE_TIMEOUT_S)
+
+    def call_api(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """A request below the API's prefix; see `_call`."""
+        return self._call(method, self.api_path + path, body)
+
+    def call_server(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """A request beside the API's prefix (vLLM keeps /tokenize and /health there); see `_call`."""
+        return self._call(method, self._server_path + path, body)
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        """Send, and read the JSON answer; text that is no JSON comes back as text where the server says it is text.
+
+        Raises:
+            ProviderBusyError: no connection, time ran out, 408, 425, 429 or 5xx.
+            ProviderRefusedError: any other 4xx, or a redirect; ModelNotServedError where the model is at fault.
+            ProviderAnswerError: the answer is no JSON.
+        """
+        try:
+            response = _shared_pool(self._server).request(
+                method,
+                path,
+                content=None if body is None else orjson.dumps(body),
+                headers=self._headers,
+                timeout=self._timeout,
+            )
+        except httpx.TimeoutException as error:
+            raise ProviderBusyError(f"{self.root}{path} did not answer in time ({type(error).__name__})") from error
+        except httpx.TransportError as error:
+            raise ProviderBusyError(f"{self.root} cannot be reached: {type(error).__name__} {error}") from error
+        if response.is_success:
+            return self._read(response, path)
+        raise self._refusal(response, path, (body or {}).get("model"))
+
+    def _read(self, response: httpx.Response, path: str) -> Any:
+        if not response.content or response.headers.get("Content-Type", "").startswith("text/plain"):
+            return response.text
+        try:
+            return orjson.loads(response.content)
+        except orjson.JSONDecodeError as error:
+            raise ProviderAnswerError(
+                f"{self.root}{path}: wanted JSON, found {response.text[:80]!r} ({error})"
+            ) from error
+
+    def _refusal(self, response: httpx.Response, path: str, model: str | None) -> Exception:
+        status = response.status_code
+        words, is_about_model = _read_refusal(response, model)
+        message = f"{self.root}{path} answered {status}: {words}"
+        if status in _BUSY_STATUSES or status >= 500:
+            return ProviderBusyError(message, retry_after_s=_read_retry_after(response.headers.get("Retry-After")))
+        if status == 404 and is_about_model:
+            return ModelNotServedError(message)
+        return ProviderRefusedError(message)
+
+
+def _read_refusal(response: httpx.Response, model: str | None) -> tuple[str, bool]:
+    """The server's own words, and whether they are about the model asked for."""
+    if response.is_redirect:
+        return f"a redirect to {response.headers.get('Location', 'nowhere')!r}, which is not followed", False
+    try:
+        body = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        return response.text[:_WORDS_SHOWN] or response.reason_phrase, False
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if not isinstance(error, dict):
+        return str(error)[:_WORDS_SHOWN], False
+    words = str(error.get("message") or error.get("detail") or error)[:_WORDS_SHOWN]
+    is_about_model = (
+        error.get("param") in {"model", "lora_name"}
+        or error.get("code") == "model_not_found"
+        or (model is not None and model in words)
+    )
+    return words, is_about_model
+
+
+def _read_retry_after(value: str | None) -> float | None:
+    """Seconds from a Retry-After header, which holds seconds or a date; None where it is missing or unreadable."""
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            at = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -1,0 +1,22 @@
+"""The kinds of workers: how each does a group of tries."""
+
+from typing import TYPE_CHECKING
+
+from apps.inference.services import client_for
+from apps.workers.agents.chat import ChatAgent
+from apps.workers.agents.desk import DeskAgent
+from apps.workers.agents.echo import EchoAgent
+from tentalis.core.worlds import Agent
+
+if TYPE_CHECKING:
+    from apps.workers.models import Worker
+
+
+def get_agent(worker: "Worker") -> Agent:
+    """The agent that does this worker's tasks, with its model server, system prompt and sampling."""
+    if worker.kind == "echo":
+        return EchoAgent()
+    client = client_for(worker.provider)
+    if worker.kind == "desk":
+        return DeskAgent(client, system_prompt=worker.system_prompt, **worker.sampling)
+    return ChatAgent(client, system_prompt=worker.system_prompt, **worker.sampling)

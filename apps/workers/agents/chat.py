@@ -1,0 +1,143 @@
+"""A worker on any OpenAI-compatible server: one request a prompt, steps read out of whatever the model wrote."""
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any, Final
+
+from apps.inference.client import ModelClient, Sample
+from apps.inference.errors import ModelNotServedError, ProviderRefusedError
+from tentalis.core.steps import ParsedAnswer, Span, parse_steps, token_spans, token_starts
+from tentalis.core.worlds import AttemptDraft, DraftStep, World
+
+MAX_TOKENS: Final = 1024
+
+
+class ChatAgent:
+    """Asks a chat model.
+
+    Args:
+        max_tokens: of one answer.
+        top_p: nucleus sampling; 1 is off.
+    """
+
+    def __init__(
+        self,
+        client: ModelClient,
+        *,
+        system_prompt: str = "",
+        temperature: float = 1.0,
+        max_tokens: int = MAX_TOKENS,
+        top_p: float = 1.0,
+    ) -> None:
+        self._client = client
+        self._system_prompt = system_prompt
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._top_p = top_p
+
+    def work(
+        self,
+        *,
+        prompts: Sequence[str],
+        world: World,
+        group_size: int,
+        seeds: Sequence[int | None],
+        model: str,
+        greedy: bool = False,
+    ) -> list[list[AttemptDraft]]:
+        """Try each prompt `group_size` times; a prompt the server refuses gives a group of failed drafts."""
+        groups = []
+        refusals = []
+        for prompt, seed in zip(prompts, seeds, strict=True):
+            messages = world.messages_for(prompt, self._system_prompt)
+            try:
+                groups.append(self._try_prompt(messages, group_size, seed, model, greedy))
+            except ModelNotServedError:
+                raise
+            except ProviderRefusedError as error:
+                refusals.append(error)
+                failed = AttemptDraft(messages=messages, error=str(error), ended=False)
+                groups.append([failed] * group_size)
+        if refusals and len(refusals) == len(groups):
+            raise refusals[0]
+        return groups
+
+    def _try_prompt(
+        self, messages: Sequence[Mapping[str, str]], group_size: int, seed: int | None, model: str, greedy: bool
+    ) -> list[AttemptDraft]:
+        """Ask until there are `group_size` answers: some servers give one, however many are wanted."""
+        drafts: list[AttemptDraft] = []
+        while len(drafts) < group_size:
+            started = perf_counter()
+            samples = self._client.chat(
+                messages,
+                model=model,
+                n=group_size - len(drafts),
+                max_tokens=self._max_tokens,
+                temperature=0.0 if greedy else self._temperature,
+                top_p=self._top_p,
+                seed=None if seed is None else seed + len(drafts),
+            )
+            elapsed_s = perf_counter() - started
+            drafts += [read_sample(sample, messages, elapsed_s) for sample in samples]
+        return drafts
+
+
+def read_sample(sample: Sample, messages: Sequence[Mapping[str, str]], elapsed_s: float | None = None) -> AttemptDraft:
+    """Turn a chat model's answer into a draft: steps, answer, and token spans where the server told its tokens."""
+    parsed = parse_steps(sample.text, sample.tool_calls)
+    is_exact = sample.has_exact_tokens
+    return AttemptDraft(
+        text=sample.text,
+        answer=parsed.answer or "",
+        steps=_steps(parsed, sample if is_exact else None),
+        messages=messages,
+        prompt_token_ids=sample.prompt_token_ids if is_exact else (),
+        token_ids=sample.token_ids if is_exact else (),
+        logprobs=sample.logprobs if is_exact else (),
+        sampled=[True] * len(sample.token_ids) if is_exact else (),
+        served_by=sample.served_by,
+        finish_reason=sample.finish_reason,
+        ended=sample.finish_reason != "length",
+        tool_calls=sample.tool_calls,
+        elapsed_s=elapsed_s,
+        error="" if sample.text.strip() or sample.tool_calls else f"the answer is empty ({sample.finish_reason})",
+    )
+
+
+def _steps(parsed: ParsedAnswer, exact: Sample | None) -> list[DraftStep]:
+    found: list[tuple[Span, dict[str, Any]]] = [
+        (
+            (step.start, step.end),
+            {"kind": step.kind, "text": step.text, "tool_name": step.tool_name, "tool_result": step.result or ""},
+        )
+        for step in parsed.steps
+    ]
+    if parsed.answer_span is not None:
+        found.append((parsed.answer_span, {"kind": "answer", "text": parsed.answer or ""}))
+    found.sort(key=lambda item: item[0])
+    spans = _token_spans([span for span, _ in found], exact)
+    return [
+        DraftStep(**fields, token_start=start, token_end=end)
+        for (_, fields), (start, end) in zip(found, spans, strict=True)
+    ]
+
+
+def _token_spans(spans: list[Span], exact: Sample | None) -> Sequence[tuple[int | None, int | None]]:
+    """Token spans of character spans; (None, None) where the tokens do not spell the text (a call beside it has no span
+    of its own either)."""
+    unknown = [(None, None)] * len(spans)
+    if exact is None or len(exact.token_texts) != len(exact.token_ids):
+        return unknown
+    starts = token_starts(exact.token_texts)
+    offset = _join(exact.token_texts).find(exact.text)
+    if offset < 0:
+        return unknown
+    tokens = token_spans([(start + offset, end + offset) for start, end in spans], starts)
+    return [span if span[0] < span[1] else (None, None) for span in tokens]
+
+
+def _join(pieces: Sequence[str] | Sequence[bytes]) -> str:
+    if all(isinstance(piece, bytes) for piece in pieces):
+        return b"".join(pieces).decode("utf-8", "replace")  # type: ignore[arg-type]
+    return "".join(pieces)  # type: ignore[arg-type]
