@@ -13,6 +13,7 @@ OnTimeout = Literal["learn_without", "fail", "ai"]
 Reviewer = Literal["ai", "human"]
 
 MAX_PATIENCE_S = 365 * 24 * 3600
+_MAX_NAME_CHARS = 64
 
 
 class PolicyError(ValueError):
@@ -39,6 +40,7 @@ class ReviewPolicy:
         environments: where the policy applies.
         patience_s: how long a review waits, 1 s to a year.
         on_timeout: then: learn from the scores without it, fail the task, or let an AI manager review.
+        ai_manager: name of the AI manager that reviews, e.g. "rule-book"; "" leaves the choice to the platform.
         double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where
             persons review), in [0, 1]; drawn like `rate`, independently of it.
     Raises:
@@ -53,6 +55,7 @@ class ReviewPolicy:
     patience_s: int = 86_400
     on_timeout: OnTimeout = "learn_without"
     double_review_rate: float = 0.0
+    ai_manager: str = ""
 
     def __post_init__(self) -> None:
         _require_choice("who", self.who, get_args(Who))
@@ -70,6 +73,7 @@ class ReviewPolicy:
             raise PolicyError("patience_s", wanted="whole seconds", found=self.patience_s)
         if not 1 <= self.patience_s <= MAX_PATIENCE_S:
             raise PolicyError("patience_s", wanted=f"1 to {MAX_PATIENCE_S} seconds", found=self.patience_s)
+        _require_name("ai_manager", self.ai_manager)
         if self.on_timeout == "ai" and self.who == "ai":
             raise PolicyError("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
 
@@ -152,6 +156,11 @@ def _is_drawn(purpose: str, task_id: int | str, rate: float) -> bool:
 def _require_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise PolicyError(field, wanted=f"one of {', '.join(choices)}", found=value)
+
+
+def _require_name(field: str, value: object) -> None:
+    if not isinstance(value, str) or len(value) > _MAX_NAME_CHARS:
+        raise PolicyError(field, wanted=f"a name of at most {_MAX_NAME_CHARS} characters", found=value)
 
 
 def _require_number(field: str, value: object, low: float, high: float) -> None:

@@ -91,7 +91,14 @@ def test_rate_one_draws_all_and_rate_zero_none(task_id: Any) -> None:
 
 
 def test_a_policy_survives_json_and_fields_left_out_have_their_defaults() -> None:
-    policy = ReviewPolicy(who="both", rate=0.25, uncertain_spread=0.3, environments=("desk",), double_review_rate=0.1)
+    policy = ReviewPolicy(
+        who="both",
+        rate=0.25,
+        uncertain_spread=0.3,
+        environments=("desk",),
+        double_review_rate=0.1,
+        ai_manager="rule-book",
+    )
     assert ReviewPolicy.from_json(policy.to_json()) == policy
     assert policy.to_json()["environments"] == ["desk"]
     assert ReviewPolicy.from_json({"rate": 0.5}) == ReviewPolicy(rate=0.5)
@@ -121,6 +128,8 @@ def test_a_policy_survives_json_and_fields_left_out_have_their_defaults() -> Non
         ({"patience_s": True}, "patience_s: wanted whole seconds"),
         ({"on_timeout": "wait"}, "on_timeout: wanted one of learn_without, fail, ai, found 'wait'"),
         ({"who": "ai", "on_timeout": "ai"}, "on_timeout: wanted learn_without or fail when who is 'ai'"),
+        ({"ai_manager": 3}, "ai_manager: wanted a name of at most 64 characters, found 3"),
+        ({"ai_manager": "x" * 65}, "ai_manager: wanted a name"),
         ({"colour": 1}, "review policy: wanted fields of who, .* found 'colour'"),
         ([], "review policy: wanted an object"),
         (None, "review policy: wanted an object, found None"),

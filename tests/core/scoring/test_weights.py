@@ -31,6 +31,7 @@ def test_the_five_environments_have_the_documented_weights() -> None:
 def test_a_full_set_of_scores_is_their_weighted_mean() -> None:
     combined = combine({"prm": 1.0, "hallucination": 0.5, "effort": 0.0}, profile_for("chat"))
     assert combined.value == pytest.approx(0.75)  # .6 * 1 + .3 * .5
+    assert combined.score == combined.value
     assert combined.redistributed_from == ()
     assert combined.describe_redistribution() == ""
 
