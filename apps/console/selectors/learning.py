@@ -1,0 +1,151 @@
+"""How a worker has learned: held-out accuracy by adapter, reward by training run."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import NormalDist, fmean
+
+from django.db.models import Avg
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter, Deployment, PanelResult
+from apps.rollouts.models import Batch, Rollout
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+
+CONFIDENCE = 0.95
+POINTS = 60
+
+
+@dataclass(frozen=True)
+class AccuracyPoint:
+    """What one model did on the held-out panel. Version 0 is the base model.
+
+    Attributes:
+        accuracy, low, high: mean outcome in [0, 1] and its 95 % interval.
+    """
+
+    version: int
+    adapter: Adapter | None
+    items: int
+    accuracy: float
+    low: float
+    high: float
+    at: datetime
+
+
+@dataclass(frozen=True)
+class RewardPoint:
+    """Mean reward, in [0, 1], of the rollouts a run learned from; None where nobody judged them."""
+
+    run: TrainingRun
+    reward: float | None
+
+
+@dataclass(frozen=True)
+class Learning:
+    """One worker's way so far.
+
+    Attributes:
+        panel: name of the held-out panel; its results pair only with each other.
+        served: the point of what serves now; None before it was measured.
+    """
+
+    worker: Worker
+    deployment: Deployment | None
+    panel: str
+    accuracy: Sequence[AccuracyPoint]
+    rewards: Sequence[RewardPoint]
+    batch: Batch | None
+
+    @property
+    def base(self) -> AccuracyPoint | None:
+        return next((point for point in self.accuracy if point.version == 0), None)
+
+    @property
+    def served(self) -> AccuracyPoint | None:
+        adapter_id = self.deployment.adapter_id if self.deployment else None
+        return next((p for p in self.accuracy if (p.adapter.pk if p.adapter else None) == adapter_id), None)
+
+    @property
+    def gain_points(self) -> float | None:
+        """Percentage points between what serves and the base model."""
+        if self.served is None or self.base is None or self.served is self.base:
+            return None
+        return 100 * (self.served.accuracy - self.base.accuracy)
+
+
+def wilson_interval(mean: float, items: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Interval of a share measured on `items` independent items.
+
+    Args:
+        mean: in [0, 1].
+    Returns:
+        (low, high), both in [0, 1].
+    Source:
+        Wilson 1927. For outcomes between 0 and 1 it is wider than it need be.
+    """
+    if items < 1:
+        raise ValueError(f"items must be at least 1, found {items}")
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    spread = z * math.sqrt(mean * (1 - mean) / items + z * z / (4 * items * items))
+    centre, scale = mean + z * z / (2 * items), 1 + z * z / items
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def find_learning(worker: Worker) -> Learning:
+    """The last `POINTS` adapters and runs of a worker, oldest first, and the base model."""
+    deployment = Deployment.objects.filter(worker=worker).select_related("adapter").first()
+    panel, accuracy = _find_accuracy(worker)
+    return Learning(
+        worker=worker,
+        deployment=deployment,
+        panel=panel,
+        accuracy=accuracy,
+        rewards=_find_rewards(worker),
+        batch=Batch.objects.filter(worker=worker, state=Batch.State.OPEN).first(),
+    )
+
+
+def find_rewards(runs: Sequence[TrainingRun]) -> list[RewardPoint]:
+    """The runs with the mean reward of their batches, read from the ledger."""
+    means = dict(
+        Rollout.objects.filter(training_use__batch__in=[run.batch_id for run in runs])
+        .order_by()
+        .values_list("training_use__batch")
+        .annotate(mean=Avg("reward"))
+    )
+    return [RewardPoint(run, means.get(run.batch_id)) for run in runs]
+
+
+def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Worker]]:
+    """The worker a page is about: the named one, else the one that learned last, else the first; and all of them."""
+    workers = list(Worker.objects.filter(project=project))
+    named = next((worker for worker in workers if worker.name == name), None)
+    if named is not None or len(workers) < 2:
+        return named or next(iter(workers), None), workers
+    last = TrainingRun.objects.filter(project=project).order_by("-id").values_list("worker_id", flat=True).first()
+    return next((worker for worker in workers if worker.pk == last), workers[0]), workers
+
+
+def _find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
+    results = PanelResult.objects.filter(worker=worker)
+    panel = results.order_by("-id").values_list("panel", flat=True).first()
+    if panel is None:
+        return "", []
+    of_panel = results.filter(panel=panel).select_related("adapter")
+    rows = [*of_panel.filter(adapter=None), *of_panel.exclude(adapter=None).order_by("-adapter__version")[:POINTS]]
+    return panel, sorted((_point(row) for row in rows if row.outcomes), key=lambda point: point.version)
+
+
+def _point(result: PanelResult) -> AccuracyPoint:
+    mean = fmean(result.outcomes)
+    low, high = wilson_interval(mean, len(result.outcomes))
+    version = result.adapter.version if result.adapter else 0
+    return AccuracyPoint(version, result.adapter, len(result.outcomes), mean, low, high, result.created_at)
+
+
+def _find_rewards(worker: Worker) -> list[RewardPoint]:
+    runs = TrainingRun.objects.filter(worker=worker).select_related("batch").defer("metrics", "spec", "recipe")
+    return find_rewards(list(reversed(runs.order_by("-id")[:POINTS])))

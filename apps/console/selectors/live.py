@@ -1,0 +1,114 @@
+"""Announcements for open pages: audit entries as the live socket says them, for those who may see them."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts.models import Member, Project, User
+from apps.audit.models import AuditEntry
+
+PAGE = 500
+LATE_COMMIT = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """One audit entry as the socket sends it. `project` is the slug; None above projects."""
+
+    id: int
+    kind: str
+    subject: str
+    project: str | None
+    project_id: int | None
+    at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "subject": self.subject,
+            "project": self.project,
+            "at": self.at.isoformat().replace("+00:00", "Z"),
+        }
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Who of some users may see which projects, as of one look at the database."""
+
+    overseers: frozenset[int]
+    members: frozenset[tuple[int, int]]
+
+    def covers(self, user_id: int, announcement: Announcement) -> bool:
+        if user_id in self.overseers:
+            return True
+        return announcement.project_id is not None and (user_id, announcement.project_id) in self.members
+
+
+def find_latest_entry_id() -> int:
+    """Where a page rendered now starts listening; 0 while nothing has happened yet."""
+    return AuditEntry.objects.order_by("-id").values_list("id", flat=True).first() or 0
+
+
+def find_announcements(entry_ids: Collection[int]) -> list[Announcement]:
+    """The entries with these ids, oldest first."""
+    return _announce(AuditEntry.objects.filter(pk__in=entry_ids).order_by("id"))
+
+
+def find_announcements_since(after: int) -> Iterator[list[Announcement]]:
+    """Every entry a listener who last heard of `after` may have missed, in pages, oldest first."""
+    return _page(_entries_since(after))
+
+
+def replay_announcements(user: User, after: int) -> Iterator[list[Announcement]]:
+    """The same for one user, who gets only what they may see."""
+    entries = _entries_since(after)
+    if not (user.is_active and user.is_superuser):
+        projects = list(Project.objects.visible_to(user).values_list("pk", flat=True))
+        entries = entries.filter(project_id__in=projects)
+    return _page(entries)
+
+
+def find_sight(user_ids: Collection[int], announcements: Iterable[Announcement]) -> Sight:
+    """Rights as they are now, in two queries however many listen."""
+    project_ids = {item.project_id for item in announcements if item.project_id is not None}
+    active = User.objects.filter(pk__in=user_ids, is_active=True)
+    members = Member.objects.filter(user__in=active, project__in=project_ids)
+    return Sight(
+        overseers=frozenset(active.filter(is_superuser=True).values_list("pk", flat=True)),
+        members=frozenset(members.values_list("user_id", "project_id")),
+    )
+
+
+def _entries_since(after: int) -> QuerySet[AuditEntry]:
+    """Ids are given before transactions commit: a smaller id may become visible later, so look back a little."""
+    heard = AuditEntry.objects.filter(pk=after).values_list("at", flat=True).first()
+    if heard is None:
+        return AuditEntry.objects.filter(pk__gt=after)
+    return AuditEntry.objects.filter(Q(pk__gt=after) | Q(pk__gt=after - 10 * PAGE, at__gt=heard - LATE_COMMIT))
+
+
+def _page(entries: QuerySet[AuditEntry]) -> Iterator[list[Announcement]]:
+    last = -1
+    while page := _announce(entries.filter(pk__gt=last).order_by("id")[:PAGE]):
+        yield page
+        last = page[-1].id
+
+
+def _announce(entries: QuerySet[AuditEntry]) -> list[Announcement]:
+    rows = list(entries.values_list("id", "kind", "subject_type", "subject_id", "project_id", "at"))
+    slugs = dict(Project.objects.filter(pk__in={row[4] for row in rows if row[4]}).values_list("pk", "slug"))
+    return [
+        Announcement(
+            id=pk,
+            kind=kind,
+            subject=f"{subject_type}:{subject_id}" if subject_id is not None else subject_type,
+            project=slugs.get(project_id or 0),
+            project_id=project_id,
+            at=at,
+        )
+        for pk, kind, subject_type, subject_id, project_id, at in rows
+    ]

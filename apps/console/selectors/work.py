@@ -1,0 +1,180 @@
+"""Tasks as pages show them: attempts, steps, scores, and whose word came of it."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Prefetch, QuerySet
+
+from apps.accounts.models import Project
+from apps.audit.models import AuditEntry
+from apps.feedback.models import Feedback, Hint, Review, StepFeedback
+from apps.scoring.models import StepScore
+from apps.tasks.models import Attempt, Step, Task
+from apps.training.models import TrainingRun
+
+PAGE = 25
+HISTORY = 40
+WAY = (Task.State.QUEUED, Task.State.WORKING, Task.State.SCORING, Task.State.IN_REVIEW, Task.State.LEARNING)
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One step with what was said of it."""
+
+    step: Step
+    scores: Sequence[StepScore]
+    words: Sequence[StepFeedback]
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """One attempt with its steps, its own scores, and what became of it in the ledger."""
+
+    attempt: Attempt
+    steps: Sequence[StepView]
+    scores: Sequence[StepScore]
+    words: Sequence[StepFeedback]
+    rollout: Any
+
+    @property
+    def run(self) -> TrainingRun | None:
+        """The training that learned from it."""
+        use = getattr(self.rollout, "training_use", None)
+        return getattr(use.batch, "run", None) if use else None
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Scorer -> weight that entered the combined score."""
+        found = self.attempt.score_details.get("weights", {})
+        return {str(name): weight for name, weight in found.items()} if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """Everything the task page shows."""
+
+    task: Task
+    attempts: Sequence[AttemptView]
+    feedback: Sequence[Feedback]
+    hints: Sequence[Hint]
+    reviews: Sequence[Review]
+    history: Sequence[AuditEntry]
+
+    @property
+    def human_review(self) -> Review | None:
+        """The open review a person may take."""
+        return next((review for review in self.reviews if _waits_for_a_person(review)), None)
+
+    @property
+    def can_be_cancelled(self) -> bool:
+        return self.task.state not in Task.FINAL
+
+    @property
+    def way(self) -> list[tuple[str, str]]:
+        """(label, done | now | ahead) of each state on the way to done."""
+        at = WAY.index(Task.State(self.task.state)) if self.task.state in WAY else None
+        is_done = self.task.state == Task.State.DONE
+        marks = ["done" if is_done or (at is not None and place < at) else "ahead" for place in range(len(WAY))]
+        if at is not None:
+            marks[at] = "now"
+        labels = [str(state.label) for state in WAY]
+        return [*zip(labels, marks, strict=True), ("Done", "now" if is_done else "ahead")]
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """Open tasks by state; what is done is not counted, for that would read every row."""
+
+    by_state: Mapping[str, int]
+
+    @property
+    def open(self) -> int:
+        return sum(self.by_state.values())
+
+    @property
+    def rows(self) -> list[tuple[str, str, int]]:
+        return [(state.value, str(state.label), self.by_state.get(state.value, 0)) for state in WAY]
+
+
+def find_task(project: Project, task_id: int) -> Task | None:
+    found = Task.objects.filter(project=project, pk=task_id)
+    return found.select_related("worker", "submitted_by", "parent", "project").first()
+
+
+def find_attempts(task: Task) -> QuerySet[Attempt]:
+    """A task's attempts with their steps, without the tokens behind them."""
+    attempts = Attempt.objects.filter(task=task).select_related("adapter")
+    return attempts.prefetch_related(Prefetch("steps", Step.objects.order_by("index")))
+
+
+def show_task(task: Task) -> TaskView:
+    """A constant number of queries, however many attempts and steps."""
+    attempts = list(find_attempts(task).select_related("adapter", "rollout__training_use__batch__run"))
+    scores: dict[tuple[int, int | None], list[StepScore]] = defaultdict(list)
+    for score in StepScore.objects.filter(attempt__in=attempts).order_by("scorer"):
+        scores[score.attempt_id, score.step_id].append(score)
+    feedback = list(Feedback.objects.filter(task=task).select_related("preferred_attempt").order_by("-id"))
+    words: dict[tuple[int, int | None], list[StepFeedback]] = defaultdict(list)
+    for word in StepFeedback.objects.filter(feedback__in=feedback).select_related("feedback").order_by("id"):
+        words[word.attempt_id, word.step_id].append(word)
+    history = AuditEntry.objects.filter(subject_type="task", subject_id=task.pk).order_by("-id")[:HISTORY]
+    return TaskView(
+        task=task,
+        attempts=[_view_attempt(attempt, scores, words) for attempt in attempts],
+        feedback=feedback,
+        hints=list(Hint.objects.filter(task=task)),
+        reviews=list(Review.objects.filter(task=task).select_related("claimed_by")),
+        history=list(reversed(history)),
+    )
+
+
+def find_tasks(project: Project, *, state: str = "", before: int | None = None, limit: int = PAGE) -> list[Task]:
+    """Newest first, below `before`; one more than `limit` where there are more."""
+    tasks = Task.objects.filter(project=project).select_related("worker").order_by("-id")
+    if state:
+        tasks = tasks.filter(state=state)
+    if before is not None:
+        tasks = tasks.filter(pk__lt=before)
+    return list(tasks.defer("reference", "metadata", "answer")[: limit + 1])
+
+
+def count_open_tasks(project: Project) -> TaskCounts:
+    counted = Task.objects.filter(project=project, state__in=WAY).order_by().values_list("state")
+    return TaskCounts(dict(counted.annotate(count=Count("pk"))))
+
+
+def find_open_reviews(project: Project, limit: int = 100) -> list[Review]:
+    """What waits, people's first, oldest first."""
+    reviews = Review.objects.filter(project=project, state=Review.State.OPEN)
+    return list(reviews.select_related("task__worker", "claimed_by").order_by("-audience", "id")[:limit])
+
+
+def count_open_reviews(project: Project) -> int:
+    """How many wait for a person."""
+    return Review.objects.filter(
+        project=project, state=Review.State.OPEN, audience=Review.Audience.HUMAN
+    ).count()
+
+
+def _waits_for_a_person(review: Review) -> bool:
+    return review.state == Review.State.OPEN and review.audience == Review.Audience.HUMAN
+
+
+def _view_attempt(
+    attempt: Attempt,
+    scores: Mapping[tuple[int, int | None], Sequence[StepScore]],
+    words: Mapping[tuple[int, int | None], Sequence[StepFeedback]],
+) -> AttemptView:
+    steps = [
+        StepView(step, scores.get((attempt.pk, step.pk), ()), words.get((attempt.pk, step.pk), ()))
+        for step in attempt.steps.all()
+    ]
+    return AttemptView(
+        attempt=attempt,
+        steps=steps,
+        scores=scores.get((attempt.pk, None), ()),
+        words=words.get((attempt.pk, None), ()),
+        rollout=getattr(attempt, "rollout", None),
+    )
