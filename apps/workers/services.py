@@ -1,9 +1,9 @@
-"""Workers: made and changed."""
+"""Workers: made, changed and removed."""
 
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -13,103 +13,114 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.models import Provider
 from apps.workers.models import Worker
+from apps.workers.rules import find_errors
+from apps.workers.selectors import find_base_model
 
-CHANGEABLE = frozenset({"system_prompt", "sampling", "is_active", "provider", "base_model", "base_directory"})
-SAMPLING_RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0.0, 2.0),
-    "top_p": (0.0, 1.0),
-    "max_tokens": (1, 131_072),
-}
-DESK_MODEL = "desk"
+CHANGEABLE = frozenset({"provider", "base_model", "base_directory", "system_prompt", "sampling", "is_active"})
+"""Neither name nor kind: the names of its adapters hold the one, and what they learnt belongs to the other."""
+_BASE_FIELDS = ("base_model", "base_directory")
 
 
-def create_worker(*, project: Project, name: str, kind: str, by: User, **settings: Any) -> Worker:
-    """Give a project a worker.
+def create_worker(
+    *,
+    project: Project,
+    name: str,
+    kind: str,
+    by: User,
+    provider: Provider | None = None,
+    base_model: str = "",
+    base_directory: str = "",
+    system_prompt: str = "",
+    sampling: dict[str, Any] | None = None,
+) -> Worker:
+    """Add an agent to a project.
 
     Args:
-        settings: any of `CHANGEABLE`.
+        provider: its model server; None is the installation's own engine.
+        base_model: name that server knows the model by; "" takes the kind's or the server's default.
+        sampling: see `rules.SAMPLING`.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
-        BadInputError: naming the field.
+        BadInputError: fields are not what is wanted; all of them are named.
         ConflictError: the name is taken.
     """
     require_right(by, project, Right.WORKERS_WRITE)
-    worker = Worker(project=project, name=name, kind=kind)
-    if kind == Worker.Kind.DESK:
-        settings = {"base_model": DESK_MODEL, **settings}
-    _set_fields(worker, settings)
+    worker = Worker(
+        project=project,
+        name=name,
+        kind=kind,
+        provider=provider,
+        base_model=base_model,
+        base_directory=base_directory,
+        system_prompt=system_prompt,
+        sampling={} if sampling is None else sampling,
+    )
+    _check(worker)
     with transaction.atomic():
         try:
             with transaction.atomic():
-                worker.save(force_insert=True)
+                worker.save()
         except IntegrityError:
-            message = f"project {project.slug} has a worker {name} already"
+            message = f"the name {name} is taken in {project.slug}"
             raise ConflictError(message, errors={"name": [message]}) from None
-        record(Kind.WORKER_CREATED, subject=worker, by=by.handle, payload={"name": name, "kind": str(kind)})
+        record(Kind.WORKER_CREATED, subject=worker, by=by.handle, payload={"name": name, "kind": kind})
     return worker
 
 
 def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
-    """Change some of `CHANGEABLE`. Raises as `create_worker`."""
+    """Change some of `CHANGEABLE`; what its tasks have under way finishes as it started.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        BadInputError: naming the fields.
+        ConflictError: another base model under adapters that were trained on the present one.
+    """
     require_right(by, worker.project, Right.WORKERS_WRITE)
+    if unknown := sorted(set(changes) - CHANGEABLE):
+        raise BadInputError(
+            f"of a worker {', '.join(sorted(CHANGEABLE))} can change; found {', '.join(unknown)}",
+            errors={name: ["cannot be changed"] for name in unknown},
+        )
     with transaction.atomic():
-        row = Worker.objects.select_for_update().select_related("project").get(pk=worker.pk)
-        before = {name: getattr(row, name) for name in changes if name in CHANGEABLE}
-        _set_fields(row, changes)
-        changed = sorted(name for name, value in before.items() if getattr(row, name) != value)
+        row = Worker.objects.select_for_update(of=("self",)).select_related("project", "provider").get(pk=worker.pk)
+        changed = sorted(name for name, value in changes.items() if getattr(row, name) != value)
+        if any(name in _BASE_FIELDS for name in changed) and row.adapters.exists():
+            raise ConflictError(f"{row.name} has adapters trained on {find_base_model(row)!r}: make another worker")
+        before = {name: _plain(getattr(row, name)) for name in changed}
+        for name in changed:
+            setattr(row, name, changes[name])
         if changed:
+            _check(row)
             row.save(update_fields=changed)
-            record(Kind.WORKER_CHANGED, subject=row, by=by.handle, payload={"fields": changed})
+            after = {name: _plain(getattr(row, name)) for name in changed}
+            record(Kind.WORKER_CHANGED, subject=row, by=by.handle, payload={"before": before, "after": after})
     return row
 
 
-def _set_fields(worker: Worker, values: dict[str, Any]) -> None:
-    if unknown := sorted(set(values) - CHANGEABLE):
-        raise BadInputError(
-            f"a worker's {', '.join(unknown)} cannot be set; {', '.join(sorted(CHANGEABLE))} can",
-            errors={name: ["Cannot be set."] for name in unknown},
-        )
-    for name, value in values.items():
-        setattr(worker, name, value)
-    errors: dict[str, list[str]] = {}
-    try:
-        worker.clean_fields()
-    except ValidationError as error:
-        errors = error.message_dict
-    if wrong := _find_sampling_fault(worker.sampling):
-        errors["sampling"] = [wrong]
-    if wrong := _find_model_fault(worker):
-        errors["base_model"] = [wrong]
-    if isinstance(worker.provider, Provider) and worker.provider.project_id not in (None, worker.project_id):
-        errors["provider"] = [f"project {worker.project.slug} has no provider {worker.provider_id}"]
-    if errors:
-        summary = "; ".join(f"{field}: {' '.join(messages)}" for field, messages in errors.items())
-        raise BadInputError(f"this cannot be a worker: {summary}", errors=errors)
+def delete_worker(*, worker: Worker, by: User) -> None:
+    """Remove a worker that never worked.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: it has tasks; `is_active` False retires it.
+    """
+    require_right(by, worker.project, Right.WORKERS_WRITE)
+    with transaction.atomic():
+        record(Kind.WORKER_DELETED, subject=worker, by=by.handle, payload={"name": worker.name})
+        try:
+            worker.delete()
+        except ProtectedError as error:
+            raise ConflictError(f"{worker.name} has done tasks and stays in their history: switch it off") from error
 
 
-def _find_sampling_fault(sampling: Any) -> str:
-    if not isinstance(sampling, dict):
-        return f"wanted an object, found {type(sampling).__name__}"
-    for name, value in sampling.items():
-        if name not in SAMPLING_RANGES:
-            return f"wanted {', '.join(SAMPLING_RANGES)}, found {name}"
-        low, high = SAMPLING_RANGES[name]
-        whole = isinstance(low, int)
-        is_number = isinstance(value, int) if whole else isinstance(value, int | float)
-        if isinstance(value, bool) or not is_number or not low <= value <= high:
-            return (
-                f"{name}: wanted {'a whole number' if whole else 'a number'} from {low:g} to {high:g}, found {value!r}"
-            )
-    return ""
+def _check(worker: Worker) -> None:
+    """Raises BadInputError naming every field at fault."""
+    if worker.kind in Worker.Kind.values:
+        worker.base_model = worker.base_model or find_base_model(worker)
+    if errors := find_errors(worker):
+        message = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
+        raise BadInputError(message, errors=errors)
 
 
-def _find_model_fault(worker: Worker) -> str:
-    if (
-        worker.kind == Worker.Kind.CHAT
-        and not worker.base_model
-        and not (worker.provider and worker.provider.default_model)
-    ):
-        return "a chat worker needs a base_model, or a provider with a default model"
-    if worker.kind == Worker.Kind.DESK and worker.base_model != DESK_MODEL:
-        return f"a desk worker's base_model is {DESK_MODEL!r}, found {worker.base_model!r}"
-    return ""
+def _plain(value: Any) -> Any:
+    return value.name if isinstance(value, Provider) else value

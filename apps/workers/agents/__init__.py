@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from apps.inference.services import client_for
 from apps.workers.agents.chat import ChatAgent
-from apps.workers.agents.desk import DeskAgent
+from apps.workers.agents.desk import BASE_MODEL, DeskAgent
 from apps.workers.agents.echo import EchoAgent
 from tentalis.core.worlds import Agent
 
@@ -18,5 +18,10 @@ def get_agent(worker: "Worker") -> Agent:
         return EchoAgent()
     client = client_for(worker.provider)
     if worker.kind == "desk":
-        return DeskAgent(client, system_prompt=worker.system_prompt, **worker.sampling)
+        return DeskAgent(
+            client,
+            base_model=worker.base_model or BASE_MODEL,
+            system_prompt=worker.system_prompt,
+            **worker.sampling,
+        )
     return ChatAgent(client, system_prompt=worker.system_prompt, **worker.sampling)

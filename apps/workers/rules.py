@@ -1,0 +1,84 @@
+"""What a worker's fields must hold, said field by field."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from django.core.exceptions import ValidationError
+
+from apps.workers.models import Worker
+
+
+class _Range(NamedTuple):
+    low: float
+    high: float
+    is_whole: bool = False
+
+    @property
+    def words(self) -> str:
+        return f"a {'whole ' if self.is_whole else ''}number from {self.low:g} to {self.high:g}"
+
+
+_TEMPERATURE: Final = _Range(0.0, 2.0)
+SAMPLING: Final[Mapping[str, Mapping[str, _Range]]] = {
+    Worker.Kind.ECHO: {},
+    Worker.Kind.DESK: {"temperature": _TEMPERATURE, "max_tokens": _Range(8, 128, is_whole=True)},
+    Worker.Kind.CHAT: {
+        "temperature": _TEMPERATURE,
+        "max_tokens": _Range(1, 65_536, is_whole=True),
+        "top_p": _Range(0.01, 1.0),
+    },
+}
+"""What may be set in `Worker.sampling`, by kind."""
+
+
+def find_errors(worker: Worker) -> dict[str, list[str]]:
+    """Field -> what was wanted and found; {} for a worker that can work."""
+    errors: dict[str, list[str]] = {}
+    try:
+        worker.clean_fields()
+    except ValidationError as error:
+        errors |= {
+            name: [f"{words} (found {getattr(worker, name)!r})" for words in messages]
+            for name, messages in error.message_dict.items()
+        }
+    if worker.kind not in Worker.Kind.values:
+        errors["kind"] = [f"must be one of {', '.join(Worker.Kind.values)}; found {worker.kind!r}"]
+        return errors
+    if complaint := _check_provider(worker):
+        errors["provider"] = [complaint]
+    if worker.kind == Worker.Kind.CHAT and not worker.base_model:
+        errors.setdefault("base_model", ["a chat worker needs a model's name, and its provider has no default"])
+    if complaints := _check_sampling(worker):
+        errors["sampling"] = complaints
+    return errors
+
+
+def _check_provider(worker: Worker) -> str:
+    provider = worker.provider
+    if provider is None:
+        return "a chat worker needs a model server, found none" if worker.kind == Worker.Kind.CHAT else ""
+    if worker.kind == Worker.Kind.ECHO:
+        return f"an echo worker asks no model, found {provider.name!r}"
+    if provider.project_id not in {None, worker.project_id}:
+        return f"must be one of the project's model servers, found number {provider.pk}"
+    return ""
+
+
+def _check_sampling(worker: Worker) -> list[str]:
+    if not isinstance(worker.sampling, dict):
+        return [f"must be an object, found {type(worker.sampling).__name__}"]
+    ranges = SAMPLING[worker.kind]
+    words = []
+    for name, value in worker.sampling.items():
+        if name not in ranges:
+            words.append(f"may hold {', '.join(ranges) or 'nothing'} for a {worker.kind} worker; found {name!r}")
+        elif not _is_within(value, ranges[name]):
+            words.append(f"{name} must be {ranges[name].words}, found {value!r}")
+    return words
+
+
+def _is_within(value: Any, wanted: _Range) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int if wanted.is_whole else int | float):
+        return False
+    return math.isfinite(value) and wanted.low <= value <= wanted.high
