@@ -113,6 +113,8 @@ class GatePolicy:
         confidence: of the two-sided intervals.
         power: with which the minimum detectable effect is found.
         anchor_patience: updates without proof after which the anchor's question is inconclusive.
+        panel_size: held-out tasks an adapter is measured on.
+        panel_lifetime: updates after which other held-out tasks are drawn, before these were consulted too often.
     """
 
     margin: float = 0.1
@@ -120,14 +122,17 @@ class GatePolicy:
     confidence: float = 0.9
     power: float = 0.8
     anchor_patience: int = 12
+    panel_size: int = 300
+    panel_lifetime: int = 16
 
     def __post_init__(self) -> None:
         for name, low, high in (("margin", 0, 1), ("second_margin", 0, 1), ("confidence", 0.5, 1), ("power", 0.5, 1)):
             value = getattr(self, name)
             if not low < value < high:
                 raise GateError(f"gate policy {name} must lie between {low} and {high}, found {value}")
-        if self.anchor_patience < 1:
-            raise GateError(f"gate policy anchor_patience must be at least 1, found {self.anchor_patience}")
+        for name in ("anchor_patience", "panel_size", "panel_lifetime"):
+            if getattr(self, name) < 1:
+                raise GateError(f"gate policy {name} must be at least 1, found {getattr(self, name)}")
 
 
 class ServingOutcome(enum.StrEnum):

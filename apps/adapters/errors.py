@@ -1,0 +1,18 @@
+"""What can go wrong with adapters."""
+
+from apps.base.errors import TentalisError
+
+
+class AdapterBrokenError(TentalisError):
+    """The adapter's directory is not what its manifest and its hash say."""
+
+    status = 422
+    code = "adapter_broken"
+    is_final = True
+
+
+class WrongAdapterServedError(TentalisError):
+    """The server answered with another adapter than the one asked for; nothing may be deployed on that ground."""
+
+    status = 502
+    code = "wrong_adapter_served"

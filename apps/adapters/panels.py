@@ -1,0 +1,101 @@
+"""Measuring a model on a worker's held-out panel."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter, PanelResult
+from apps.environments.registry import get_world
+from apps.workers.agents import get_agent
+from apps.workers.models import Worker
+from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.learning.gate import GatePolicy
+from tentalis.core.worlds import AttemptDraft, Verification, World
+
+WORLD_OF_KIND = {Worker.Kind.DESK: "desk"}
+PANEL_SEED = 20_000
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Held-out tasks of one world. The same name means the same tasks and seeds."""
+
+    name: str
+    world: World
+    size: int
+    seed: int
+
+
+def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel | None:
+    """The panel that this version of the worker is measured on; None where its world has no held-out tasks."""
+    world_name = WORLD_OF_KIND.get(Worker.Kind(worker.kind))
+    if world_name is None:
+        return None
+    draw = version // policy.panel_lifetime
+    return Panel(
+        f"{world_name}/{policy.panel_size}/{draw}", get_world(world_name), policy.panel_size, PANEL_SEED + draw
+    )
+
+
+def read_gate_policy(project: Project) -> GatePolicy:
+    return GatePolicy(**project.gate_policy)
+
+
+def measure(worker: Worker, adapter: Adapter | None, panel: Panel, *, greedy: bool = False) -> PanelResult:
+    """Try every task of the panel once and check the answers.
+
+    Returns:
+        An unsaved row; the sampled result of a model on a panel is kept once, see `find_or_measure`.
+    Raises:
+        ProviderBusyError, ProviderRefusedError: the model could not be asked; nothing is made up.
+    """
+    items = panel.world.panel(panel.size, panel.seed)
+    drafts = get_agent(worker).work(
+        prompts=[item.prompt for item in items],
+        world=panel.world,
+        group_size=1,
+        seeds=[item.seed for item in items],
+        model=adapter.name if adapter else worker.base_model,
+        greedy=greedy,
+    )
+    first = [group[0] for group in drafts]
+    verified = [
+        panel.world.verify(item.prompt, item.reference, draft) or Verification(outcome=0.0)
+        for item, draft in zip(items, first, strict=True)
+    ]
+    return PanelResult(
+        worker=worker,
+        adapter=adapter,
+        panel=panel.name,
+        outcomes=[round(found.outcome, 4) for found in verified],
+        step_scores=[round(_mean_step_score(found), 4) for found in verified],
+        signals=asdict(profile_answers([_traits(draft) for draft in first])),
+    )
+
+
+def find_or_measure(worker: Worker, adapter: Adapter | None, panel: Panel) -> PanelResult:
+    """The kept result of a model on a panel, measured now if it is not there; a new one is not saved yet."""
+    kept = PanelResult.objects.filter(worker=worker, adapter=adapter, panel=panel.name).first()
+    return kept or measure(worker, adapter, panel)
+
+
+def profile_of(result: PanelResult) -> AnswerProfile:
+    return AnswerProfile(**result.signals)
+
+
+def _mean_step_score(found: Verification) -> float:
+    scores = [score for score in found.step_scores if score is not None] + [0.0] * found.missing_steps
+    return fmean(scores) if scores else found.outcome
+
+
+def _traits(draft: AttemptDraft) -> AnswerTraits:
+    chosen = [token for token, sampled in zip(draft.token_ids, draft.sampled, strict=True) if sampled]
+    logprobs: Sequence[float] = [value for value, sampled in zip(draft.logprobs, draft.sampled, strict=True) if sampled]
+    return AnswerTraits(
+        has_broken_tags=any(step.kind in {"other", "bad"} for step in draft.steps) or not draft.steps,
+        has_end=draft.ended,
+        entropy_nats=-fmean(logprobs) if logprobs else 0.0,
+        length_tokens=len(chosen),
+        self_overlap=measure_self_overlap(chosen),
+    )

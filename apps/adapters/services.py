@@ -1,0 +1,334 @@
+"""From a trained directory to a served adapter: record, gate, promote, swap, roll back."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters.artifacts import path_of, read_manifest
+from apps.adapters.errors import AdapterBrokenError, WrongAdapterServedError
+from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
+from apps.adapters.panels import choose_panel, find_or_measure, measure, profile_of, read_gate_policy
+from apps.adapters.selectors import find_anchor, find_deployed
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import ConflictError, IllegalMoveError
+from apps.inference.client import ModelClient
+from apps.inference.errors import ProviderRefusedError
+from apps.inference.services import client_for
+from apps.outbox.services import final_write
+from apps.workers.models import Worker
+from tentalis.core.learning.collapse import find_alarms
+from tentalis.core.learning.gate import (
+    AnchorOutcome,
+    PairedComparison,
+    compare_paired,
+    judge_progress,
+    judge_serving,
+)
+
+BASE = "the base model"
+
+
+def record_adapter(*, worker: Worker, parent: Adapter | None, run_id: int, uri: str, sha256: str, by: str) -> Adapter:
+    """Take a trained directory into the registry as a candidate, after checking every file's hash.
+
+    Raises:
+        AdapterBrokenError: the directory is not what it should be; nothing is written.
+    """
+    manifest = read_manifest(path_of(uri), sha256=sha256)
+    with transaction.atomic():
+        Worker.objects.select_for_update(no_key=True).get(pk=worker.pk)
+        last = Adapter.objects.filter(worker=worker).order_by("-version").first()
+        version = last.version + 1 if last else 1
+        adapter = Adapter.objects.create(
+            project_id=worker.project_id,
+            worker=worker,
+            name=f"{worker.project.slug}.{worker.name}@v{version}-{sha256[:8]}",
+            version=version,
+            parent=parent,
+            run_id=run_id,
+            uri=uri,
+            sha256=sha256,
+            manifest=manifest.to_json(),
+        )
+        record(Kind.ADAPTER_RECORDED, subject=adapter, by=by, payload={"run": run_id, "sha256": sha256})
+    return adapter
+
+
+def gate_adapter(adapter_id: int, *, by: str) -> None:
+    """Answer the two questions of the gate and store the verdicts in words.
+
+    An adapter that the server will not load is refused for that reason. Where the worker's world has no held-out
+    tasks nothing is proved: the adapter stays a candidate for a person to promote.
+    """
+    adapter = Adapter.objects.select_related("worker__project", "worker__provider").get(pk=adapter_id)
+    if adapter.state != Adapter.State.CANDIDATE:
+        return
+    policy = read_gate_policy(adapter.worker.project)
+    try:
+        load(adapter)
+    except (ProviderRefusedError, AdapterBrokenError) as error:
+        refuse(adapter, words=f"refused: it cannot be served: {error}", by=by)
+        return
+    panel = choose_panel(adapter.worker, version=adapter.version, policy=policy)
+    if panel is None:
+        _store_unproved(adapter)
+        return
+    worker, deployed, anchor = adapter.worker, find_deployed(adapter.worker), find_anchor(adapter.worker)
+    for other in (deployed, anchor):
+        if other is not None:
+            load(other)
+    measured = {model: find_or_measure(worker, model, panel) for model in dict.fromkeys((None, deployed, anchor))}
+    candidate = measure(worker, adapter, panel)
+    alarms = find_alarms(profile_of(candidate), profile_of(measured[None]))
+    outcomes, steps = _compare(candidate, measured[deployed], confidence=policy.confidence)
+    serving = judge_serving(
+        outcomes, against=_name(deployed), policy=policy, second=steps, second_name="step scores", alarms=alarms
+    )
+    since = adapter.version - (anchor.version if anchor else 0)
+    outcomes_then, steps_then = _compare(candidate, measured[anchor], confidence=policy.confidence)
+    progress = judge_progress(
+        outcomes_then,
+        against=_name(anchor),
+        policy=policy,
+        updates_since_anchor=since,
+        second=steps_then,
+        second_name="step scores",
+    )
+    with final_write():
+        for result in (*measured.values(), candidate):
+            if result.pk is None:
+                PanelResult.objects.bulk_create([result], ignore_conflicts=True)
+        details = {"alarms": [asdict(alarm) for alarm in alarms], "panel": panel.name}
+        is_safe = serving.is_safe and progress.outcome != AnchorOutcome.WORSE
+        give_verdict(
+            adapter,
+            Verdict.Question.SAFE,
+            Verdict.Outcome.YES if serving.is_safe else Verdict.Outcome.NO,
+            words=serving.words,
+            compared_with=deployed,
+            details={**details, **_numbers(outcomes, steps)},
+            by=by,
+        )
+        give_verdict(
+            adapter,
+            Verdict.Question.PROVED,
+            _PROVED[progress.outcome],
+            words=progress.words,
+            compared_with=anchor,
+            details={"panel": panel.name, "outcome": progress.outcome.value, **_numbers(outcomes_then, steps_then)},
+            by=by,
+        )
+        move(adapter, Adapter.State.VERIFIED if is_safe else Adapter.State.REFUSED, by=by)
+        if is_safe and progress.outcome == AnchorOutcome.PROVED:
+            Adapter.objects.filter(worker=worker, is_anchor=True).update(is_anchor=False)
+            Adapter.objects.filter(pk=adapter.pk).update(is_anchor=True)
+
+
+_PROVED = {
+    AnchorOutcome.PROVED: Verdict.Outcome.YES,
+    AnchorOutcome.WORSE: Verdict.Outcome.NO,
+    AnchorOutcome.TOO_EARLY: Verdict.Outcome.INCONCLUSIVE,
+    AnchorOutcome.INCONCLUSIVE: Verdict.Outcome.INCONCLUSIVE,
+}
+
+
+def refuse(adapter: Adapter, *, words: str, by: str) -> None:
+    """Store an adapter as refused with the reason."""
+    with final_write():
+        give_verdict(
+            adapter, Verdict.Question.SAFE, Verdict.Outcome.NO, words=words, compared_with=None, details={}, by=by
+        )
+        move(adapter, Adapter.State.REFUSED, by=by, payload={"words": words})
+
+
+def give_verdict(
+    adapter: Adapter,
+    question: Verdict.Question,
+    outcome: Verdict.Outcome,
+    *,
+    words: str,
+    compared_with: Adapter | None,
+    details: dict[str, Any],
+    by: str,
+) -> Verdict:
+    """Write a verdict and its audit entry."""
+    verdict = Verdict.objects.create(
+        adapter=adapter,
+        question=question,
+        outcome=outcome,
+        words=words,
+        compared_with=compared_with.name if compared_with else "",
+        details=details,
+    )
+    payload = {"question": question.value, "outcome": outcome.value, "words": words}
+    record(Kind.VERDICT_GIVEN, subject=adapter, by=by, payload=payload)
+    return verdict
+
+
+def _store_unproved(adapter: Adapter) -> None:
+    with final_write():
+        give_verdict(
+            adapter,
+            Verdict.Question.SAFE,
+            Verdict.Outcome.INCONCLUSIVE,
+            words="no held-out tasks in this environment: nothing is proved; a person may promote it",
+            compared_with=None,
+            details={},
+            by="gate",
+        )
+
+
+def _compare(
+    candidate: PanelResult, reference: PanelResult, *, confidence: float
+) -> tuple[PairedComparison, PairedComparison]:
+    return (
+        compare_paired(candidate.outcomes, reference.outcomes, confidence=confidence),
+        compare_paired(candidate.step_scores, reference.step_scores, confidence=confidence),
+    )
+
+
+def _numbers(outcomes: PairedComparison, steps: PairedComparison) -> dict[str, Any]:
+    return {"sampled accuracy": asdict(outcomes), "step scores": asdict(steps)}
+
+
+def _name(adapter: Adapter | None) -> str:
+    return adapter.name if adapter else BASE
+
+
+def promote_verified(adapter_id: int, *, by: str) -> None:
+    """Deploy an adapter that the gate found safe; one it refused is left alone."""
+    adapter = Adapter.objects.select_related("worker__provider", "worker__project").get(pk=adapter_id)
+    if adapter.state != Adapter.State.VERIFIED:
+        return
+    load(adapter)
+    probe(adapter)
+    with final_write():
+        deploy(adapter.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED)
+
+
+def promote(*, adapter: Adapter, by: User) -> Deployment:
+    """Deploy an adapter by a person's decision.
+
+    Raises:
+        IllegalMoveError: it was refused, or serves already.
+    """
+    require_right(by, adapter.project, Right.ADAPTERS_WRITE)
+    if adapter.state == Adapter.State.CANDIDATE:
+        move(adapter, Adapter.State.VERIFIED, by=by.handle, payload={"words": "promoted without proof, by a person"})
+    if Adapter.State.DEPLOYED not in Adapter.MOVES[Adapter.State(adapter.state)]:
+        raise IllegalMoveError(f"{adapter.name} cannot be promoted: wanted verified or retired, found {adapter.state}")
+    load(adapter)
+    probe(adapter)
+    with transaction.atomic():
+        return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED)
+
+
+def roll_back(*, worker: Worker, by: User) -> Deployment:
+    """Return a worker to what served it before.
+
+    Raises:
+        ConflictError: nothing but the base model ever served it.
+    """
+    require_right(by, worker.project, Right.ADAPTERS_WRITE)
+    deployment = Deployment.objects.select_related("adapter", "previous").filter(worker=worker).first()
+    if deployment is None or deployment.adapter is None:
+        raise ConflictError(f"{worker.name} is served by {BASE}: there is nothing to roll back to")
+    target = deployment.previous
+    if target is not None:
+        load(target)
+        probe(target)
+    with transaction.atomic():
+        return deploy(worker, target, by=by.handle, kind=Kind.DEPLOYMENT_ROLLED_BACK)
+
+
+def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind) -> Deployment:
+    """Move the worker's deployment in the running transaction; requests under way end on what they started with."""
+    deployment, _ = Deployment.objects.get_or_create(worker=worker)
+    deployment = Deployment.objects.select_for_update().get(pk=deployment.pk)
+    before = deployment.adapter
+    if before is not None:
+        if adapter is not None and before.pk == adapter.pk:
+            return deployment
+        move(before, Adapter.State.RETIRED, by=by)
+    if adapter is not None:
+        move(adapter, Adapter.State.DEPLOYED, by=by)
+    deployment.adapter = adapter
+    deployment.previous = before if kind != Kind.DEPLOYMENT_ROLLED_BACK else (adapter.parent if adapter else None)
+    deployment.epoch += 1
+    deployment.save(update_fields=["adapter", "previous", "epoch", "moved_at"])
+    payload = {"from": _name(before), "to": _name(adapter), "epoch": deployment.epoch}
+    record(kind, subject=worker, by=by, payload=payload)
+    return deployment
+
+
+def client_of(worker: Worker) -> ModelClient:
+    """The model server that serves a worker."""
+    return client_for(worker.provider)
+
+
+def load(adapter: Adapter) -> None:
+    """Make the server serve an adapter under its immutable name; nothing happens where it does already.
+
+    Raises:
+        AdapterBrokenError: its files are not what their hashes say.
+        ProviderRefusedError: the server found fault with it.
+    """
+    client = client_of(adapter.worker)
+    if adapter.name in client.list_models():
+        return
+    directory = path_of(adapter.uri)
+    read_manifest(directory, sha256=adapter.sha256)
+    client.load_adapter(adapter.name, str(directory))
+
+
+def probe(adapter: Adapter) -> None:
+    """Generate once and see that the adapter asked for is the one that answered.
+
+    Raises:
+        WrongAdapterServedError: another model answered, or log-probs do not recompute under this one.
+    """
+    client = client_of(adapter.worker)
+    sample = client.chat(_PROBE, max_tokens=8, temperature=0.0, model=adapter.name)[0]
+    if sample.served_by != adapter.name:
+        raise WrongAdapterServedError(f"asked for {adapter.name}, {sample.served_by} answered")
+    row = [*sample.prompt_token_ids, *sample.token_ids]
+    again = client.score([row], model=adapter.name)[0][-len(sample.token_ids) :]
+    gap = max(abs(mine - theirs) for mine, theirs in zip(sample.logprobs, again, strict=True))
+    if gap > PROBE_TOLERANCE_NATS:
+        raise WrongAdapterServedError(f"{adapter.name}: log-probs recompute {gap:.4f} nats apart")
+
+
+_PROBE = [{"role": "user", "content": "ready?"}]
+PROBE_TOLERANCE_NATS = 1e-3
+
+
+def unload_unused(adapter_id: int, *, by: str) -> None:
+    """Free the server of what no request needs any more: refused adapters, and versions before the previous one.
+
+    The engine lets requests under way end on the version they were admitted with. The previous version stays loaded:
+    attempts at work may still call it, and a roll back finds it ready.
+    """
+    worker = Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker
+    deployment = Deployment.objects.select_related("adapter", "previous").filter(worker=worker).first()
+    needed = [pk for pk in (deployment.adapter_id, deployment.previous_id) if pk] if deployment else []
+    client = client_of(worker)
+    served = set(client.list_models())
+    idle = Adapter.objects.filter(worker=worker, name__in=served).exclude(pk__in=needed)
+    for adapter in idle.filter(state__in=[Adapter.State.RETIRED, Adapter.State.REFUSED]):
+        client.unload_adapter(adapter.name)
+
+
+def restore_served() -> int:
+    """Load every deployed adapter that its server does not know (it was restarted). Returns how many were loaded."""
+    loaded = 0
+    for deployment in Deployment.objects.filter(adapter__isnull=False).select_related("adapter", "worker__provider"):
+        assert deployment.adapter is not None
+        if deployment.adapter.name not in client_of(deployment.worker).list_models():
+            load(deployment.adapter)
+            loaded += 1
+    return loaded

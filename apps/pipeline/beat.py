@@ -1,0 +1,63 @@
+"""The timetable: what is done every so often, by one process at a time."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from django.db import connection
+
+from apps.audit.chain import seal_entries
+from apps.pipeline import sweep
+
+logger = logging.getLogger(__name__)
+
+LOCK = 7_466_853_001
+"""Key of the advisory lock whose holder keeps the timetable."""
+
+
+@dataclass
+class Entry:
+    """Something due every `every_s` seconds."""
+
+    name: str
+    every_s: float
+    function: Callable[[], object]
+    due_at: float = field(default=0.0)
+
+
+TIMETABLE = (
+    Entry("sweep segments", 2.0, sweep.sweep_segments),
+    Entry("seal the audit", 1.0, seal_entries),
+    Entry("sweep reviews", 10.0, sweep.sweep_reviews),
+    Entry("sweep runs", 5.0, sweep.sweep_runs),
+    Entry("sweep adapters", 10.0, sweep.sweep_adapters),
+)
+
+
+def run_due(now: float | None = None) -> None:
+    """Do what is due, if this process holds the lock; one failure does not keep the rest from running."""
+    now = time.monotonic() if now is None else now
+    due = [entry for entry in TIMETABLE if entry.due_at <= now]
+    if not due or not _holds_lock():
+        return
+    for entry in due:
+        entry.due_at = now + entry.every_s
+        try:
+            entry.function()
+        except Exception:
+            logger.exception("%s failed; it is tried again in %.0f s", entry.name, entry.every_s)
+
+
+def _holds_lock() -> bool:
+    """Whether this session has the timetable's lock; it is given up with the connection, by death too."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() "
+            "AND (classid::bigint << 32) + objid::bigint = %s)",
+            [LOCK],
+        )
+        if cursor.fetchone()[0]:
+            return True
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
+        return bool(cursor.fetchone()[0])

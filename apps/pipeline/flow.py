@@ -1,0 +1,265 @@
+"""The data's way, from a task to a better adapter in service. Reading this file is reading the product.
+
+A task is worked on, scored and reviewed (`work`); its judged attempts become rollouts in a batch (`learn`); a full one
+is sent to the training box (`train`); what it trained is gated, promoted and swapped in (`adopt`). Between them lie
+three waits, which are states and never sleeping jobs: for a manager, for a full batch, for the box.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters import services as adapters
+from apps.adapters.models import Adapter, Deployment
+from apps.base.errors import NotAllowedError
+from apps.feedback import services as feedback
+from apps.feedback.models import Feedback, Review
+from apps.feedback.services import StepWord
+from apps.outbox import services as outbox
+from apps.outbox.models import Segment
+from apps.outbox.registry import SegmentKind, register_kind
+from apps.rollouts import services as rollouts
+from apps.rollouts.models import Batch
+from apps.tasks import services as tasks
+from apps.tasks.models import Attempt, Task
+from apps.training import services as training
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+
+# --- the segments --------------------------------------------------------------------------------------------------
+
+
+def learn_when_reviewed(task_id: int) -> None:
+    """A task that waits for no person goes on to learn; one in review goes on when its last review is closed."""
+    task = Task.objects.get(pk=task_id)
+    if task.state == Task.State.LEARNING:
+        outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+
+
+def train_when_full(task_id: int) -> None:
+    """The task that filled its worker's batch starts the training of it."""
+    full = Batch.objects.filter(uses__rollout__task_id=task_id, state=Batch.State.CLOSED, run__isnull=True).first()
+    if full is not None:
+        _start_training(full, by="ledger")
+
+
+def _start_training(batch: Batch, *, by: str) -> TrainingRun:
+    run = training.queue_run(batch=batch, by=by)
+    outbox.start("train", subject_id=run.pk, project_id=run.project_id)
+    return run
+
+
+def _task_died(task_id: int, link: str, reason: str) -> None:
+    tasks.fail_task(task_id, link=link, reason=reason, by="outbox")
+
+
+def _task_replayed(task_id: int, link: str) -> None:
+    tasks.revive_task(task_id, link=link, by="outbox")
+
+
+def _run_died(run_id: int, link: str, reason: str) -> None:
+    training.fail_run(run_id, reason=f"{link}: {reason}", by="outbox")
+
+
+def _run_replayed(run_id: int, link: str) -> None:
+    training.retry_run(run=TrainingRun.objects.get(pk=run_id), by="outbox")
+
+
+WORK = register_kind(
+    SegmentKind(
+        name="work",
+        links=("tasks.work", "scoring.score", "feedback.open_review"),
+        then=learn_when_reviewed,
+        on_dead=_task_died,
+        on_replay=_task_replayed,
+    )
+)
+LEARN = register_kind(
+    SegmentKind(
+        name="learn",
+        links=("feedback.extract_hint", "rollouts.build"),
+        then=train_when_full,
+        on_dead=_task_died,
+        on_replay=_task_replayed,
+    )
+)
+TRAIN = register_kind(
+    SegmentKind(name="train", links=("training.dispatch",), on_dead=_run_died, on_replay=_run_replayed)
+)
+ADOPT = register_kind(SegmentKind(name="adopt", links=("adapters.gate", "adapters.promote", "adapters.hot_swap")))
+
+
+# --- the entry points ------------------------------------------------------------------------------------------------
+
+
+def submit(
+    *,
+    project: Project,
+    prompt: str,
+    environment: str,
+    by: User,
+    worker: Worker | None = None,
+    group_size: int | None = None,
+    reference: Any = None,
+    parent: Task | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> Task:
+    """Accept a task and start the work on it; see `apps.tasks.services.submit_task`."""
+    with transaction.atomic(durable=True):
+        task = tasks.submit_task(
+            project=project,
+            prompt=prompt,
+            environment=environment,
+            by=by,
+            worker=worker,
+            group_size=group_size,
+            reference=reference,
+            parent=parent,
+            metadata=metadata,
+            seed=seed,
+        )
+        outbox.start("work", subject_id=task.pk, project_id=task.project_id)
+    return task
+
+
+def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:
+    """Take an outside agent's own work on a queued task; it is scored and reviewed like any."""
+    with transaction.atomic():
+        outbox.cancel_segments(kind="work", subject_id=task.pk)
+        attempt = tasks.hand_in_attempt(task=task, steps=steps, answer=answer, by=by)
+        outbox.start("work", subject_id=task.pk, project_id=task.project_id)
+    return attempt
+
+
+def cancel(*, task: Task, by: User) -> Task:
+    """Give a task up."""
+    with transaction.atomic():
+        tasks.cancel_task(task=task, by=by)
+        for kind in ("work", "learn"):
+            outbox.cancel_segments(kind=kind, subject_id=task.pk)
+        feedback.expire_reviews_of(task, by=by.handle)
+    return task
+
+
+def replay(*, segment: Segment, by: User) -> Segment:
+    """Take up a dead letter at the link it died at."""
+    if segment.project_id is None:
+        raise NotAllowedError("this dead letter belongs to no project")
+    require_right(by, Project.objects.get(pk=segment.project_id), Right.PIPELINE_WRITE)
+    return outbox.replay(segment, by=by.handle)
+
+
+def give_feedback(
+    *,
+    review: Review,
+    by: User,
+    score: float | None = None,
+    text: str = "",
+    steps: Sequence[StepWord] = (),
+    preferred_attempt: int | None = None,
+    edited_answer: str = "",
+) -> Feedback:
+    """Close a review with a manager's judgement; the last one closed lets the task learn."""
+    with transaction.atomic():
+        given = feedback.give_feedback(
+            review=review,
+            by=by,
+            score=score,
+            text=text,
+            steps=steps,
+            preferred_attempt=preferred_attempt,
+            edited_answer=edited_answer,
+        )
+        learn_when_reviewed(review.task_id)
+    return given
+
+
+def give_task_feedback(
+    *,
+    task: Task,
+    by: User,
+    score: float | None = None,
+    text: str = "",
+    steps: Sequence[StepWord] = (),
+    preferred_attempt: int | None = None,
+    edited_answer: str = "",
+) -> Feedback:
+    """Keep a judgement that nobody asked for."""
+    return feedback.give_task_feedback(
+        task=task,
+        by=by,
+        score=score,
+        text=text,
+        steps=steps,
+        preferred_attempt=preferred_attempt,
+        edited_answer=edited_answer,
+    )
+
+
+def skip_review(*, review: Review, by: User, reason: str) -> Review:
+    """Leave a review to nobody; the task learns from what there is when no other is open."""
+    with transaction.atomic():
+        feedback.skip_review(review=review, by=by, reason=reason)
+        learn_when_reviewed(review.task_id)
+    return review
+
+
+def expire_reviews() -> int:
+    """Let the policy decide about reviews whose patience is over. Returns how many tasks that touched."""
+    task_ids = feedback.expire_reviews()
+    with transaction.atomic():
+        for task_id in task_ids:
+            learn_when_reviewed(task_id)
+    return len(task_ids)
+
+
+def close_batch(*, worker: Worker, by: User) -> TrainingRun:
+    """Train now, with what the batch holds."""
+    require_right(by, worker.project, Right.RUNS_WRITE)
+    with transaction.atomic():
+        return _start_training(rollouts.close_open_batch(worker, by=by.handle), by=by.handle)
+
+
+def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
+    """Stop a training."""
+    with transaction.atomic():
+        training.cancel_run(run=run, by=by)
+        outbox.cancel_segments(kind="train", subject_id=run.pk)
+    return run
+
+
+def take_result(data: Mapping[str, Any], *, by: str) -> None:
+    """A result came from the box: what it trained goes to the gate."""
+    with transaction.atomic():
+        adapter = training.record_result(data, by=by)
+        if adapter is not None:
+            outbox.start("adopt", subject_id=adapter.pk, project_id=adapter.project_id)
+
+
+def wake_silent_run(run: TrainingRun) -> str:
+    """A run whose box went silent: take the result it left behind, or send it again, or give it up."""
+    if (data := training.find_result(run)) is not None:
+        take_result(data, by="sweep")
+        return "recorded"
+    if run.attempt >= training.MAX_ATTEMPTS:
+        training.fail_run(run.pk, reason=f"the training box went silent {run.attempt} times", by="sweep")
+        return "failed"
+    with transaction.atomic():
+        training.retry_run(run=run, by="sweep")
+        outbox.start("train", subject_id=run.pk, project_id=run.project_id)
+    return "sent again"
+
+
+def promote(*, adapter: Adapter, by: User) -> Deployment:
+    """Put an adapter into service by a person's decision."""
+    return adapters.promote(adapter=adapter, by=by)
+
+
+def roll_back(*, worker: Worker, by: User) -> Deployment:
+    """Return a worker to what served it before."""
+    return adapters.roll_back(worker=worker, by=by)

@@ -1,0 +1,57 @@
+"""`manage.py relay`: publishes the outbox, sweeps what stalled and keeps the timetable, until it is told to stop."""
+
+import logging
+import signal
+import time
+from typing import Any
+
+import psycopg
+from django.core.management.base import BaseCommand
+from django.db import close_old_connections, connection
+from django.db.utils import Error as DatabaseError
+
+from apps.outbox.errors import BrokerAwayError
+from apps.outbox.relay import publish_due
+from apps.outbox.services import CHANNEL
+from apps.pipeline import beat
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+AWAY_S = 1.0
+
+
+class Command(BaseCommand):
+    help = "Publish the outbox, sweep what stalled and keep the timetable."
+    is_stopping = False
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        was_away = False
+        while not self.is_stopping:
+            try:
+                close_old_connections()
+                beat.run_due()
+                publish_due()
+                if was_away:
+                    logger.info("back at work")
+                was_away = False
+                self._wait_for_nudge()
+            except (DatabaseError, psycopg.Error, BrokerAwayError) as error:
+                if not was_away:
+                    logger.warning("waiting: %s", error)
+                was_away = True
+                time.sleep(AWAY_S)
+        connection.close()
+
+    def _stop(self, *_: Any) -> None:
+        self.is_stopping = True
+
+    def _wait_for_nudge(self) -> None:
+        """Sleep until somebody writes to the outbox, at most POLL_S seconds."""
+        connection.ensure_connection()
+        raw = connection.connection
+        raw.execute(f"LISTEN {CHANNEL}")
+        for _ in raw.notifies(timeout=POLL_S, stop_after=1):
+            pass

@@ -1,0 +1,47 @@
+"""Starting again what stalled. Every finding is a state that is older than its patience; none is remembered here."""
+
+import logging
+
+from apps.adapters.services import restore_served
+from apps.inference.errors import ProviderBusyError, ProviderRefusedError
+from apps.outbox.errors import BrokerAwayError
+from apps.outbox.relay import free_expired_leases, resend_lost
+from apps.pipeline import flow
+from apps.training.services import find_silent_runs
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 5.0
+"""How long a message may take to reach somebody before the queue is looked into."""
+
+
+def sweep_segments() -> None:
+    """Free links whose holder is gone, and send again what reached nobody."""
+    if freed := free_expired_leases():
+        logger.info("freed %d expired leases", freed)
+    try:
+        if lost := resend_lost(grace_s=GRACE_S):
+            logger.info("sent %d lost messages again", lost)
+    except BrokerAwayError as error:
+        logger.info("%s", error)
+
+
+def sweep_reviews() -> None:
+    """Let the policy decide about reviews that waited too long."""
+    if count := flow.expire_reviews():
+        logger.info("%d tasks go on without a review", count)
+
+
+def sweep_runs() -> None:
+    """Take up trainings whose box went silent."""
+    for run in find_silent_runs():
+        logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
+
+
+def sweep_adapters() -> None:
+    """Load deployed adapters into a server that was restarted."""
+    try:
+        if count := restore_served():
+            logger.info("loaded %d adapters again", count)
+    except (ProviderBusyError, ProviderRefusedError) as error:
+        logger.info("the model server cannot be asked: %s", error)

@@ -1,0 +1,107 @@
+"""Reads of the ledger: a batch as the trainer reads it, and why nothing trains."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.db.models import Count, Q
+
+from apps.accounts.models import Project
+from apps.environments.registry import get_world
+from apps.outbox.models import Segment
+from apps.rollouts.models import Batch, Rollout
+from apps.tasks.models import Task
+from tentalis.core.contracts import RolloutRecord, StepReward
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason why something does not train.
+
+    Args:
+        kind: what a page links to: tasks, reviews, rollouts, batches, segments, project.
+        count: how many it holds back.
+    """
+
+    words: str
+    count: int
+    kind: str
+
+
+def iterate_records(batch: Batch) -> Iterator[RolloutRecord]:
+    """The batch's rollouts in order of task and attempt, exact tokens included."""
+    rollouts = (
+        Rollout.objects.filter(training_use__batch=batch)
+        .select_related("task", "adapter", "hint", "attempt__exchange")
+        .order_by("task_id", "attempt__index")
+    )
+    for rollout in rollouts.iterator(chunk_size=500):
+        yield make_record(rollout)
+
+
+def make_record(rollout: Rollout) -> RolloutRecord:
+    """A rollout as it goes over the wire.
+
+    Raises:
+        ContractError: its parts do not fit each other.
+    """
+    exchange = rollout.attempt.exchange
+    if exchange is None:
+        raise ValueError(f"rollout {rollout.pk} is usable and has no exchange")
+    hinted = None
+    if rollout.hint is not None and rollout.hint.text:
+        hinted = get_world(rollout.task.environment).hinted_messages(exchange.messages, rollout.hint.text)
+    return RolloutRecord(
+        rollout_id=rollout.pk,
+        group_id=rollout.task_id,
+        adapter=exchange.adapter_name,
+        policy_version=exchange.policy_version,
+        messages=exchange.messages,
+        hinted_messages=hinted,
+        prompt_token_ids=exchange.unpack_prompt_token_ids(),
+        token_ids=exchange.unpack_token_ids(),
+        logprobs=exchange.unpack_logprobs(),
+        sampled=exchange.unpack_sampled(),
+        reward=rollout.reward,
+        steps=tuple(StepReward(start=start, end=end, score=score) for start, end, score in rollout.steps),
+        missing_steps=rollout.missing_steps,
+        weight=rollout.weight,
+    )
+
+
+def why_nothing_trains(project: Project) -> list[Finding]:
+    """Everything that keeps this project's work from becoming weights, most immediate first; [] when nothing does."""
+    findings = []
+    if not project.learning_enabled:
+        findings.append(Finding("Learning is switched off for this project.", 1, "project"))
+    states = dict(Task.objects.filter(project=project).values_list("state").annotate(n=Count("id")))
+    if not states:
+        findings.append(Finding("No task was ever submitted.", 0, "tasks"))
+    waiting = states.get(Task.State.QUEUED, 0) + states.get(Task.State.WORKING, 0) + states.get(Task.State.SCORING, 0)
+    if waiting:
+        findings.append(
+            Finding("Tasks are still at work; they train when they are done and reviewed.", waiting, "tasks")
+        )
+    if count := states.get(Task.State.IN_REVIEW, 0):
+        findings.append(Finding("Tasks wait for a person's review.", count, "reviews"))
+    if count := states.get(Task.State.FAILED, 0):
+        findings.append(Finding("Tasks failed; each says at which link and why.", count, "tasks"))
+    dead = Segment.objects.filter(project_id=project.pk, state=Segment.State.DEAD).count()
+    if dead:
+        findings.append(Finding("Dead letters wait to be replayed.", dead, "segments"))
+    unusable = (
+        Rollout.objects.filter(project=project, is_usable=False)
+        .values("unusable_reason")
+        .annotate(n=Count("id"))
+        .order_by("-n")[:20]
+    )
+    findings += [Finding(f"Unusable: {row['unusable_reason']}", row["n"], "rollouts") for row in unusable]
+    for batch in Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker"):
+        missing = batch.target_tasks - batch.task_count
+        words = f"{batch} holds {batch.task_count} of {batch.target_tasks} tasks: {missing} more close it."
+        findings.append(Finding(words, missing, "batches"))
+    closed = Batch.objects.filter(project=project, state=Batch.State.CLOSED)
+    for batch in closed.filter(Q(run__state="failed") | Q(run__isnull=True)).select_related("worker", "run")[:10]:
+        run = getattr(batch, "run", None)
+        words = f"{batch} is full and its run failed: {run.failure}" if run else f"{batch} is full and has no run."
+        findings.append(Finding(words, batch.rollout_count, "runs"))
+    return findings

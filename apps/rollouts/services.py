@@ -1,0 +1,131 @@
+"""The ledger's writes: attempts become rollouts, rollouts fill batches, each exactly once."""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.db.models import F, Max
+from django.db.models.functions import Now
+
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import ConflictError
+from apps.feedback.models import Hint
+from apps.feedback.selectors import Judgement, effective_judgement
+from apps.outbox.services import final_write
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.tasks.models import Attempt, Task
+from apps.workers.models import Worker
+
+TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
+
+
+def build_rollouts(task_id: int, *, by: str) -> None:
+    """Turn a judged task's attempts into rollouts, put the usable ones into the worker's batch, end the task.
+
+    One transaction does all of it, so that a rollout is in exactly one batch or in none for a stated reason.
+    """
+    task = Task.objects.select_related("project", "worker").get(pk=task_id)
+    if task.state != Task.State.LEARNING:
+        return
+    attempts = list(task.attempts.select_related("exchange", "adapter").prefetch_related("steps"))
+    judgements = effective_judgement(task)
+    hint = Hint.objects.filter(task=task).exclude(text="").order_by("feedback__source", "-id").first()
+    with final_write():
+        rollouts = Rollout.objects.bulk_create(
+            _make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts
+        )
+        payload = {"rollouts": len(rollouts), "usable": sum(rollout.is_usable for rollout in rollouts)}
+        record(Kind.ROLLOUTS_BUILT, subject=task, by=by, payload=payload)
+        offer(task, [rollout for rollout in rollouts if rollout.is_usable], by=by)
+        move(task, Task.State.DONE, by=by)
+
+
+def _make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> Rollout:
+    reason = find_fault(task, attempt, judgement, hint)
+    rollout = Rollout(
+        project_id=task.project_id,
+        worker_id=task.worker_id,
+        task=task,
+        attempt=attempt,
+        adapter=attempt.adapter,
+        hint=hint,
+        is_usable=not reason,
+        unusable_reason=reason,
+        missing_steps=attempt.missing_steps,
+    )
+    if judgement is not None:
+        rollout.reward = judgement.reward
+        rollout.reward_source = judgement.reward_source
+        rollout.weight = judgement.weight
+        rollout.steps = [
+            [step.token_start, step.token_end, judgement.step_scores.get(step.pk)]
+            for step in attempt.steps.all()
+            if step.token_start is not None and step.kind in TRAINABLE_STEPS
+        ]
+    return rollout
+
+
+def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> str:
+    """Why an attempt trains nothing; "" when it does."""
+    if not task.project.learning_enabled:
+        return "learning is switched off for the project"
+    if attempt.state == Attempt.State.FAILED:
+        return f"the attempt failed: {attempt.error}"[:300]
+    if attempt.exchange is None or not attempt.exchange.has_exact_tokens:
+        return "the model server told no token ids or log-probs"
+    if (judgement is None or judgement.reward is None) and hint is None:
+        return "neither a reward nor a hint: nobody judged it"
+    return ""
+
+
+def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> Batch | None:
+    """Put a task's usable rollouts into the worker's filling batch, in the running transaction.
+
+    Returns:
+        The batch, closed if this task filled it; None where there was nothing to put.
+    """
+    if not rollouts:
+        return None
+    batch = lock_open_batch(task.worker, target_tasks=task.project.batch_tasks, by=by)
+    TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in rollouts)
+    batch.task_count += 1
+    batch.rollout_count += len(rollouts)
+    Batch.objects.filter(pk=batch.pk).update(
+        task_count=F("task_count") + 1, rollout_count=F("rollout_count") + len(rollouts)
+    )
+    if batch.task_count >= batch.target_tasks:
+        close(batch, by=by)
+    return batch
+
+
+def lock_open_batch(worker: Worker, *, target_tasks: int, by: str) -> Batch:
+    """The worker's filling batch, locked; a new one where there is none."""
+    Worker.objects.select_for_update(no_key=True).only("pk").get(pk=worker.pk)
+    batch = Batch.objects.select_for_update(no_key=True).filter(worker=worker, state=Batch.State.OPEN).first()
+    if batch is None:
+        last = Batch.objects.filter(worker=worker).aggregate(last=Max("number"))["last"] or 0
+        batch = Batch.objects.create(
+            project_id=worker.project_id, worker=worker, number=last + 1, target_tasks=target_tasks
+        )
+        record(Kind.BATCH_OPENED, subject=batch, by=by)
+    return batch
+
+
+def close(batch: Batch, *, by: str) -> None:
+    """Say that a batch takes no more."""
+    payload = {"tasks": batch.task_count, "rollouts": batch.rollout_count}
+    move(batch, Batch.State.CLOSED, by=by, payload=payload, closed_at=Now())
+
+
+def close_open_batch(worker: Worker, *, by: str) -> Batch:
+    """Close what there is, for a person who does not want to wait.
+
+    Raises:
+        ConflictError: nothing is in it.
+    """
+    with transaction.atomic():
+        batch = Batch.objects.select_for_update(no_key=True).filter(worker=worker, state=Batch.State.OPEN).first()
+        if batch is None or not batch.rollout_count:
+            raise ConflictError(f"{worker.name} has nothing to train on: its batch holds no rollout")
+        close(batch, by=by)
+    return batch

@@ -1,0 +1,255 @@
+"""Submitting a task, doing it, handing in an outside agent's own work, cancelling, failing."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters.selectors import find_deployed
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import BadInputError, ConflictError
+from apps.environments.registry import get_world
+from apps.inference.services import record_exchanges
+from apps.outbox.services import final_write
+from apps.tasks.errors import NoAnswerError
+from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.workers.agents import get_agent
+from apps.workers.models import Worker
+from tentalis.core.worlds import AttemptDraft
+
+MAX_PROMPT_CHARS = 100_000
+MAX_METADATA_CHARS = 20_000
+MAX_GROUP = 64
+
+
+def submit_task(
+    *,
+    project: Project,
+    prompt: str,
+    environment: str,
+    by: User,
+    worker: Worker | None = None,
+    group_size: int | None = None,
+    reference: Any = None,
+    parent: Task | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> Task:
+    """Accept a task. Nothing is started here: that is the flow's business.
+
+    Args:
+        worker: who does it; None takes the project's only active worker.
+        group_size: attempts at it; None takes the project's.
+        seed: the same seed and adapter give the same attempts.
+    Raises:
+        BadInputError: a field is not what is wanted; every fault is in `errors`.
+        NotAllowedError: `by` may not submit to this project.
+    """
+    require_right(by, project, Right.TASKS_WRITE)
+    worker = worker or _only_worker(project)
+    size = project.group_size if group_size is None else group_size
+    errors = _find_faults(project, prompt, environment, worker, size, metadata, parent)
+    if errors:
+        raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
+    with transaction.atomic():
+        task = Task.objects.create(
+            project=project,
+            worker=worker,
+            submitted_by=by,
+            parent=parent,
+            environment=environment,
+            prompt=prompt,
+            reference=reference,
+            metadata=dict(metadata or {}),
+            group_size=size,
+            seed=seed,
+        )
+        record(Kind.TASK_SUBMITTED, subject=task, by=by.handle, payload={"environment": environment})
+    return task
+
+
+def _only_worker(project: Project) -> Worker:
+    workers = list(project.workers.filter(is_active=True)[:2])
+    if len(workers) != 1:
+        found = "none" if not workers else "several"
+        message = f"name the worker: wanted one active worker in the project to choose by itself, found {found}"
+        raise BadInputError(message, errors={"worker": [message]})
+    return workers[0]
+
+
+def _find_faults(
+    project: Project,
+    prompt: str,
+    environment: str,
+    worker: Worker,
+    group_size: int,
+    metadata: Mapping[str, Any] | None,
+    parent: Task | None,
+) -> dict[str, list[str]]:
+    errors: dict[str, list[str]] = {}
+    if environment not in Environment.values:
+        errors["environment"] = [f"wanted one of {', '.join(Environment.values)}, found {environment!r}"]
+    if not prompt.strip():
+        errors["prompt"] = ["wanted some text, found none"]
+    elif len(prompt) > MAX_PROMPT_CHARS:
+        errors["prompt"] = [f"wanted at most {MAX_PROMPT_CHARS:,} characters, found {len(prompt):,}"]
+    elif "\x00" in prompt:
+        errors["prompt"] = ["wanted text without NUL characters, found one"]
+    elif "environment" not in errors:
+        try:
+            get_world(environment).check_prompt(prompt)
+        except BadInputError as error:
+            errors["environment"] = [str(error)]
+        except ValueError as error:
+            errors["prompt"] = [str(error)]
+    if worker.project_id != project.pk or not worker.is_active:
+        errors["worker"] = [f"wanted an active worker of the project, found {worker.name!r}"]
+    if not 1 <= group_size <= MAX_GROUP:
+        errors["group_size"] = [f"wanted 1 to {MAX_GROUP}, found {group_size}"]
+    if parent is not None and parent.project_id != project.pk:
+        errors["parent"] = ["wanted a task of the same project"]
+    if metadata and len(json.dumps(metadata)) > MAX_METADATA_CHARS:
+        errors["metadata"] = [f"wanted at most {MAX_METADATA_CHARS:,} characters of JSON, found more"]
+    return errors
+
+
+def work_task(task_id: int, *, by: str) -> None:
+    """Do the whole group of attempts: one request to the engine, then one transaction.
+
+    Raises:
+        NoAnswerError: every try failed.
+        ProviderBusyError, ProviderRefusedError: the model could not be asked.
+    """
+    task = Task.objects.select_related("worker__provider", "worker__deployment__adapter", "project").get(pk=task_id)
+    if task.state not in {Task.State.QUEUED, Task.State.WORKING}:
+        return
+    if task.state == Task.State.QUEUED:
+        move(task, Task.State.WORKING, by=by)
+    adapter = find_deployed(task.worker)
+    model = adapter.name if adapter else task.worker.base_model
+    drafts = get_agent(task.worker).work(
+        prompts=[task.prompt],
+        world=get_world(task.environment),
+        group_size=task.group_size,
+        seeds=[task.seed],
+        model=model,
+    )[0]
+    if all(draft.error for draft in drafts):
+        raise NoAnswerError(
+            f"none of {len(drafts)} tries gave an answer: {drafts[0].error if drafts else 'none was made'}"
+        )
+    with final_write():
+        exchanges = record_exchanges(
+            project=task.project,
+            drafts=drafts,
+            worker_name=task.worker.name,
+            model=model,
+            adapter_name=adapter.name if adapter else "",
+            policy_version=adapter.version if adapter else 0,
+            provider=task.worker.provider,
+        )
+        attempts = Attempt.objects.bulk_create(
+            Attempt(
+                task=task,
+                index=index,
+                worker=task.worker,
+                adapter=adapter,
+                exchange=exchange,
+                state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
+                text=draft.text,
+                answer=draft.answer,
+                error=draft.error,
+                elapsed_s=draft.elapsed_s,
+            )
+            for index, (draft, exchange) in enumerate(zip(drafts, exchanges, strict=True))
+        )
+        save_steps(attempts, drafts)
+        move(task, Task.State.SCORING, by=by, payload={"attempts": [attempt.pk for attempt in attempts]})
+
+
+def save_steps(attempts: Sequence[Attempt], drafts: Sequence[AttemptDraft]) -> None:
+    """Write the drafts' steps under their attempts."""
+    Step.objects.bulk_create(
+        Step(
+            attempt=attempt,
+            index=index,
+            kind=step.kind,
+            text=step.text,
+            tool_name=step.tool_name,
+            tool_result=step.tool_result,
+            token_start=step.token_start,
+            token_end=step.token_end,
+        )
+        for attempt, draft in zip(attempts, drafts, strict=True)
+        for index, step in enumerate(draft.steps)
+    )
+
+
+def hand_in_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:
+    """Keep an outside agent's own work on a task that waits for one.
+
+    Raises:
+        ConflictError: the task is not queued any more.
+        BadInputError: a step is not {"text": …, "kind"?: …, "tool_name"?: …, "tool_result"?: …}.
+    """
+    require_right(by, task.project, Right.ATTEMPTS_WRITE)
+    rows = [_read_step(index, step) for index, step in enumerate(steps)]
+    with transaction.atomic():
+        locked = Task.objects.select_for_update().get(pk=task.pk)
+        if locked.state != Task.State.QUEUED:
+            raise ConflictError(f"task {task.pk} takes no result: wanted state queued, found {locked.state}")
+        attempt = Attempt.objects.create(
+            task=locked,
+            index=0,
+            worker=locked.worker,
+            text="\n".join(row.text for row in rows) or answer,
+            answer=answer,
+        )
+        for row in rows:
+            row.attempt = attempt
+        Step.objects.bulk_create(rows)
+        move(locked, Task.State.SCORING, by=by.handle, payload={"attempts": [attempt.pk]})
+    return attempt
+
+
+def _read_step(index: int, step: Mapping[str, Any]) -> Step:
+    known = {"text", "kind", "tool_name", "tool_result"}
+    if unknown := sorted(set(step) - known):
+        raise BadInputError(f"steps[{index}]: wanted {', '.join(sorted(known))}, found {', '.join(unknown)}")
+    if not isinstance(step.get("text"), str):
+        raise BadInputError(f"steps[{index}].text: wanted text, found {step.get('text')!r}")
+    values = {name: str(step[name]) for name in known & set(step)}
+    return Step(index=index, **{"kind": "step"} | values)
+
+
+def cancel_task(*, task: Task, by: User) -> Task:
+    """Give a task up; what was done of it stays readable and trains nothing.
+
+    Raises:
+        IllegalMoveError: it has ended already.
+    """
+    require_right(by, task.project, Right.TASKS_WRITE)
+    move(task, Task.State.CANCELLED, by=by.handle)
+    return task
+
+
+def fail_task(task_id: int, *, link: str, reason: str, by: str) -> None:
+    """Store a task as failed, with the link it failed at and why. A task that has ended is left alone."""
+    task = Task.objects.get(pk=task_id)
+    if task.state not in Task.FINAL:
+        move(task, Task.State.FAILED, by=by, payload={"link": link}, failed_link=link, failure=reason)
+
+
+def revive_task(task_id: int, *, link: str, by: str) -> None:
+    """Put a failed task back where the link takes it up."""
+    task = Task.objects.get(pk=task_id)
+    if task.state == Task.State.FAILED:
+        state = {"tasks": Task.State.QUEUED, "scoring": Task.State.SCORING}.get(link.split(".")[0], Task.State.LEARNING)
+        if link == "feedback.open_review":
+            state = Task.State.SCORING
+        move(task, state, by=by, kind=Kind.TASK_REPLAYED, failed_link="", failure="")

@@ -1,0 +1,9 @@
+"""Jobs of training on queue `control`: what goes out. What comes back ends in `apps.pipeline.jobs`."""
+
+from apps.outbox.links import link
+from apps.training import services
+
+
+@link("training.dispatch")
+def dispatch(run_id: int) -> None:
+    services.dispatch_run(run_id, by="control")

@@ -1,0 +1,217 @@
+"""Training runs: queued for a full batch, sent to the box, watched, recorded."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters.artifacts import path_of
+from apps.adapters.errors import AdapterBrokenError
+from apps.adapters.models import Adapter
+from apps.adapters.selectors import find_deployed
+from apps.adapters.services import record_adapter
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import IllegalMoveError
+from apps.outbox.services import final_write
+from apps.rollouts.files import write_batch
+from apps.rollouts.models import Batch
+from apps.training.box import send_spec
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
+from tentalis.core.learning.recipes import RECIPES, Recipe
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+
+
+def queue_run(*, batch: Batch, by: str, backend: str | None = None) -> TrainingRun:
+    """Write the run of a closed batch; its recipe is fixed here, whole. Nothing is started."""
+    recipe = choose_recipe(batch.project, batch.worker)
+    run = TrainingRun.objects.create(
+        project_id=batch.project_id,
+        worker_id=batch.worker_id,
+        batch=batch,
+        backend=backend or settings.TENTALIS["TRAINER_BACKEND"],
+        recipe=recipe.to_json(),
+        recipe_hash=recipe.hash,
+        seed=batch.number,
+    )
+    record(Kind.RUN_QUEUED, subject=run, by=by, payload={"batch": batch.pk, "recipe": recipe.hash})
+    return run
+
+
+def choose_recipe(project: Project, worker: Worker) -> Recipe:
+    """The project's recipe over the settings over the measured one for this kind of worker."""
+    start = RECIPES["desk" if worker.kind == Worker.Kind.DESK else "chat"].to_json()
+    installation = {
+        "w_rl": settings.TENTALIS["RL_WEIGHT"],
+        "w_opd": settings.TENTALIS["OPD_WEIGHT"],
+        "opd_mode": settings.TENTALIS["OPD_MODE"],
+        "clip_low": settings.TENTALIS["TRAINING_CLIP_EPSILON"],
+        "clip_high": settings.TENTALIS["TRAINING_CLIP_EPSILON_HIGH"],
+        "teacher": settings.TENTALIS["OPD_TEACHER_MODEL"] or "base",
+    }
+    return Recipe.from_json(start | installation | project.recipe)
+
+
+def dispatch_run(run_id: int, *, by: str) -> None:
+    """Write the batch to a file and send the spec to the box; from here on the run waits for its result.
+
+    Raises:
+        BrokerAwayError: nothing was sent; the link is tried again.
+    """
+    run = TrainingRun.objects.select_related("batch", "worker__project").get(pk=run_id)
+    if run.state != TrainingRun.State.QUEUED:
+        return
+    parent = find_deployed(run.worker)
+    rollouts_uri, rollouts_sha256 = write_batch(run.batch)
+    attempt = run.attempt + 1
+    output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
+    output.mkdir(parents=True, exist_ok=True)
+    spec = TrainSpec(
+        run_id=run.pk,
+        attempt=attempt,
+        worker=run.worker.name,
+        base_model=run.worker.base_directory or "desk",
+        parent_adapter_uri=parent.uri if parent else None,
+        parent_sha256=parent.sha256 if parent else None,
+        policy_version=parent.version if parent else 0,
+        rollouts_uri=rollouts_uri,
+        rollouts_sha256=rollouts_sha256,
+        recipe=run.recipe,
+        seed=run.seed,
+        output_uri=output.resolve().as_uri(),
+        backend=run.backend,
+    )
+    with final_write():
+        move(
+            run,
+            TrainingRun.State.RUNNING,
+            by=by,
+            payload={"attempt": attempt, "spec": spec.content_hash},
+            attempt=attempt,
+            parent=parent,
+            spec=spec.to_json(),
+            heartbeat_at=Now(),
+            started_at=Now(),
+            failure="",
+        )
+        send_spec(spec)
+
+
+def note_heartbeat(run_id: int, attempt: int, metrics: Sequence[Mapping[str, Any]]) -> None:
+    """Keep a sign of life of the run's present attempt, with the updates so far."""
+    changes: dict[str, Any] = {"heartbeat_at": Now()}
+    if metrics:
+        changes["metrics"] = list(metrics)
+    TrainingRun.objects.filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING).update(**changes)
+
+
+def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
+    """Take a result home: the adapter into the registry, or the failure onto the run.
+
+    A result of another attempt than the run's, or of a run that has ended, is dropped.
+
+    Returns:
+        The adapter, to be gated; None where there is none.
+    """
+    result = TrainResult.from_json(data)
+    with transaction.atomic():
+        run = (
+            TrainingRun.objects.select_for_update(no_key=True, of=("self",))
+            .select_related("worker__project", "parent")
+            .filter(pk=result.run_id)
+            .first()
+        )
+        if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
+            logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
+            return None
+        changes: dict[str, Any] = {
+            "metrics": [dict(entry) for entry in result.metrics],
+            "summary": dict(result.summary),
+            "versions": dict(result.versions),
+            "finished_at": Now(),
+        }
+        if not result.ok:
+            end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
+            return None
+        try:
+            with transaction.atomic():
+                adapter = record_adapter(
+                    worker=run.worker,
+                    parent=run.parent,
+                    run_id=run.pk,
+                    uri=result.adapter_uri,
+                    sha256=result.sha256,
+                    by=by,
+                )
+        except AdapterBrokenError as error:
+            end_failed(run, f"AdapterBrokenError: {error}", by=by, **changes)
+            return None
+        move(run, TrainingRun.State.SUCCEEDED, by=by, payload={"adapter": adapter.name}, **changes)
+        return adapter
+
+
+def end_failed(run: TrainingRun, reason: str, *, by: str, **changes: Any) -> None:
+    """Store a run as failed, or cancelled where a person asked for that."""
+    if reason.startswith("CancelledError"):
+        move(run, TrainingRun.State.CANCELLED, by=by, failure=reason, **changes)
+    else:
+        move(run, TrainingRun.State.FAILED, by=by, payload={"reason": reason[:300]}, failure=reason, **changes)
+
+
+def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
+    """Stop a run: one that waits at once, one that trains at its next update.
+
+    Raises:
+        IllegalMoveError: it has ended.
+    """
+    require_right(by, run.project, Right.RUNS_WRITE)
+    if run.state == TrainingRun.State.RUNNING:
+        (path_of(run.spec["output_uri"]) / "cancel").touch()
+    elif run.state == TrainingRun.State.QUEUED:
+        move(run, TrainingRun.State.CANCELLED, by=by.handle, failure="cancelled before it started")
+    else:
+        raise IllegalMoveError(f"run {run.pk} cannot be cancelled: wanted queued or running, found {run.state}")
+    return run
+
+
+def retry_run(*, run: TrainingRun, by: str) -> TrainingRun:
+    """Queue a run again under its next attempt; results of the old one are dropped from now on."""
+    move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, heartbeat_at=None)
+    return run
+
+
+def fail_run(run_id: int, *, reason: str, by: str) -> None:
+    """Store a run that could not even be sent as failed."""
+    run = TrainingRun.objects.get(pk=run_id)
+    if run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}:
+        move(run, TrainingRun.State.FAILED, by=by, failure=reason, finished_at=Now())
+
+
+def find_silent_runs() -> list[TrainingRun]:
+    """Runs whose box gave no sign of life for longer than the settings allow."""
+    silence = timedelta(seconds=settings.TENTALIS["RUN_SILENCE_SECONDS"])
+    return list(TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, heartbeat_at__lt=Now() - silence)[:100])
+
+
+def find_result(run: TrainingRun) -> dict[str, Any] | None:
+    """The result a box left in the artifact store, whose message may have been lost."""
+    try:
+        content = (path_of(run.spec["output_uri"]) / "result.json").read_bytes()
+        data = json.loads(content)
+        TrainResult.from_json(data)
+    except (OSError, ValueError, ContractError, AdapterBrokenError, KeyError):
+        return None
+    return dict(data)
