@@ -6,10 +6,11 @@ A probe answers False for "not yet" and never raises for a refused or broken con
 import asyncio
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
-Probe = Callable[[], Awaitable[bool]]
+Probe = Callable[[], Coroutine[Any, Any, bool]]
 PROBE_TIMEOUT_S = 5.0
 SIGN_OF_LIFE_MAX_AGE_S = 10.0
 SIGN_OF_LIFE_VARIABLE = "SIGN_OF_LIFE_FILE"
@@ -44,9 +45,9 @@ def postgres_probe(host: str, port: int, user: str = "tentalis", database: str =
     return is_ready
 
 
-def redis_probe(host: str, port: int, password: str = "") -> Probe:
+def redis_probe(host: str, port: int, password: str = "", user: str = "") -> Probe:
     """Ready when it answers a ping; while it loads its file it answers LOADING."""
-    login = f"AUTH {password}\r\n" if password else ""
+    login = f"AUTH {user + ' ' if user else ''}{password}\r\n" if password else ""
     wanted = b"+OK\r\n+PONG" if password else b"+PONG"
 
     async def is_ready() -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tentalis.env import PREFIX
 from tentalis.platform import postgres_server, redis_server
@@ -36,12 +37,11 @@ class Stack:
     """What to run: the services in an order in which each stands after what it needs, and where they answer.
 
     Args:
-        environment: what a process of the web side needs to find the rest; holds secrets.
+        addresses: database_url, redis_url (with passwords), console_url, engine_url.
     """
 
     services: tuple[Service, ...]
     addresses: dict[str, str]
-    environment: dict[str, str]
 
     def only(self, names: Sequence[str]) -> "Stack":
         """The named services with what they come after."""
@@ -101,21 +101,13 @@ def plan_stack(
     stores, database_url, redis_url = _plan_stores(plan)
     addresses = {"database_url": database_url, "redis_url": redis_url}
     if only and set(only) <= set(STORES):
-        environment = plan.base | {f"{PREFIX}DATABASE_URL": database_url, f"{PREFIX}REDIS_URL": redis_url}
-        return Stack(tuple(stores), addresses, environment).only([service.name for service in stores])
+        return Stack(tuple(store for store in stores if store.name in only), addresses)
 
     web_port = plan.port("WEB", plan.settings["WEB_HOST"])
     engine_port = plan.port("ENGINE")
-    engine_url = plan.settings["ENGINE_URL"] or f"http://{LOOPBACK}:{engine_port}"
-    environment = plan.base | {
-        f"{PREFIX}DATABASE_URL": database_url,
-        f"{PREFIX}REDIS_URL": redis_url,
-        f"{PREFIX}SECRET_KEY": plan.settings["SECRET_KEY"] or config.secrets.secret_key,
-        f"{PREFIX}ENGINE_URL": engine_url,
-        f"{PREFIX}ENGINE_PORT": str(engine_port),
-        f"{PREFIX}WEB_PORT": str(web_port),
-        "DJANGO_SETTINGS_MODULE": environ.get("DJANGO_SETTINGS_MODULE") or "tentalis.settings.dev",
-    }
+    addresses["console_url"] = _web_url(plan.settings["WEB_HOST"], web_port)
+    addresses["engine_url"] = plan.settings["ENGINE_URL"] or f"http://{LOOPBACK}:{engine_port}"
+    environment = web_environment(home, config, environ, addresses)
     box = {name: value for name, value in environment.items() if name.removeprefix(PREFIX) not in WEB_SECRETS}
     store_names = tuple(service.name for service in stores)
     services = [
@@ -127,9 +119,27 @@ def plan_stack(
         Service(name="relay", argv=_manage("relay"), environment=environment, after=("migrate",)),
         *_plan_queues(plan, environment),
     ]
-    addresses |= {"console_url": _web_url(plan.settings["WEB_HOST"], web_port), "engine_url": engine_url}
-    stack = Stack(tuple(services), addresses, environment)
+    stack = Stack(tuple(services), addresses)
     return stack.only(only) if only else stack
+
+
+def web_environment(
+    home: Home, config: Config, environ: Mapping[str, str], addresses: Mapping[str, str]
+) -> dict[str, str]:
+    """What a process of the web side needs to find the rest of a stack; holds secrets."""
+    given = config.complete(environ)
+    environment = _base_environment(home, given) | {
+        f"{PREFIX}DATABASE_URL": addresses["database_url"],
+        f"{PREFIX}REDIS_URL": addresses["redis_url"],
+        f"{PREFIX}SECRET_KEY": given.get(f"{PREFIX}SECRET_KEY") or config.secrets.secret_key,
+        "DJANGO_SETTINGS_MODULE": environ.get("DJANGO_SETTINGS_MODULE") or "tentalis.settings.dev",
+    }
+    for name, variable in (("console_url", "WEB_PORT"), ("engine_url", "ENGINE_PORT")):
+        if port := urlsplit(addresses.get(name, "")).port:
+            environment[PREFIX + variable] = str(port)
+    if engine_url := addresses.get("engine_url"):
+        environment[f"{PREFIX}ENGINE_URL"] = engine_url
+    return environment
 
 
 def _base_environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:

