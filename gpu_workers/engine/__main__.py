@@ -1,0 +1,74 @@
+"""`python -m gpu_workers.engine --model desk --port 8300`: serve a model until SIGTERM or Ctrl-C."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+
+import torch
+from aiohttp import web
+
+from gpu_workers.engine.engine import Engine
+from gpu_workers.engine.errors import ModelUnreadableError
+from gpu_workers.engine.server import EngineServer
+
+_DRAIN_S = 7.0
+_CLOSE_S = 1.0
+logger = logging.getLogger("gpu_workers.engine")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gpu_workers.engine", description="Local inference engine.")
+    parser.add_argument("--model", default="desk", help='"desk" for the built-in model, else a directory')
+    parser.add_argument("--served-name", help="what requests call the base; default: desk, or the directory's name")
+    parser.add_argument("--host", default="127.0.0.1", help="address to bind; the engine has no authentication")
+    parser.add_argument("--port", type=int, default=8300)
+    parser.add_argument("--max-rows", type=int, default=512, help="choices that decode at the same time")
+    parser.add_argument("--max-waiting", type=int, default=4096, help="prompts that may wait before 429")
+    return parser
+
+
+async def serve(engine: Engine, *, host: str, port: int) -> None:
+    """Serve until a signal; then drain and return. Raises OSError when the port cannot be bound."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    server = EngineServer(engine, host=host)
+    runner = web.AppRunner(
+        server.app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=_CLOSE_S
+    )
+    await runner.setup()
+    site = web.TCPSite(runner, host, port)
+    try:
+        await site.start()
+        server.start()
+        logger.info("serving %s on http://%s:%d", engine.base.name, host, port)
+        await stopping.wait()
+        logger.info("stopping: finishing the requests that run")
+        await server.stop(drain_s=_DRAIN_S)
+    finally:
+        await runner.cleanup()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    torch.set_num_threads(1)
+    try:
+        engine = Engine.open(
+            options.model, name=options.served_name, max_rows=options.max_rows, max_waiting=options.max_waiting
+        )
+        asyncio.run(serve(engine, host=options.host, port=options.port))
+    except ModelUnreadableError as error:
+        sys.stderr.write(f"engine: {error}\n")
+        return 1
+    except (OSError, OverflowError) as error:
+        sys.stderr.write(f"engine: cannot listen on {options.host}:{options.port}: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Responses of vLLM's dialect, built from jobs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample, TopLogprobs
+from gpu_workers.engine.protocol import GenerationRequest
+from gpu_workers.engine.text import PieceStream, TextCodec
+
+Json = dict[str, Any]
+
+
+class AnswerWriter:
+    """Writes everything one request gets back: the whole answer, or its chunks."""
+
+    def __init__(
+        self, request: GenerationRequest, job: Job, codec: TextCodec, *, identifier: str, created: int
+    ) -> None:
+        self._request = request
+        self._job = job
+        self._codec = codec
+        kind = "chat.completion" if request.is_chat else "text_completion"
+        self._head: Json = {
+            "id": f"{'chatcmpl' if request.is_chat else 'cmpl'}-{identifier}",
+            "object": f"{kind}.chunk" if request.options.streams and request.is_chat else kind,
+            "created": created,
+            "model": job.lane.name,
+            "system_fingerprint": job.lane.fingerprint[:16],
+        }
+        self._pieces: dict[int, PieceStream] = {}
+        self._offsets: dict[int, int] = {}
+
+    def write_whole(self) -> Json:
+        """The response of a finished job."""
+        samples = self._job.finished_samples()
+        body = self._head | {
+            "choices": [self._write_choice(index, sample) for index, sample in enumerate(samples)],
+            "usage": self._count_usage(sum(len(sample.token_ids) for sample in samples)),
+        }
+        if self._request.is_chat:
+            if self._request.returns_token_ids:
+                body["prompt_token_ids"] = list(self._request.prompts[0])
+            if (score := self._job.prompt_scores[0]) is not None:
+                body["prompt_logprobs"] = self._write_prompt_logprobs(self._request.prompts[0], score)
+        return body
+
+    def write_opening(self) -> list[Json]:
+        """Chunks before the first token: a chat's role, the prompt's token ids if asked for."""
+        request = self._request
+        chunks = []
+        if request.is_chat:
+            for index in range(len(self._job.samples)):
+                delta = {"role": "assistant", "content": ""}
+                chunks.append({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
+        elif request.returns_token_ids:
+            for index in range(len(self._job.samples)):
+                prompt = list(request.prompts[index // request.options.n])
+                empty = {"index": index, "text": "", "logprobs": None, "finish_reason": None, "stop_reason": None}
+                chunks.append(empty | {"prompt_token_ids": prompt, "token_ids": []})
+        opened = [self._head | {"choices": [chunk]} for chunk in chunks]
+        if request.is_chat and request.returns_token_ids:
+            opened[0]["prompt_token_ids"] = list(request.prompts[0])
+        return opened
+
+    def write_delta(self, delta: Delta) -> Json | None:
+        """One chunk; None when it would say nothing."""
+        request = self._request
+        wants_logprobs = request.options.top_logprobs is not None
+        if not (delta.text or delta.finish_reason or wants_logprobs or request.returns_token_ids):
+            return None
+        choice: Json = {"index": delta.choice, "finish_reason": delta.finish_reason, "stop_reason": delta.stop_reason}
+        choice |= {"delta": {"content": delta.text}} if request.is_chat else {"text": delta.text}
+        choice["logprobs"] = self._write_delta_logprobs(delta) if wants_logprobs else None
+        if request.returns_token_ids:
+            choice["token_ids"] = delta.token_ids
+        return self._head | {"choices": [choice]}
+
+    def write_usage(self, generated: int) -> Json:
+        """The last chunk of a stream that asked for usage."""
+        return self._head | {"choices": [], "usage": self._count_usage(generated)}
+
+    def _count_usage(self, generated: int) -> Json:
+        read = sum(map(len, self._request.prompts))
+        return {"prompt_tokens": read, "completion_tokens": generated, "total_tokens": read + generated}
+
+    def _write_choice(self, index: int, sample: Sample) -> Json:
+        request = self._request
+        choice: Json = {"index": index, "finish_reason": sample.finish_reason, "stop_reason": sample.stop_reason}
+        choice |= (
+            {"message": {"role": "assistant", "content": sample.text}} if request.is_chat else {"text": sample.text}
+        )
+        choice["logprobs"] = None
+        if request.options.top_logprobs is not None:
+            pieces = self._codec.split_pieces(sample.token_ids)
+            choice["logprobs"] = self._write_logprobs(sample.token_ids, pieces, sample.logprobs, sample.top, 0)
+        if request.returns_token_ids:
+            choice["token_ids"] = sample.token_ids
+        if not request.is_chat:
+            place = index // request.options.n
+            if request.returns_token_ids:
+                choice["prompt_token_ids"] = list(request.prompts[place])
+            if (score := self._job.prompt_scores[place]) is not None:
+                choice["prompt_logprobs"] = self._write_prompt_logprobs(request.prompts[place], score)
+        return choice
+
+    def _write_delta_logprobs(self, delta: Delta) -> Json:
+        stream = self._pieces.setdefault(delta.choice, PieceStream(self._codec))
+        last = len(delta.token_ids) - 1
+        pieces = [
+            stream.push(token, is_last=delta.finish_reason is not None and index == last)
+            for index, token in enumerate(delta.token_ids)
+        ]
+        offset = self._offsets.get(delta.choice, 0)
+        self._offsets[delta.choice] = offset + sum(map(len, pieces))
+        return self._write_logprobs(delta.token_ids, pieces, delta.logprobs, delta.top, offset)
+
+    def _write_logprobs(
+        self, token_ids: Sequence[int], pieces: list[str], logprobs: Any, top: list[TopLogprobs] | None, offset: int
+    ) -> Json:
+        if self._request.is_chat:
+            content = []
+            for index, (token, piece, logprob) in enumerate(zip(token_ids, pieces, logprobs, strict=True)):
+                entry = self._name_token(token, piece, float(logprob))
+                entry["top_logprobs"] = [
+                    self._name_token(each, None, value) for each, value in (top[index] if top else [])
+                ]
+                content.append(entry)
+            return {"content": content}
+        offsets = []
+        for piece in pieces:
+            offsets.append(offset)
+            offset += len(piece)
+        alternatives = None
+        if top is not None:
+            alternatives = [{self._spell(each): value for each, value in entry} for entry in top]
+        return {"tokens": pieces, "token_logprobs": logprobs, "top_logprobs": alternatives, "text_offset": offsets}
+
+    def _name_token(self, token: int, piece: str | None, logprob: float) -> Json:
+        spelled = self._codec.bytes_of(token)
+        return {"token": self._spell(token) if piece is None else piece, "logprob": logprob, "bytes": list(spelled)}
+
+    def _spell(self, token: int) -> str:
+        return self._codec.bytes_of(token).decode("utf-8", "replace")
+
+    def _write_prompt_logprobs(self, prompt: Sequence[int], score: PromptScore) -> list[Json | None]:
+        entries: list[Json | None] = [None]
+        for token, logprob, rank, top in zip(
+            prompt[1:], score.logprobs.tolist(), score.ranks.tolist(), score.top, strict=True
+        ):
+            entry = {
+                str(each): {"logprob": value, "rank": place, "decoded_token": self._spell(each)}
+                for place, (each, value) in enumerate(top, start=1)
+            }
+            entry[str(token)] = {"logprob": logprob, "rank": rank, "decoded_token": self._spell(token)}
+            entries.append(entry)
+        return entries

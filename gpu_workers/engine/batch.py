@@ -1,0 +1,310 @@
+"""Rows that decode together, one token each a step."""
+
+from collections import defaultdict
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpu_workers.engine.errors import EngineError
+from gpu_workers.engine.jobs import Delta, FinishReason, Job, Sample, TopLogprobs
+from gpu_workers.engine.sampling import Knobs, derive_keys, draw_uniforms, sample_tokens
+from gpu_workers.engine.text import TextCodec, TextStream, find_stop
+
+_COMPACT_BELOW = 0.8
+Events = dict[Job, list[Delta]]
+
+
+class Cache(Protocol):
+    def select(self, rows: Tensor) -> None: ...
+    def absorb(self, other: Any) -> None: ...
+
+
+class Model(Protocol):
+    """What the engine asks of weights; `PlainModel` and `HuggingFaceModel` give it."""
+
+    merges_batches: bool
+
+    @property
+    def vocabulary_size(self) -> int: ...
+    @property
+    def context_length(self) -> int: ...
+    @property
+    def adaptable(self) -> dict[str, tuple[int, int]]: ...
+    def adapt(self, pairs: Any) -> Self: ...
+    def prefill(self, prompts: Any) -> tuple[Tensor, Any]: ...
+    def decode(self, cache: Any, tokens: Tensor) -> Tensor: ...
+    def project(self, hidden: Tensor) -> Tensor: ...
+
+
+@dataclass
+class Row:
+    """One choice of a job while it grows."""
+
+    job: Job
+    choice: int
+    stream: TextStream | None
+    top: list[TopLogprobs] | None
+
+
+@dataclass
+class Columns:
+    """The rows' numbers, one array each, all (B,) but the last two (B, most new tokens + 1)."""
+
+    keys: NDArray[np.uint64]
+    positions: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    limits: NDArray[np.int64]
+    temperature: NDArray[np.float32]
+    top_k: NDArray[np.int64]
+    top_p: NDArray[np.float32]
+    is_alive: NDArray[np.bool_]
+    tokens: NDArray[np.int64]
+    logprobs: NDArray[np.float32]
+
+    def select(self, rows: NDArray[np.int64]) -> "Columns":
+        return Columns(*(getattr(self, item.name)[rows] for item in fields(self)))
+
+    def join(self, other: "Columns") -> "Columns":
+        width = max(self.tokens.shape[1], other.tokens.shape[1])
+        return Columns(
+            *(
+                np.concatenate([_widen(getattr(self, item.name), width), _widen(getattr(other, item.name), width)])
+                for item in fields(self)
+            )
+        )
+
+
+def _widen(values: NDArray[Any], width: int) -> NDArray[Any]:
+    if values.ndim == 1 or values.shape[1] == width:
+        return values
+    return np.pad(values, ((0, 0), (0, width - values.shape[1])))
+
+
+class Batch:
+    """Rows of one model with their cache and the logits that come next."""
+
+    def __init__(self, model: Model, codec: TextCodec | None, end_ids: frozenset[int]) -> None:
+        self._model = model
+        self._codec = codec
+        self._end_ids = end_ids
+        self._rows: list[Row] = []
+        self._watched = np.zeros(model.vocabulary_size, dtype=np.bool_)  # V, tokens after which some row may stop
+        self._cache: Any = None
+        self._logits: Tensor = torch.empty(0)
+        self._columns: Columns
+        self._knobs: Knobs
+
+    @property
+    def live_rows(self) -> int:
+        return int(self._columns.is_alive.sum()) if self._rows else 0
+
+    def admit(self, job: Job, prompt_index: int) -> list[Row]:
+        """The rows of one prompt's choices; `extend` then puts them in."""
+        options = job.options
+        first = prompt_index * options.n
+        rows = []
+        for choice in range(first, first + options.n):
+            stream = None
+            if options.streams and self._codec is not None:
+                stream = TextStream(self._codec, options.stops, skip_special=options.skips_special)
+            rows.append(Row(job, choice, stream, [] if options.top_logprobs else None))
+        return rows
+
+    def extend(self, rows: list[Row], cache: Cache, logits: Tensor) -> None:
+        """Put in new rows with their cache and next logits (b, V)."""
+        columns = _new_columns(rows)
+        for job in {row.job for row in rows}:
+            self._watch(job)
+        if not self._rows:
+            self._rows, self._columns, self._cache, self._logits = list(rows), columns, cache, logits
+        else:
+            self._cache.absorb(cache)
+            self._rows += rows
+            self._columns = self._columns.join(columns)
+            self._logits = torch.cat([self._logits, logits])
+        self._set_knobs()
+
+    def step(self) -> tuple[Events, int]:
+        """Draw one token for every row; what changed for whom, and how many tokens were drawn."""
+        columns, events = self._columns, defaultdict[Job, list[Delta]](list)
+        for index, row in enumerate(self._rows):
+            if row.job.is_over:
+                columns.is_alive[index] = False
+        if not self._compact():
+            return events, 0
+        columns = self._columns
+        uniforms = torch.from_numpy(draw_uniforms(columns.keys, columns.positions)).to(self._logits.device)
+        drawn, logprobs = sample_tokens(self._logits, uniforms, self._knobs)
+        drawn.clamp_(max=logprobs.shape[-1] - 1)
+        tokens = drawn.cpu().numpy()
+        chosen = logprobs.gather(-1, drawn[:, None])[:, 0].cpu().numpy()
+        everyone = np.arange(len(tokens))
+        columns.tokens[everyone, columns.counts] = tokens
+        columns.logprobs[everyone, columns.counts] = chosen
+        columns.counts += columns.is_alive
+        columns.positions += 1
+        for index in np.flatnonzero(np.isnan(chosen) & columns.is_alive):
+            self._fail_row(int(index), events)
+        self._note_alternatives(logprobs)
+        may_end = columns.is_alive & (self._watched[tokens] | (columns.counts >= columns.limits))
+        live = int(columns.is_alive.sum())
+        for index, row in enumerate(self._rows):
+            if row.stream is not None and columns.is_alive[index] and not may_end[index]:
+                self._stream_token(index, row, events)
+        for index in np.flatnonzero(may_end):
+            self._end_row(int(index), events)
+        if kept := self._compact():
+            self._logits = self._model.decode(self._cache, drawn if kept == len(tokens) else drawn[self._kept])
+        return events, live
+
+    def fail(self, error: EngineError) -> Events:
+        """Give up every row."""
+        events: Events = {}
+        for row in self._rows:
+            if not row.job.is_over:
+                row.job.error = error
+                events[row.job] = []
+        self._rows = []
+        return events
+
+    def _watch(self, job: Job) -> None:
+        options = job.options
+        ids = set(options.stop_token_ids) | (set() if options.ignores_eos else self._end_ids)
+        self._watched[[index for index in ids if index < len(self._watched)]] = True
+        if options.stops and self._codec is not None:
+            endings = {stop.encode()[-1] for stop in options.stops}
+            for index, spelled in enumerate(self._codec.token_bytes[: len(self._watched)]):
+                if not endings.isdisjoint(spelled):
+                    self._watched[index] = True
+
+    def _set_knobs(self) -> None:
+        columns = self._columns
+        device = self._logits.device
+        greedy = columns.temperature == 0
+        temperature = np.where(greedy, np.float32(1), columns.temperature)
+        size = self._model.vocabulary_size
+        top_k = np.where(columns.top_k == 0, size, columns.top_k)
+        self._knobs = Knobs(
+            temperature=torch.from_numpy(temperature).to(device) if (temperature != 1).any() else None,
+            top_k=torch.from_numpy(top_k).to(device) if (top_k < size).any() else None,
+            top_p=torch.from_numpy(columns.top_p).to(device) if (columns.top_p < 1).any() else None,
+            is_greedy=torch.from_numpy(greedy).to(device) if greedy.any() else None,
+        )
+
+    def _compact(self) -> int:
+        """Drop dead rows once they are worth it; how many rows remain (0: nobody is left)."""
+        count = len(self._rows)
+        alive = self._columns.is_alive
+        live = int(alive.sum())
+        if live == 0:
+            self._rows = []
+            return 0
+        if live >= _COMPACT_BELOW * count:
+            return count
+        kept = np.flatnonzero(alive)
+        self._kept = torch.from_numpy(kept)
+        self._columns = self._columns.select(kept)
+        self._rows = [self._rows[index] for index in kept]
+        self._cache.select(self._kept)
+        self._logits = self._logits[self._kept]
+        self._set_knobs()
+        return live
+
+    def _note_alternatives(self, logprobs: Tensor) -> None:
+        asking = [index for index, row in enumerate(self._rows) if row.top is not None]
+        if not asking:
+            return
+        most = max(self._rows[index].job.options.top_logprobs or 0 for index in asking)
+        values, ids = logprobs[asking].topk(min(most, logprobs.shape[-1]), -1)
+        for index, row_values, row_ids in zip(asking, values.tolist(), ids.tolist(), strict=True):
+            row = self._rows[index]
+            if row.top is not None:
+                row.top.append(list(zip(row_ids, row_values, strict=True))[: row.job.options.top_logprobs])
+
+    def _row_tokens(self, index: int) -> list[int]:
+        columns = self._columns
+        tokens: list[int] = columns.tokens[index, : columns.counts[index]].tolist()
+        return tokens
+
+    def _stream_token(self, index: int, row: Row, events: Events) -> None:
+        assert row.stream is not None
+        last = self._columns.counts[index] - 1
+        token = int(self._columns.tokens[index, last])
+        logprob = float(self._columns.logprobs[index, last])
+        events[row.job].append(
+            Delta(row.choice, row.stream.push(token), [token], [logprob], row.top[-1:] if row.top else None)
+        )
+
+    def _end_row(self, index: int, events: Events) -> None:
+        """Close the row if it really ends here; if not, it was only watched."""
+        row, options = self._rows[index], self._rows[index].job.options
+        tokens = self._row_tokens(index)
+        ended = self._find_end(row.job, tokens)
+        if ended is None:
+            if self._columns.counts[index] < self._columns.limits[index]:
+                if row.stream is not None:
+                    self._stream_token(index, row, events)
+                return
+            ended = self._text_of(tokens, options.skips_special), "length", None
+        text, finish_reason, stop_reason = ended
+        logprobs = self._columns.logprobs[index, : len(tokens)].copy()
+        row.job.finish_choice(row.choice, Sample(text, tokens, logprobs, finish_reason, stop_reason, row.top))
+        self._columns.is_alive[index] = False
+        if row.stream is not None:
+            rest = row.stream.finish(text)
+            alternatives = row.top[-1:] if row.top else None
+            events[row.job].append(
+                Delta(row.choice, rest, tokens[-1:], [float(logprobs[-1])], alternatives, finish_reason, stop_reason)
+            )
+        elif row.job.unfinished == 0:
+            events[row.job] = []
+
+    def _find_end(self, job: Job, tokens: list[int]) -> tuple[str, FinishReason, int | str | None] | None:
+        """Text, reason and stop reason if the newest token ends the answer."""
+        options, last = job.options, tokens[-1]
+        by_id = last in options.stop_token_ids
+        if by_id or (last in self._end_ids and not options.ignores_eos):
+            shown = tokens if options.keeps_stop else tokens[:-1]
+            return self._text_of(shown, options.skips_special), "stop", last if by_id else None
+        if options.stops:
+            text = self._text_of(tokens, options.skips_special)
+            if found := find_stop(text, options.stops):
+                start, stop = found
+                return text[: start + (len(stop) if options.keeps_stop else 0)], "stop", stop
+        return None
+
+    def _text_of(self, tokens: list[int], skip_special: bool) -> str:
+        return "" if self._codec is None else self._codec.decode(tokens, skip_special=skip_special)
+
+    def _fail_row(self, index: int, events: Events) -> None:
+        row = self._rows[index]
+        row.job.error = EngineError(f"the model {row.job.lane.name} produced NaN", code="model_not_finite")
+        self._columns.is_alive[index] = False
+        events[row.job] = []
+
+
+def _new_columns(rows: list[Row]) -> Columns:
+    jobs = [row.job for row in rows]
+    options = [job.options for job in jobs]
+    count = len(rows)
+    width = max(each.max_tokens for each in options) + 1
+    keys = [
+        derive_keys(each.seed, np.array([row.choice], dtype=np.uint64)) for each, row in zip(options, rows, strict=True)
+    ]
+    prompts = [job.prompts[row.choice // job.options.n] for job, row in zip(jobs, rows, strict=True)]
+    return Columns(
+        keys=np.concatenate(keys),
+        positions=np.array([len(prompt) for prompt in prompts], dtype=np.int64),
+        counts=np.zeros(count, dtype=np.int64),
+        limits=np.array([each.max_tokens for each in options], dtype=np.int64),
+        temperature=np.array([each.temperature for each in options], dtype=np.float32),
+        top_k=np.array([each.top_k for each in options], dtype=np.int64),
+        top_p=np.array([each.top_p for each in options], dtype=np.float32),
+        is_alive=np.ones(count, dtype=np.bool_),
+        tokens=np.zeros((count, width), dtype=np.int64),
+        logprobs=np.zeros((count, width), dtype=np.float32),
+    )

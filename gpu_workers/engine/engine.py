@@ -1,0 +1,229 @@
+"""The engine: a base model, its adapters by name, and one thread that generates for all of them."""
+
+import re
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gpu_workers.desk import base_directory
+from gpu_workers.engine.batch import Events, Model
+from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, read_json, read_weights, weight_files
+from gpu_workers.engine.errors import AdapterRefusedError, InvalidRequestError, StoppingError, UnknownModelError
+from gpu_workers.engine.hugging_face_model import HuggingFaceModel
+from gpu_workers.engine.jobs import Job, Sample, SamplingOptions
+from gpu_workers.engine.lora import read_adapter
+from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.scheduler import Lane, Scheduler
+from gpu_workers.engine.text import TextCodec
+
+BUILT_IN = "desk"
+_ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}")
+
+
+class Engine:
+    """One base model with its live adapters.
+
+    Used in-process it generates in the calling thread; after `start` a thread of its own does, and `publish` is called
+    there with what changed after every step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        max_rows: int = 512,
+        max_waiting: int = 4_096,
+        uses_plain_path: bool = True,
+        merges_adapters: bool | None = None,
+    ) -> None:
+        """Read a model directory.
+
+        Args:
+            name: what requests call the base.
+            max_rows: choices that decode at the same time.
+            max_waiting: prompts that may wait.
+            uses_plain_path: False takes Hugging Face's forward even for what the plain one knows.
+            merges_adapters: see `plain_model.MERGE_UP_TO_PARAMETERS`; None decides by size.
+        Raises:
+            ModelUnreadableError: the directory holds no model that can be served.
+        """
+        config = read_config(directory)
+        self.codec = TextCodec.from_directory(directory)
+        shape = plain_shape(config) if uses_plain_path else None
+        model: Model
+        if shape is not None:
+            model = PlainModel(shape, read_weights(directory), merges_adapters=merges_adapters)
+        else:
+            model = HuggingFaceModel.from_directory(directory)
+        self.base = Lane(name, model, hash_files(weight_files(directory)), str(directory))
+        self._lanes = {name: self.base}
+        self._loading: set[str] = set()
+        self._lock = threading.Lock()
+        self.end_ids = _read_end_ids(directory, config)
+        self.scheduler = Scheduler(codec=self.codec, end_ids=self.end_ids, max_rows=max_rows, max_waiting=max_waiting)
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+        self._settled = threading.Condition()
+        self.publish: Callable[[Events], None] = lambda _: None
+
+    @classmethod
+    def open(cls, model: str, *, name: str | None = None, **settings: Any) -> "Engine":
+        """The built-in model for "desk", else the model in a directory, under the directory's name unless one is given."""
+        if model == BUILT_IN:
+            return cls(name or BUILT_IN, base_directory(), **settings)
+        directory = Path(model).expanduser().resolve()
+        return cls(name or directory.name, directory, **settings)
+
+    # --- adapters
+
+    @property
+    def lanes(self) -> Mapping[str, Lane]:
+        """What can be asked for now, the base first."""
+        return dict(self._lanes)
+
+    def find_lane(self, name: str) -> Lane:
+        """The weights a name stands for now; whoever holds them keeps them. Raises UnknownModelError."""
+        if (lane := self._lanes.get(name)) is None:
+            raise UnknownModelError(f"no model {name!r} is served; there are {', '.join(self._lanes)}", param="model")
+        return lane
+
+    def load_adapter(self, name: str, directory: Path) -> Lane:
+        """Check an adapter and serve it under a name that nothing has now.
+
+        Raises:
+            AdapterRefusedError: the name is taken or unfit, or the directory is not a whole adapter of this base.
+        """
+        if not _ADAPTER_NAME.fullmatch(name):
+            raise AdapterRefusedError(
+                f"lora_name must be up to 200 of letters, digits and ._@:- and start with a letter or digit; found "
+                f"{name[:200]!r}",
+                param="lora_name",
+            )
+        with self._lock:
+            if name in self._lanes or name in self._loading:
+                raise AdapterRefusedError(
+                    f"the name {name!r} is taken; a version gets a name of its own",
+                    param="lora_name",
+                    code="adapter_name_taken",
+                )
+            self._loading.add(name)
+        try:
+            adapter = read_adapter(directory, self.base.model.adaptable)
+            lane = Lane(name, self.base.model.adapt(adapter.pairs), adapter.sha256, str(directory))
+            with self._lock:
+                self._lanes[name] = lane
+        finally:
+            with self._lock:
+                self._loading.discard(name)
+        return lane
+
+    def unload_adapter(self, name: str) -> None:
+        """Refuse the name from now on; requests already admitted end on the weights they started with."""
+        with self._lock:
+            if self._lanes.get(name) is self.base:
+                raise InvalidRequestError(f"{name!r} is the base model and cannot be unloaded", param="lora_name")
+            if self._lanes.pop(name, None) is None:
+                raise UnknownModelError(f"no adapter {name!r} is loaded", param="lora_name")
+
+    # --- generating
+
+    def submit(self, job: Job) -> None:
+        """Queue a job for the engine's thread."""
+        if self._is_stopping:
+            raise StoppingError("the engine is stopping and takes no new requests", retry_after_s=5)
+        self.scheduler.submit(job)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int = 1,
+        *,
+        adapter: str | None = None,
+        options: SamplingOptions | None = None,
+        seed: int | None = None,
+        **changes: Any,
+    ) -> list[list[Sample]]:
+        """Sample and wait: n answers for each prompt of token ids.
+
+        Args:
+            adapter: a loaded adapter's name; None for the base.
+            changes: fields of `SamplingOptions`, such as max_tokens, temperature, stop_token_ids.
+        """
+        chosen = options or SamplingOptions(seed=secrets.randbits(63))
+        chosen = replace(chosen, n=n, **changes)
+        if seed is not None:
+            chosen = replace(chosen, seed=seed)
+        job = Job(self.find_lane(adapter or self.base.name), prompts, chosen)
+        self._finish(job)
+        samples = job.finished_samples()
+        return [samples[first : first + n] for first in range(0, len(samples), n)]
+
+    def score(
+        self, prompt_ids: Sequence[Sequence[int]], completion_ids: Sequence[Sequence[int]], adapter: str | None = None
+    ) -> list[NDArray[np.float32]]:
+        """Log-probs of given completions, one array (T,) each, natural log at temperature 1."""
+        whole = [[*prompt, *completion] for prompt, completion in zip(prompt_ids, completion_ids, strict=True)]
+        options = SamplingOptions(max_tokens=0, prompt_logprobs=0, seed=0)
+        job = Job(self.find_lane(adapter or self.base.name), whole, options)
+        self._finish(job)
+        job.finished_samples()
+        scores = [score.logprobs for score in job.prompt_scores if score is not None]
+        return [score[len(score) - len(completion) :] for score, completion in zip(scores, completion_ids, strict=True)]
+
+    def _finish(self, job: Job) -> None:
+        self.submit(job)
+        if self._thread is None:
+            while not job.is_over:
+                self.scheduler.step()
+            return
+        with self._settled:
+            self._settled.wait_for(lambda: job.is_over)
+
+    # --- the thread
+
+    def start(self) -> None:
+        """Generate in a thread of its own from now on."""
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def stop(self, *, drain_s: float) -> bool:
+        """Take no new requests, finish the running ones for at most `drain_s`; whether all were finished."""
+        self._is_stopping = True
+        self.scheduler.wake()
+        if self._thread is None:
+            return True
+        self._thread.join(drain_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        torch.set_num_threads(1)
+        while True:
+            if not self.scheduler.has_work:
+                if self._is_stopping:
+                    return
+                self.scheduler.wait()
+                continue
+            if events := self.scheduler.step():
+                with self._settled:
+                    self._settled.notify_all()
+                self.publish(events)
+
+
+def _read_end_ids(directory: Path, config: Mapping[str, Any]) -> frozenset[int]:
+    """Token ids that end an answer, by generation_config.json, else config.json."""
+    path = directory / "generation_config.json"
+    found = read_json(path).get("eos_token_id") if path.is_file() else None
+    found = config.get("eos_token_id") if found is None else found
+    return frozenset() if found is None else frozenset(found if isinstance(found, list) else [found])

@@ -1,0 +1,134 @@
+"""What is asked of the engine and what comes back: options, jobs, samples."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_workers.engine.errors import EngineError
+
+if TYPE_CHECKING:
+    from gpu_workers.engine.scheduler import Lane
+
+FinishReason = Literal["stop", "length"]
+TopLogprobs = list[tuple[int, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """How to continue a prompt.
+
+    Args:
+        max_tokens: new tokens at most; 0 only reads the prompt.
+        temperature: 0 is greedy.
+        top_k: 0 keeps all.
+        seed: choice i of the job draws from the stream of (seed, i); the same seed gives the same tokens whatever else is
+            running, up to ties of rounding.
+        top_logprobs: alternatives to report beside each token; None for none.
+        prompt_logprobs: the same for prompt tokens; 0 reports the prompt's own tokens only.
+        keeps_stop: leave the stop string or stop token in the text.
+    """
+
+    n: int = 1
+    max_tokens: int = 16
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int
+    stops: tuple[str, ...] = ()
+    stop_token_ids: frozenset[int] = frozenset()
+    ignores_eos: bool = False
+    keeps_stop: bool = False
+    skips_special: bool = True
+    top_logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    streams: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One finished answer.
+
+    Args:
+        token_ids: (T,) everything the model drew, the end or stop token included.
+        logprobs: (T,) float32, natural log, at temperature 1 before any filter.
+        stop_reason: the stop string or stop token id; None for the end token and for "length".
+        top: per token, alternatives as (id, logprob), most likely first; None when not asked for.
+    """
+
+    text: str
+    token_ids: list[int]
+    logprobs: NDArray[np.float32]
+    finish_reason: FinishReason
+    stop_reason: int | str | None = None
+    top: list[TopLogprobs] | None = None
+
+
+@dataclass(frozen=True)
+class PromptScore:
+    """Log-probs of a prompt's own tokens.
+
+    Args:
+        logprobs: (P - 1,) of tokens 1..P-1.
+        ranks: (P - 1,) 1 for the most likely.
+        top: per token, alternatives.
+    """
+
+    logprobs: NDArray[np.float32]
+    ranks: NDArray[np.int64]
+    top: list[TopLogprobs]
+
+
+@dataclass(frozen=True)
+class Delta:
+    """News of one streamed choice."""
+
+    choice: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[float]
+    top: list[TopLogprobs] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+
+
+@dataclass(eq=False)
+class Job:
+    """A request inside the engine, bound to the weights it was admitted with.
+
+    Args:
+        samples: (prompts x n), prompt-major; None until finished.
+        is_cancelled: set from any thread; the engine then drops the job's rows.
+    """
+
+    lane: "Lane"
+    prompts: Sequence[Sequence[int]]
+    options: SamplingOptions
+    samples: list[Sample | None] = field(init=False)
+    prompt_scores: list[PromptScore | None] = field(init=False)
+    error: EngineError | None = None
+    is_cancelled: bool = False
+    created_s: float = field(default_factory=time.monotonic)
+    unfinished: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unfinished = len(self.prompts) * self.options.n
+        self.samples = [None] * self.unfinished
+        self.prompt_scores = [None] * len(self.prompts)
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_cancelled or self.error is not None or self.unfinished == 0
+
+    def finish_choice(self, choice: int, sample: Sample) -> None:
+        self.samples[choice] = sample
+        self.unfinished -= 1
+
+    def finished_samples(self) -> list[Sample]:
+        """Raises the job's error, if it has one."""
+        if self.error is not None:
+            raise self.error
+        return [sample for sample in self.samples if sample is not None]

@@ -1,0 +1,283 @@
+"""Qwen2 and Llama as a handful of tensor operations over a static KV cache: the engine's fast path."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gpu_workers.engine.checkpoint import ModelShape
+from gpu_workers.engine.errors import ModelUnreadableError
+from gpu_workers.engine.lora import LoraPair
+
+MERGE_UP_TO_PARAMETERS = 64_000_000
+"""Below this an adapter is merged into its own copy of the weights it touches (fastest; memory grows by those weights per
+adapter); above it the low-rank product is added at run time (memory grows by the adapter's own size)."""
+_SLOT_BLOCK = 32
+
+
+@dataclass(frozen=True)
+class Linear:
+    """y = x W^T + b, plus (x A^T) B^T for an adapter that is not merged; B carries the scale."""
+
+    weight: Tensor  # out in
+    bias: Tensor | None  # out
+    lora_a: Tensor | None = None  # r in
+    lora_b: Tensor | None = None  # out r
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        if self.lora_a is None or self.lora_b is None:
+            return y
+        return y + F.linear(F.linear(x, self.lora_a), self.lora_b)
+
+
+@dataclass(frozen=True)
+class Layer:
+    norm_1: Tensor
+    norm_2: Tensor
+    qkv: Linear
+    out: Linear
+    gate_up: Linear
+    down: Linear
+
+
+class PlainCache:
+    """Keys and values of the rows of one batch; row b's position p lies in slot p.
+
+    Rows live in [0, rows) of preallocated tensors, (capacity, 2 * kv_heads, slots, head_width) a layer, keys first.
+    """
+
+    def __init__(self, layers: list[Tensor], positions: Tensor) -> None:
+        self.layers = layers
+        self.positions = positions  # B int64, the next free position of each row
+
+    @property
+    def rows(self) -> int:
+        return self.positions.shape[0]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows, in this order."""
+        count = rows.shape[0]
+        if count <= self.layers[0].shape[0]:
+            for layer in self.layers:
+                layer[:count] = layer[rows]
+        else:
+            self.layers = [layer[rows] for layer in self.layers]
+        self.positions = self.positions[rows]
+
+    def absorb(self, other: "PlainCache") -> None:
+        """Append another cache's rows behind ours."""
+        used = int(other.positions.max())
+        self._reserve(self.rows + other.rows, used)
+        for mine, theirs in zip(self.layers, other.layers, strict=True):
+            mine[self.rows : self.rows + other.rows, :, :used] = theirs[: other.rows, :, :used]
+        self.positions = torch.cat([self.positions, other.positions])
+
+    def reserve_slot(self) -> int:
+        """Make room for one more token a row; the number of slots then in use."""
+        needed = int(self.positions.max()) + 1
+        self._reserve(self.rows, needed)
+        return needed
+
+    def _reserve(self, rows: int, slots: int) -> None:
+        capacity, _, most_slots, _ = self.layers[0].shape
+        if rows <= capacity and slots <= most_slots:
+            return
+        new_capacity = capacity if rows <= capacity else max(rows, 2 * capacity)
+        new_slots = (
+            most_slots if slots <= most_slots else -(-max(slots, most_slots * 3 // 2) // _SLOT_BLOCK) * _SLOT_BLOCK
+        )
+        for index, layer in enumerate(self.layers):
+            bigger = layer.new_zeros(new_capacity, layer.shape[1], new_slots, layer.shape[3])
+            bigger[: self.rows, :, :most_slots] = layer[: self.rows]
+            self.layers[index] = bigger
+
+
+class PlainModel:
+    """The base model, or the base with one adapter. Immutable; adapters share every tensor they do not change."""
+
+    merges_batches = True
+
+    def __init__(
+        self, shape: ModelShape, weights: Mapping[str, Tensor], *, merges_adapters: bool | None = None
+    ) -> None:
+        """Raises ModelUnreadableError when a tensor is missing or has another shape than the config says."""
+        self.shape = shape
+        self._weights = weights
+        size = sum(tensor.numel() for tensor in weights.values())
+        self._merges_adapters = size <= MERGE_UP_TO_PARAMETERS if merges_adapters is None else merges_adapters
+        self._pairs: Mapping[str, LoraPair] = {}
+        self._lay_out()
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self.shape.vocabulary_size
+
+    @property
+    def context_length(self) -> int:
+        return self.shape.context_length
+
+    @property
+    def adaptable(self) -> dict[str, tuple[int, int]]:
+        """Weights an adapter may change: name -> (out, in)."""
+        return {
+            name: (tensor.shape[0], tensor.shape[1])
+            for name, tensor in self._weights.items()
+            if name.endswith("_proj.weight")
+        }
+
+    def adapt(self, pairs: Mapping[str, LoraPair]) -> Self:
+        """The same base with an adapter on; `pairs` has been checked against `adaptable`."""
+        adapted = object.__new__(type(self))
+        adapted.shape = self.shape
+        adapted._merges_adapters = self._merges_adapters
+        adapted._weights = self._weights
+        adapted._pairs = pairs
+        adapted._lay_out(base=self)
+        return adapted
+
+    def _tensor(self, name: str, *shape: int) -> Tensor:
+        found = self._weights.get(name)
+        if found is None:
+            raise ModelUnreadableError(f"the weights lack {name}")
+        if tuple(found.shape) != shape:
+            raise ModelUnreadableError(f"{name} must have shape {shape} by the config, found {tuple(found.shape)}")
+        return found
+
+    def _join(self, names: Sequence[str], outs: Sequence[int], inner: int) -> Linear:
+        """One linear of several that read the same input."""
+        weights = [self._tensor(f"{name}.weight", out, inner) for name, out in zip(names, outs, strict=True)]
+        biases = [self._weights.get(f"{name}.bias") for name in names]
+        bias = None
+        if any(found is not None for found in biases):
+            bias = torch.cat(
+                [w.new_zeros(w.shape[0]) if b is None else b for w, b in zip(weights, biases, strict=True)]
+            )
+        pairs = [self._pairs.get(f"{name}.weight") for name in names]
+        if self._merges_adapters:
+            merged = [w if p is None else w + p.delta() for w, p in zip(weights, pairs, strict=True)]
+            return Linear(torch.cat(merged).contiguous() if len(merged) > 1 else merged[0].contiguous(), bias)
+        joined = Linear(torch.cat(weights) if len(weights) > 1 else weights[0], bias)
+        present = [pair for pair in pairs if pair is not None]
+        if not present:
+            return joined
+        ups = [w.new_zeros(w.shape[0], 0) if p is None else p.b * p.scale for w, p in zip(weights, pairs, strict=True)]
+        return replace(joined, lora_a=torch.cat([pair.a for pair in present]), lora_b=torch.block_diag(*ups))
+
+    def _lay_out(self, base: "PlainModel | None" = None) -> None:
+        s = self.shape
+        query, key = s.heads * s.head_width, s.kv_heads * s.head_width
+        if base is not None:
+            self._embedding, self._head, self._norm = base._embedding, base._head, base._norm
+            self._cos, self._sin = base._cos, base._sin
+        else:
+            self._embedding = self._tensor("model.embed_tokens.weight", s.vocabulary_size, s.width)
+            tied = s.ties_embeddings or "lm_head.weight" not in self._weights
+            self._head = self._embedding if tied else self._tensor("lm_head.weight", s.vocabulary_size, s.width)
+            self._norm = self._tensor("model.norm.weight", s.width)
+            inverse = 1.0 / s.rope_theta ** (torch.arange(0, s.head_width, 2).float() / s.head_width)
+            angles = torch.outer(torch.arange(s.context_length).float(), inverse).repeat(1, 2)  # S hd
+            half = s.head_width // 2
+            self._cos = angles.cos()
+            self._sin = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)
+        self._layers: list[Layer] = []
+        for index in range(s.layers):
+            name = f"model.layers.{index}"
+            attention, mlp = f"{name}.self_attn", f"{name}.mlp"
+            inner = self._weights.get(f"{mlp}.gate_proj.weight", self._embedding).shape[0]
+            old = base._layers[index] if base is not None else None
+
+            def joined(names: Sequence[str], outs: Sequence[int], width: int, old_linear: Linear | None) -> Linear:
+                changes = any(f"{name}.weight" in self._pairs for name in names)
+                return old_linear if old_linear is not None and not changes else self._join(names, outs, width)
+
+            self._layers.append(
+                Layer(
+                    norm_1=self._tensor(f"{name}.input_layernorm.weight", s.width),
+                    norm_2=self._tensor(f"{name}.post_attention_layernorm.weight", s.width),
+                    qkv=joined(
+                        [f"{attention}.{part}_proj" for part in "qkv"], [query, key, key], s.width, old and old.qkv
+                    ),
+                    out=joined([f"{attention}.o_proj"], [s.width], query, old and old.out),
+                    gate_up=joined(
+                        [f"{mlp}.gate_proj", f"{mlp}.up_proj"], [inner, inner], s.width, old and old.gate_up
+                    ),
+                    down=joined([f"{mlp}.down_proj"], [s.width], inner, old and old.down),
+                )
+            )
+
+    def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Rotary position embedding; `sin` carries the sign of the rotated half."""
+        return torch.addcmul(x * cos, x.roll(self.shape.head_width // 2, -1), sin)
+
+    def _split_heads(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (B, H, T, hd) and keys before values (B, 2 KV, T, hd) of one layer's input."""
+        s = self.shape
+        batch, length, _ = x.shape
+        normed = F.rms_norm(x, (s.width,), layer.norm_1, s.norm_epsilon)
+        heads = layer.qkv(normed).view(batch, length, s.heads + 2 * s.kv_heads, s.head_width).transpose(1, 2)
+        turned = self._turn(heads[:, : s.heads + s.kv_heads], cos, sin)
+        return turned[:, : s.heads], torch.cat([turned[:, s.heads :], heads[:, s.heads + s.kv_heads :]], 1)
+
+    def _finish_layer(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
+        s = self.shape
+        x = x + layer.out(attended)
+        gate, up = layer.gate_up(F.rms_norm(x, (s.width,), layer.norm_2, s.norm_epsilon)).chunk(2, -1)
+        return x + layer.down(F.silu(gate) * up)
+
+    @torch.inference_mode()
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, PlainCache]:
+        """Read whole prompts.
+
+        Returns:
+            final hidden states (P, T, D), right-padded to the longest, and their cache.
+        """
+        s = self.shape
+        lengths = torch.tensor([len(prompt) for prompt in prompts])
+        longest = int(lengths.max())
+        ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])  # P T
+        slots = -(-(longest + 1) // _SLOT_BLOCK) * _SLOT_BLOCK
+        x = F.embedding(ids, self._embedding)  # P T D
+        cos, sin = self._cos[:longest], self._sin[:longest]
+        caches: list[Tensor] = []
+        for layer in self._layers:
+            queries, keys_values = self._split_heads(layer, x, cos, sin)
+            cache = x.new_zeros(len(prompts), 2 * s.kv_heads, slots, s.head_width)
+            cache[:, :, :longest] = keys_values
+            caches.append(cache)
+            keys, values = keys_values.chunk(2, 1)
+            attended = F.scaled_dot_product_attention(
+                queries, keys, values, is_causal=True, enable_gqa=s.heads != s.kv_heads
+            )
+            x = self._finish_layer(layer, x, attended.transpose(1, 2).reshape(len(prompts), longest, -1))
+        return F.rms_norm(x, (s.width,), self._norm, s.norm_epsilon), PlainCache(caches, lengths)
+
+    @torch.inference_mode()
+    def decode(self, cache: PlainCache, tokens: Tensor) -> Tensor:
+        """Append one token a row (B,); the logits (B, V) that follow it."""
+        s = self.shape
+        batch = tokens.shape[0]
+        used = cache.reserve_slot()
+        positions = cache.positions
+        rows = torch.arange(batch)
+        cos, sin = self._cos[positions][:, None, None], self._sin[positions][:, None, None]  # B 1 1 hd
+        reaches = (torch.arange(used) <= positions[:, None])[:, None, None]  # B 1 1 S
+        bias = torch.zeros(reaches.shape).masked_fill_(~reaches, float("-inf"))
+        x = F.embedding(tokens, self._embedding)[:, None]  # B 1 D
+        for layer, stored in zip(self._layers, cache.layers, strict=True):
+            queries, keys_values = self._split_heads(layer, x, cos, sin)
+            stored[rows, :, positions] = keys_values[:, :, 0]
+            keys, values = stored[:batch, : s.kv_heads, :used], stored[:batch, s.kv_heads :, :used]
+            grouped = queries.reshape(batch, s.kv_heads, s.heads // s.kv_heads, s.head_width)
+            attended = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=bias)
+            x = self._finish_layer(layer, x, attended.reshape(batch, 1, -1))
+        cache.positions = positions + 1
+        return self.project(F.rms_norm(x[:, 0], (s.width,), self._norm, s.norm_epsilon))
+
+    @torch.inference_mode()
+    def project(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V) of final hidden states (..., D)."""
+        return F.linear(hidden, self._head)

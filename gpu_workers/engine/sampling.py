@@ -1,0 +1,88 @@
+"""Choosing tokens: one random number per (seed, choice, position), so that batching never changes what is drawn."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ALL_BITS = 0xFFFFFFFFFFFFFFFF
+
+
+def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finaliser, a bijection on 64 bits (Steele, Lea and Flood, OOPSLA 2014)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def derive_keys(seed: int, choices: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The random streams' keys of a request's choices, from its seed and their index."""
+    start = mix_bits(np.array([seed & _ALL_BITS], dtype=np.uint64) + _GOLDEN)
+    return mix_bits(start + (choices + np.uint64(1)) * _GOLDEN)
+
+
+def draw_uniforms(keys: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDArray[np.float32]:
+    """(B,) numbers in [0, 1 - 2**-23], one per row; the same key and position always give the same number.
+
+    Twenty-three bits, so that times any float32 total it stays below that total: a token of probability 0 is never drawn.
+    """
+    bits = mix_bits(keys + (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+    return ((bits >> np.uint64(41)).astype(np.float32) * np.float32(2**-23)).astype(np.float32)
+
+
+class Knobs(NamedTuple):
+    """How each row of a batch samples; `None` for a filter nobody in the batch asked for.
+
+    Args:
+        temperature: (B,) > 0; None when all are 1.
+        top_k: (B,) tokens kept, vocabulary size for all.
+        top_p: (B,) in (0, 1].
+        is_greedy: (B,) True takes the most likely token.
+    """
+
+    temperature: Tensor | None
+    top_k: Tensor | None
+    top_p: Tensor | None
+    is_greedy: Tensor | None
+
+
+def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tensor, Tensor]:
+    """Draw one token a row by inverse CDF.
+
+    Args:
+        logits: (B, V) float32.
+        uniforms: (B,) in [0, 1).
+    Returns:
+        tokens (B,) int64, and log-probs (B, V) at temperature 1 before any filter: with temperature 1 and no filter they
+        are exactly the distribution that was sampled.
+    """
+    logprobs = logits.log_softmax(-1)  # B V
+    if knobs.temperature is None and knobs.top_k is None and knobs.top_p is None:
+        weights = logprobs.exp()
+    else:
+        weights = _filter_probabilities(logits, knobs)
+    cumulative = weights.cumsum_(-1)  # B V
+    threshold = uniforms[:, None] * cumulative[:, -1:]  # B 1
+    tokens = torch.searchsorted(cumulative, threshold, right=True)[:, 0]  # B
+    if knobs.is_greedy is not None:
+        tokens = torch.where(knobs.is_greedy, logits.argmax(-1), tokens)
+    return tokens, logprobs
+
+
+def _filter_probabilities(logits: Tensor, knobs: Knobs) -> Tensor:
+    scaled = logits if knobs.temperature is None else logits / knobs.temperature[:, None]
+    probabilities = scaled.softmax(-1)  # B V
+    if knobs.top_k is None and knobs.top_p is None:
+        return probabilities
+    ordered, order = probabilities.sort(-1, descending=True, stable=True)
+    drops = torch.zeros_like(ordered, dtype=torch.bool)
+    if knobs.top_k is not None:
+        drops |= torch.arange(ordered.shape[-1], device=ordered.device) >= knobs.top_k[:, None]
+    if knobs.top_p is not None:
+        kept = ordered.masked_fill(drops, 0.0)
+        kept /= kept.sum(-1, keepdim=True)
+        drops |= kept.cumsum(-1) - kept >= knobs.top_p[:, None]
+    return torch.zeros_like(ordered).scatter_(-1, order, ordered.masked_fill_(drops, 0.0))

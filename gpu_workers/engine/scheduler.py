@@ -1,0 +1,254 @@
+"""Continuous batching: who is read next, who decodes with whom. Runs in one thread, and only there."""
+
+import logging
+import queue
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gpu_workers.engine.batch import Batch, Events, Model, Row
+from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
+from gpu_workers.engine.jobs import Job, PromptScore, Sample
+from gpu_workers.engine.text import TextCodec
+
+logger = logging.getLogger(__name__)
+
+_PREFILL_TOKENS = 16_384
+_SCORED_LOGITS = 16_000_000
+
+
+@dataclass(eq=False)
+class Lane:
+    """One version of the weights: the base, or the base with an adapter. It lives as long as a job holds it.
+
+    Args:
+        fingerprint: hex digest of the weights that make it what it is.
+        path: directory it was read from.
+    """
+
+    name: str
+    model: Model
+    fingerprint: str
+    path: str
+    batches: list[Batch] = field(default_factory=list)
+
+
+@dataclass
+class Tally:
+    """Counts since the start, for /metrics."""
+
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    steps: int = 0
+    row_steps: int = 0
+
+
+class Scheduler:
+    """Admits jobs into batches and steps them. `submit` may be called from any thread, all else from one."""
+
+    def __init__(
+        self, *, codec: TextCodec | None, end_ids: frozenset[int], max_rows: int = 512, max_waiting: int = 4_096
+    ) -> None:
+        self._codec = codec
+        self._end_ids = end_ids
+        self.max_rows = max_rows
+        self.max_waiting = max_waiting
+        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._waiting: deque[tuple[Job, int]] = deque()
+        self._lanes: dict[Lane, None] = {}
+        self._queued = 0
+        self.tally = Tally()
+
+    @property
+    def waiting_prompts(self) -> int:
+        return self._inbox.qsize() + len(self._waiting)
+
+    @property
+    def running_rows(self) -> int:
+        return sum(batch.live_rows for lane in tuple(self._lanes) for batch in tuple(lane.batches))
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._waiting or self._lanes) or not self._inbox.empty()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job.
+
+        Raises:
+            InvalidRequestError: it could never run here.
+            QueueFullError: too much waits already; try again later.
+        """
+        options, context = job.options, job.lane.model.context_length
+        if options.n > self.max_rows:
+            raise InvalidRequestError(f"n must be at most {self.max_rows}, found {options.n}", param="n")
+        if len(job.prompts) > self.max_waiting:
+            raise InvalidRequestError(
+                f"one request takes at most {self.max_waiting} prompts, found {len(job.prompts)}", param="prompt"
+            )
+        for prompt in job.prompts:
+            if not prompt:
+                raise InvalidRequestError("a prompt must hold at least one token, found none", param="prompt")
+            if len(prompt) + options.max_tokens > context:
+                raise InvalidRequestError(
+                    f"the model's context is {context} tokens; the prompt has {len(prompt)} and max_tokens asks for "
+                    f"{options.max_tokens}",
+                    param="prompt",
+                    code="context_length_exceeded",
+                )
+            if not 0 <= min(prompt) <= max(prompt) < job.lane.model.vocabulary_size:
+                raise InvalidRequestError(
+                    f"prompt token ids must lie in 0..{job.lane.model.vocabulary_size - 1}, found "
+                    f"{min(prompt)}..{max(prompt)}",
+                    param="prompt",
+                )
+        if len(self._waiting) and len(self._waiting) + len(job.prompts) > self.max_waiting:
+            raise QueueFullError(
+                f"{len(self._waiting)} prompts wait already and at most {self.max_waiting} may", retry_after_s=1
+            )
+        self._inbox.put(job)
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        self._inbox.put(None)
+
+    def wait(self) -> None:
+        """Block until a job or `wake` arrives."""
+        self._take(self._inbox.get())
+
+    @torch.inference_mode()
+    def step(self) -> Events:
+        """Admit what fits, draw one token for every running row, and say what changed."""
+        while not self._inbox.empty():
+            self._take(self._inbox.get())
+        events = self._admit()
+        for lane in tuple(self._lanes):
+            for batch in lane.batches:
+                try:
+                    news, drawn = batch.step()
+                except (
+                    Exception
+                ) as error:  # one lane's failure must not stop the others: its jobs are told, and it is logged
+                    logger.exception("a batch of %s failed", lane.name)
+                    news, drawn = batch.fail(EngineError(f"generation failed: {error}")), 0
+                for job, deltas in news.items():
+                    events.setdefault(job, []).extend(deltas)
+                self.tally.generation_tokens += drawn
+                self.tally.row_steps += drawn
+            lane.batches = [batch for batch in lane.batches if batch.live_rows]
+            if not lane.batches:
+                del self._lanes[lane]
+        self.tally.steps += 1
+        return events
+
+    def _take(self, job: Job | None) -> None:
+        if job is not None:
+            self._waiting.extend((job, index) for index in range(len(job.prompts)))
+
+    def _admit(self) -> Events:
+        """Read the prompts whose choices fit, first come first served."""
+        room = self.max_rows - self.running_rows if self._waiting else 0
+        admitted: dict[Lane, list[tuple[Job, int]]] = {}
+        while self._waiting:
+            job, index = self._waiting[0]
+            if not job.is_over:
+                if job.options.n > room:
+                    break
+                room -= job.options.n
+                admitted.setdefault(job.lane, []).append((job, index))
+            self._waiting.popleft()
+        events: Events = {}
+        for lane, prompts in admitted.items():
+            for chunk in _chunk_prompts(prompts):
+                try:
+                    events.update(self._prefill(lane, chunk))
+                except Exception as error:  # as in step: the jobs are told, the rest goes on
+                    logger.exception("reading prompts for %s failed", lane.name)
+                    for job, _ in chunk:
+                        job.error = EngineError(f"reading the prompt failed: {error}")
+                        events[job] = []
+        return events
+
+    def _prefill(self, lane: Lane, chunk: Sequence[tuple[Job, int]]) -> Events:
+        """Read each distinct prompt once and give its choices their rows."""
+        events: Events = {}
+        places: dict[tuple[int, ...], int] = {}
+        for job, index in chunk:
+            places.setdefault(tuple(job.prompts[index]), len(places))
+        distinct = list(places)
+        hidden, cache = lane.model.prefill(distinct)
+        self.tally.prompt_tokens += sum(map(len, distinct))
+        batch = lane.batches[0] if lane.batches and lane.model.merges_batches else None
+        if batch is None:
+            batch = Batch(lane.model, self._codec, self._end_ids)
+        rows: list[Row] = []
+        sources: list[int] = []
+        for job, index in chunk:
+            place = places[tuple(job.prompts[index])]
+            if job.options.prompt_logprobs is not None:
+                prompt = job.prompts[index]
+                job.prompt_scores[index] = score_prompt(
+                    lane.model, hidden[place, : len(prompt)], prompt, job.options.prompt_logprobs
+                )
+            if job.options.max_tokens == 0:
+                _finish_unsampled(job, index)
+                if job.unfinished == 0:
+                    events[job] = []
+                continue
+            rows += batch.admit(job, index)
+            sources += [place] * job.options.n
+        if rows:
+            ends = torch.tensor([len(prompt) - 1 for prompt in distinct], device=hidden.device)
+            logits = lane.model.project(hidden[torch.arange(len(distinct), device=hidden.device), ends])
+            if sources != list(range(len(distinct))):
+                cache.select(torch.tensor(sources, device=hidden.device))
+                logits = logits[torch.tensor(sources, device=hidden.device)]
+            batch.extend(rows, cache, logits)
+            if batch not in lane.batches:
+                lane.batches.append(batch)
+            self._lanes[lane] = None
+        return events
+
+
+def score_prompt(model: Model, hidden: Tensor, prompt: Sequence[int], alternatives: int) -> PromptScore:
+    """Log-probs of tokens 1.. of a prompt from its final hidden states (P, D)."""
+    targets = torch.tensor(prompt[1:], device=hidden.device)
+    block = max(1, _SCORED_LOGITS // model.vocabulary_size)
+    logprobs, ranks, top = [], [], []
+    for start in range(0, len(targets), block):
+        wanted = targets[start : start + block, None]
+        spread = model.project(hidden[start : start + len(wanted)]).log_softmax(-1)  # N V
+        own = spread.gather(-1, wanted)
+        logprobs.append(own[:, 0])
+        ranks.append((spread > own).sum(-1) + 1)
+        if alternatives:
+            values, ids = spread.topk(min(alternatives, spread.shape[-1]), -1)
+            top += [
+                list(zip(row_ids, row_values, strict=True))
+                for row_ids, row_values in zip(ids.tolist(), values.tolist(), strict=True)
+            ]
+    joined = torch.cat(logprobs) if logprobs else hidden.new_zeros(0)
+    joined_ranks = torch.cat(ranks) if ranks else torch.zeros(0, dtype=torch.int64)
+    return PromptScore(joined.cpu().numpy(), joined_ranks.cpu().numpy(), top or [[] for _ in range(len(targets))])
+
+
+def _finish_unsampled(job: Job, index: int) -> None:
+    n = job.options.n
+    for choice in range(index * n, (index + 1) * n):
+        empty = torch.zeros(0).numpy()
+        job.finish_choice(choice, Sample("", [], empty, "length", None, [] if job.options.top_logprobs else None))
+
+
+def _chunk_prompts(prompts: Sequence[tuple[Job, int]]) -> list[list[tuple[Job, int]]]:
+    """Chunks whose padded size stays within the prefill budget, or a single prompt."""
+    chunks: list[list[tuple[Job, int]]] = []
+    longest = 0
+    for job, index in prompts:
+        longest = max(longest, len(job.prompts[index]))
+        if not chunks or (len(chunks[-1]) + 1) * longest > _PREFILL_TOKENS:
+            chunks.append([])
+            longest = len(job.prompts[index])
+        chunks[-1].append((job, index))
+    return chunks

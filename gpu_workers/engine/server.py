@@ -1,0 +1,302 @@
+"""The engine over HTTP: vLLM's routes on aiohttp. The event loop parses and writes; the engine's thread computes."""
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import orjson
+from aiohttp import web
+
+from gpu_workers.engine.answers import AnswerWriter
+from gpu_workers.engine.batch import Events
+from gpu_workers.engine.engine import Engine
+from gpu_workers.engine.errors import EngineError, InvalidRequestError, StoppingError
+from gpu_workers.engine.jobs import Delta, Job
+from gpu_workers.engine.metrics import EngineMetrics
+from gpu_workers.engine.protocol import Fields, GenerationRequest, read_chat, read_completion
+
+logger = logging.getLogger(__name__)
+
+ADAPTER_HEADER = "X-Tentalis-Adapter"
+MAX_BODY_BYTES = 64 * 1024 * 1024
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class EngineServer:
+    """Routes, and the bridge between the engine's thread and the event loop."""
+
+    def __init__(self, engine: Engine, *, host: str) -> None:
+        self._engine = engine
+        self._metrics = EngineMetrics(engine)
+        self._mailboxes: dict[Job, asyncio.Queue[list[Delta]]] = {}
+        self._started_s = int(time.time())
+        self._is_loopback = _is_loopback(host)
+        self._is_stopping = False
+        self.app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
+        self.app.add_routes(
+            [
+                web.post("/v1/completions", self.complete),
+                web.post("/v1/chat/completions", self.chat),
+                web.get("/v1/models", self.list_models),
+                web.post("/v1/load_lora_adapter", self.load_adapter),
+                web.post("/v1/unload_lora_adapter", self.unload_adapter),
+                web.post("/tokenize", self.tokenize),
+                web.post("/detokenize", self.detokenize),
+                web.get("/health", self.report_health),
+                web.get("/metrics", self.report_metrics),
+            ]
+        )
+
+    def start(self) -> None:
+        """Start the engine's thread; to be called in the running event loop."""
+        loop = asyncio.get_running_loop()
+        self._engine.publish = lambda events: _call_in(loop, self._deliver, events)
+        self._engine.start()
+
+    async def stop(self, *, drain_s: float) -> bool:
+        """Refuse new requests and let the running ones end; whether all did in time."""
+        self._is_stopping = True
+        loop = asyncio.get_running_loop()
+        has_drained = await loop.run_in_executor(None, lambda: self._engine.stop(drain_s=drain_s))
+        for job in self._mailboxes:
+            job.is_cancelled = True
+        return has_drained
+
+    # --- routes
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        body = await _read_json(request)
+        return await self._answer(request, read_completion(body, self._engine.find_lane, self._engine.codec))
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        body = await _read_json(request)
+        return await self._answer(request, read_chat(body, self._engine.find_lane, self._engine.codec))
+
+    async def list_models(self, _: web.Request) -> web.Response:
+        base = self._engine.base
+        return _json(
+            {
+                "object": "list",
+                "data": [
+                    {
+                        "id": name,
+                        "object": "model",
+                        "created": self._started_s,
+                        "owned_by": "tentalis",
+                        "root": lane.path,
+                        "parent": None if lane is base else base.name,
+                        "max_model_len": lane.model.context_length,
+                        "fingerprint": lane.fingerprint,
+                    }
+                    for name, lane in self._engine.lanes.items()
+                ],
+            }
+        )
+
+    async def load_adapter(self, request: web.Request) -> web.Response:
+        fields = Fields(await _read_json(request))
+        name, path = fields.string("lora_name"), Path(fields.string("lora_path"))
+        if fields.flag("load_inplace"):
+            raise InvalidRequestError("adapters are immutable: load_inplace is not supported", param="load_inplace")
+        fields.finish()
+        lane = await asyncio.to_thread(self._engine.load_adapter, name, path)
+        logger.info("loaded adapter %s from %s", name, path)
+        return _text(f"Success: LoRA adapter '{name}' added successfully.", lane.name)
+
+    async def unload_adapter(self, request: web.Request) -> web.Response:
+        fields = Fields(await _read_json(request))
+        name = fields.string("lora_name")
+        fields.take("lora_int_id")
+        fields.finish()
+        self._engine.unload_adapter(name)
+        logger.info("unloaded adapter %s", name)
+        return _text(f"Success: LoRA adapter '{name}' removed successfully.", name)
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        """vLLM's {prompt} or {messages} -> {tokens, token_strs, count, max_model_len}."""
+        body = await _read_json(request)
+        fields = Fields(body)
+        lane = self._engine.find_lane(fields.take("model") or self._engine.base.name)
+        codec = self._engine.codec
+        if isinstance(body, dict) and "messages" in body:
+            chat = {"model": lane.name, "messages": fields.take("messages"), "max_tokens": 0}
+            chat["add_generation_prompt"] = fields.flag("add_generation_prompt", default=True)
+            tokens = list(read_chat(chat, self._engine.find_lane, codec).prompts[0])
+        else:
+            adds_special = fields.flag("add_special_tokens", default=True)
+            tokens = codec.encode([fields.string("prompt")], add_special_tokens=adds_special)[0]
+        fields.take("return_token_strs")
+        fields.finish()
+        return _json(
+            {
+                "tokens": tokens,
+                "token_strs": codec.split_pieces(tokens),
+                "count": len(tokens),
+                "max_model_len": lane.model.context_length,
+            }
+        )
+
+    async def detokenize(self, request: web.Request) -> web.Response:
+        """vLLM's {tokens} -> {prompt}; special tokens stay."""
+        fields = Fields(await _read_json(request))
+        fields.take("model")
+        tokens = fields.token_ids("tokens", fields.take("tokens"))
+        fields.finish()
+        return _json({"prompt": self._engine.codec.decode(tokens, skip_special=False)})
+
+    async def report_health(self, _: web.Request) -> web.Response:
+        if self._is_stopping:
+            raise StoppingError("the engine is stopping", retry_after_s=5)
+        if not self._engine.is_running:
+            raise EngineError("the engine's thread has died")
+        return _json({"status": "ok"})
+
+    async def report_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.expose(), headers={"Content-Type": self._metrics.content_type})
+
+    # --- generating
+
+    async def _answer(self, request: web.Request, asked: GenerationRequest) -> web.StreamResponse:
+        job = Job(asked.lane, asked.prompts, asked.options)
+        writer = AnswerWriter(asked, job, self._engine.codec, identifier=uuid4().hex, created=int(time.time()))
+        async with self._running(job) as mailbox:
+            if asked.options.streams:
+                return await self._stream(request, asked, job, writer, mailbox)
+            while not job.is_over:
+                await mailbox.get()
+            if job.is_cancelled:
+                raise StoppingError("the engine stopped before the answer was finished", retry_after_s=5)
+            return _json(writer.write_whole(), adapter=job.lane.name)
+
+    @asynccontextmanager
+    async def _running(self, job: Job) -> AsyncIterator[asyncio.Queue[list[Delta]]]:
+        """A submitted job with its mailbox; leaving early (a client that went away) cancels its rows."""
+        mailbox: asyncio.Queue[list[Delta]] = asyncio.Queue()
+        self._mailboxes[job] = mailbox
+        started_s = time.monotonic()
+        try:
+            self._engine.submit(job)
+            yield mailbox
+        finally:
+            del self._mailboxes[job]
+            if not job.is_over:
+                job.is_cancelled = True
+                self._engine.scheduler.wake()
+            self._metrics.count_request(job, time.monotonic() - started_s)
+
+    async def _stream(
+        self,
+        request: web.Request,
+        asked: GenerationRequest,
+        job: Job,
+        writer: AnswerWriter,
+        mailbox: asyncio.Queue[list[Delta]],
+    ) -> web.StreamResponse:
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", ADAPTER_HEADER: job.lane.name}
+        response = web.StreamResponse(headers=headers)
+        generated, is_first = 0, True
+        await response.prepare(request)
+        await _send(response, writer.write_opening())
+        while not job.is_over or not mailbox.empty():
+            deltas = await mailbox.get()
+            if deltas and is_first:
+                is_first = False
+                self._metrics.note_first_token(job)
+            generated += sum(len(delta.token_ids) for delta in deltas)
+            await _send(response, [chunk for delta in deltas if (chunk := writer.write_delta(delta)) is not None])
+        failure = job.error
+        if job.is_cancelled:
+            failure = StoppingError("the engine stopped before the answer was finished", retry_after_s=5)
+        if failure is not None:
+            await _send(response, [failure.to_json()])
+        elif asked.includes_usage:
+            await _send(response, [writer.write_usage(generated)])
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    def _deliver(self, events: Events) -> None:
+        for job, deltas in events.items():
+            if (mailbox := self._mailboxes.get(job)) is not None:
+                mailbox.put_nowait(deltas)
+
+    # --- the edge
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn every failure into OpenAI's error shape, and keep other sites' pages from using the engine."""
+        try:
+            if self._is_loopback and _host_name(request) not in _LOOPBACK_NAMES:
+                return _failure(403, f"host {request.host!r} is not this machine", "forbidden_host")
+            if request.method == "POST" and request.content_type != "application/json":
+                found = request.content_type
+                return _failure(415, f"Content-Type must be application/json, found {found}", "unsupported_media_type")
+            return await handler(request)
+        except EngineError as error:
+            headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+            return _json(error.to_json(), status=error.status, headers=headers)
+        except web.HTTPException as error:
+            return _failure(error.status, f"{request.method} {request.path}: {error.reason}", "http_error")
+        except ConnectionError:
+            raise
+        except Exception:  # the edge: no trace reaches a client, the log has it
+            logger.exception("%s %s failed", request.method, request.path)
+            return _failure(500, "internal error", "internal_error")
+
+
+async def _read_json(request: web.Request) -> object:
+    try:
+        return orjson.loads(await request.read())
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"the body is not JSON: {error}") from None
+
+
+async def _send(response: web.StreamResponse, chunks: list[dict[str, Any]]) -> None:
+    if chunks:
+        await response.write(b"".join(b"data: " + _dump(chunk) + b"\n\n" for chunk in chunks))
+
+
+def _dump(body: Any) -> bytes:
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _json(
+    body: Any, *, status: int = 200, adapter: str | None = None, headers: dict[str, str] | None = None
+) -> web.Response:
+    extra = dict(headers or {})
+    if adapter is not None:
+        extra[ADAPTER_HEADER] = adapter
+    return web.Response(body=_dump(body), status=status, content_type="application/json", headers=extra)
+
+
+def _text(message: str, adapter: str) -> web.Response:
+    return web.Response(text=message, headers={ADAPTER_HEADER: adapter})
+
+
+def _failure(status: int, message: str, code: str) -> web.Response:
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return _json({"error": {"message": message, "type": kind, "param": None, "code": code}}, status=status)
+
+
+def _host_name(request: web.Request) -> str:
+    host = request.host
+    return host[1 : host.index("]")] if host.startswith("[") and "]" in host else host.rsplit(":", 1)[0]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, deliver: Callable[[Events], None], events: Events) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(deliver, events)

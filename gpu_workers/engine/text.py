@@ -1,0 +1,183 @@
+"""Text and token ids: encoding, chat templates, and decoding that knows which token wrote which characters."""
+
+import codecs
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+
+from gpu_workers.engine.checkpoint import read_json
+from gpu_workers.engine.errors import InvalidRequestError, ModelUnreadableError
+
+
+class TextCodec:
+    """A model directory's tokenizer and chat template."""
+
+    def __init__(self, backend: Tokenizer, template: str | None, variables: Mapping[str, str]) -> None:
+        self._backend = backend
+        self._variables = variables
+        self._template = None
+        if template is not None:
+            environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+            environment.filters["tojson"] = _to_json
+            environment.globals["raise_exception"] = _refuse_messages
+            environment.globals["strftime_now"] = lambda form: datetime.now(UTC).strftime(form)
+            self._template = environment.from_string(template)
+        added = backend.get_added_tokens_decoder()
+        self.special_ids = frozenset(index for index, token in added.items() if token.special)
+        self.token_bytes = _token_bytes(backend, {index: token.content for index, token in added.items()})
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> "TextCodec":
+        """Raises ModelUnreadableError unless the directory holds a tokenizer.json."""
+        path = directory / "tokenizer.json"
+        if not path.is_file():
+            raise ModelUnreadableError(f"{directory} holds no tokenizer.json")
+        try:
+            backend = Tokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises bare Exception for any unreadable file
+            raise ModelUnreadableError(f"cannot read {path}: {error}") from error
+        settings = read_json(config) if (config := directory / "tokenizer_config.json").is_file() else {}
+        template = settings.get("chat_template")
+        if (file := directory / "chat_template.jinja").is_file():
+            template = file.read_text("utf-8")
+        if isinstance(template, list):
+            template = next((entry["template"] for entry in template if entry.get("name") == "default"), None)
+        variables = {}
+        for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+            value = settings.get(name)
+            variables[name] = value.get("content", "") if isinstance(value, dict) else value or ""
+        return cls(backend, template, variables)
+
+    @property
+    def size(self) -> int:
+        return len(self.token_bytes)
+
+    def encode(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+        return [
+            list(found.ids) for found in self._backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+        ]
+
+    def render_chat(
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True, **variables: Any
+    ) -> str:
+        """The conversation as the model's template writes it.
+
+        Raises:
+            InvalidRequestError: the model has no template, or its template refuses these messages.
+        """
+        if self._template is None:
+            raise InvalidRequestError("this model has no chat template; use /v1/completions", param="messages")
+        try:
+            return self._template.render(
+                messages=messages, add_generation_prompt=add_generation_prompt, **self._variables, **variables
+            )
+        except (TemplateError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidRequestError(f"the chat template refuses these messages: {error}", param="messages") from error
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """What a token writes; b"" for an id that only pads the vocabulary."""
+        return self.token_bytes[token_id] if token_id < len(self.token_bytes) else b""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special: bool = True) -> str:
+        hidden = self.special_ids if skip_special else frozenset()
+        return b"".join(self.bytes_of(token) for token in token_ids if token not in hidden).decode("utf-8", "replace")
+
+    def split_pieces(self, token_ids: Sequence[int]) -> list[str]:
+        """One string a token, special ones included; joined they are exactly the text (see `PieceStream`)."""
+        pieces = PieceStream(self)
+        last = len(token_ids) - 1
+        return [pieces.push(token, is_last=index == last) for index, token in enumerate(token_ids)]
+
+
+class PieceStream:
+    """Names each token of one answer by the characters it completes.
+
+    A character written by several tokens belongs to the last of them, so that joined pieces are exactly the text.
+    """
+
+    def __init__(self, codec: TextCodec) -> None:
+        self._codec = codec
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token_id: int, *, is_last: bool) -> str:
+        return self._decoder.decode(self._codec.bytes_of(token_id), is_last)
+
+
+class TextStream:
+    """The text of one growing answer, released only as far as no stop string can still take it back."""
+
+    def __init__(self, codec: TextCodec, stops: Sequence[str], *, skip_special: bool) -> None:
+        self._codec = codec
+        self._hidden = codec.special_ids if skip_special else frozenset()
+        self._holds_back = max(map(len, stops), default=1) - 1
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._released = 0
+
+    def push(self, token_id: int) -> str:
+        """Add a token; the characters that are now certain."""
+        if token_id not in self._hidden:
+            self._text += self._decoder.decode(self._codec.bytes_of(token_id))
+        end = max(self._released, len(self._text) - self._holds_back)
+        released, self._released = self._text[self._released : end], end
+        return released
+
+    def finish(self, text: str) -> str:
+        """The rest of the final text."""
+        return text[self._released :]
+
+
+def find_stop(text: str, stops: Sequence[str]) -> tuple[int, str] | None:
+    """Where the earliest stop string begins, and which it is."""
+    found = [(index, stop) for stop in stops if (index := text.find(stop)) >= 0]
+    return min(found) if found else None
+
+
+def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse_messages(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _token_bytes(backend: Tokenizer, added: Mapping[int, str]) -> list[bytes]:
+    """What each token writes, by id; read off the tokenizer's own decoder."""
+    vocabulary = {index: token for token, index in backend.get_vocab(with_added_tokens=True).items()}
+    decoder = json.dumps(json.loads(backend.to_str()).get("decoder"))
+    size = max(vocabulary, default=-1) + 1
+    if '"ByteLevel"' in decoder:
+        letters = _byte_letters()
+
+        def spell(token: str, _: int) -> bytes:
+            return bytes(letters[letter] for letter in token) if set(token) <= letters.keys() else token.encode()
+    elif "\\u2581" in decoder or '"Metaspace"' in decoder:
+
+        def spell(token: str, _: int) -> bytes:
+            if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+                return bytes([int(token[3:5], 16)])
+            return token.replace("\u2581", " ").encode()
+    else:
+
+        def spell(token: str, index: int) -> bytes:
+            return str(backend.decode([index], skip_special_tokens=False)).encode()
+
+    return [
+        added[index].encode() if index in added else spell(vocabulary[index], index) if index in vocabulary else b""
+        for index in range(size)
+    ]
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letter byte-level BPE writes for each byte, reversed (GPT-2's table)."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    letters = {chr(byte): byte for byte in printable}
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return letters | {chr(256 + index): byte for index, byte in enumerate(others)}
