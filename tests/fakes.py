@@ -28,7 +28,7 @@ class FakeModelServer:
     """A model server in a thread that speaks vLLM's dialect, and says what `reply` says.
 
     Args:
-        reply: (prompt text, choice index) -> the rest of the answer, without the end mark. For a conversation the prompt
+        reply: (prompt text, choice index) -> the rest of the answer, without end mark. Of a conversation the prompt
             text is its messages as JSON.
         models: names it answers to.
         mode: "ok"; "busy" 429 with Retry-After 7; "broken" 500; "garbage" 200 and no JSON; "silent" never answers;

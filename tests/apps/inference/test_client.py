@@ -1,0 +1,179 @@
+"""The client of model servers, against a fake one over real HTTP."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from apps.inference.client import ModelClient
+from apps.inference.errors import (
+    ModelNotServedError,
+    ProviderAnswerError,
+    ProviderBusyError,
+    ProviderRefusedError,
+)
+from tests.fakes import FakeModelServer
+
+
+def test_many_prompts_and_tries_come_back_in_order_from_one_request() -> None:
+    with FakeModelServer(reply=lambda prompt, index: f"{prompt} {index}") as server:
+        groups = ModelClient(server.url).sample(["one", "two"], model="desk", n=3, max_tokens=9)
+    assert [[sample.text for sample in group] for group in groups] == [
+        ["one 0", "one 1", "one 2"],
+        ["two 0", "two 1", "two 2"],
+    ]
+    assert len(server.requests) == 1
+
+
+def test_a_sample_has_its_exact_tokens_with_the_end_mark() -> None:
+    with FakeModelServer(reply=lambda prompt, index: "hi there") as server:
+        [[sample]] = ModelClient(server.url).sample(["say hi"], model="desk", max_tokens=9)
+        assert sample.token_texts == ["hi", " there", "<|end|>"]
+        assert server.decode(sample.token_ids) == "hi there<|end|>"
+        assert server.decode(sample.prompt_token_ids) == "say hi"
+    assert sample.logprobs == [-0.5, -0.5, -0.5]
+    assert sample.has_exact_tokens
+    assert (sample.finish_reason, sample.served_by) == ("stop", "desk")
+
+
+def test_prompts_of_token_ids_are_sent_as_they_are() -> None:
+    with FakeModelServer() as server:
+        ids = server.encode("<|user|>hello")
+        [[sample]] = ModelClient(server.url).sample([ids], model="desk", max_tokens=9)
+    assert server.requests[0].body["prompt"] == [ids]
+    assert sample.prompt_token_ids == ids
+
+
+def test_no_prompts_ask_nothing() -> None:
+    with FakeModelServer() as server:
+        assert ModelClient(server.url).sample([], model="desk", max_tokens=9) == []
+    assert server.requests == []
+
+
+def test_a_chat_answer_has_its_exact_tokens() -> None:
+    with FakeModelServer(reply=lambda prompt, index: "yes") as server:
+        [sample] = ModelClient(server.url).chat([{"role": "user", "content": "ok?"}], model="desk", max_tokens=9)
+    assert sample.has_exact_tokens
+    assert sample.token_texts == ["yes", "<|end|>"]
+
+
+def test_a_plain_server_is_sent_no_field_that_it_does_not_know() -> None:
+    with FakeModelServer(is_plain=True, models=["gpt"]) as server:
+        client = ModelClient(server.url, kind="openai")
+        [sample] = client.chat([{"role": "user", "content": "ok?"}], model="gpt", max_tokens=9)
+    assert not sample.has_exact_tokens
+    assert server.requests[0].body["max_completion_tokens"] == 9
+
+
+def test_every_token_of_a_row_but_the_first_is_scored() -> None:
+    with FakeModelServer() as server:
+        rows = [server.encode("a b c"), server.encode("c b")]
+        scores = ModelClient(server.url).score(rows, model="desk")
+    assert scores == [[-token / 8 for token in row[1:]] for row in rows]
+
+
+def test_a_text_is_tokenised_once_per_process() -> None:
+    with FakeModelServer() as server:
+        client = ModelClient(server.url)
+        assert client.tokenize("<result> 7", model="desk") == client.tokenize("<result> 7", model="desk")
+    assert len(server.requests) == 1
+
+
+def test_an_adapter_loaded_twice_is_loaded() -> None:
+    with FakeModelServer() as server:
+        client = ModelClient(server.url)
+        client.load_adapter("clerk@v1-ab", "/adapters/1")
+        client.load_adapter("clerk@v1-ab", "/adapters/1")
+        assert client.list_models() == ["desk", "clerk@v1-ab"]
+        client.unload_adapter("clerk@v1-ab")
+        client.unload_adapter("clerk@v1-ab")
+        assert client.list_models() == ["desk"]
+
+
+def test_a_server_that_lets_another_model_answer_is_not_believed() -> None:
+    class Impostor(FakeModelServer):
+        def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
+            return super()._complete(body) | {"model": "desk"}
+
+    with (
+        Impostor(models=["desk", "clerk@v1"]) as server,
+        pytest.raises(ProviderAnswerError, match=r"wanted 'clerk@v1' to answer, found 'desk'"),
+    ):
+        ModelClient(server.url).sample(["x"], model="clerk@v1", max_tokens=9)
+
+
+def test_a_missing_choice_is_an_unreadable_answer() -> None:
+    with (
+        FakeModelServer(knows_n=False) as server,
+        pytest.raises(ProviderAnswerError, match="wanted 4 choices, found 1"),
+    ):
+        ModelClient(server.url).sample(["x"], model="desk", n=4, max_tokens=9)
+
+
+def test_too_many_requests_is_busy_and_keeps_the_wait_the_server_asked_for() -> None:
+    with FakeModelServer(mode="busy") as server, pytest.raises(ProviderBusyError, match="slow down") as raised:
+        ModelClient(server.url).sample(["x"], model="desk", max_tokens=9)
+    assert raised.value.retry_after_s == 7.0
+    assert not raised.value.is_final
+
+
+def test_a_broken_server_is_busy() -> None:
+    with FakeModelServer(mode="broken") as server, pytest.raises(ProviderBusyError, match="500: the engine died"):
+        ModelClient(server.url).sample(["x"], model="desk", max_tokens=9)
+
+
+def test_a_silent_server_is_busy_after_the_timeout() -> None:
+    with FakeModelServer(mode="silent") as server, pytest.raises(ProviderBusyError, match="did not answer in time"):
+        ModelClient(server.url, timeout_s=0.05).sample(["x"], model="desk", max_tokens=9)
+
+
+def test_a_server_that_is_not_there_is_busy() -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unheard.getsockname()[1]}"
+        with pytest.raises(ProviderBusyError, match="cannot be reached"):
+            ModelClient(url).list_models()
+
+
+def test_a_proxys_page_in_place_of_json_is_an_unreadable_answer_worth_another_try() -> None:
+    with FakeModelServer(mode="garbage") as server, pytest.raises(ProviderAnswerError, match="wanted JSON") as raised:
+        ModelClient(server.url).sample(["x"], model="desk", max_tokens=9)
+    assert not raised.value.is_final
+
+
+def test_a_refusal_is_final_and_keeps_the_servers_words() -> None:
+    with FakeModelServer(mode="refusing") as server, pytest.raises(ProviderRefusedError, match="policy") as raised:
+        ModelClient(server.url).sample(["x"], model="desk", max_tokens=9)
+    assert raised.value.is_final
+
+
+def test_a_model_nobody_serves_is_told_apart_from_other_refusals() -> None:
+    with FakeModelServer() as server, pytest.raises(ModelNotServedError, match="clerk@v9"):
+        ModelClient(server.url).sample(["x"], model="clerk@v9", max_tokens=9)
+
+
+def test_a_redirect_is_refused_and_not_followed() -> None:
+    with FakeModelServer(mode="redirecting") as server, pytest.raises(ProviderRefusedError, match="redirect"):
+        ModelClient(server.url, "secret").sample(["x"], model="desk", max_tokens=9)
+
+
+def test_the_key_is_sent_and_never_shown() -> None:
+    with FakeModelServer(mode="refusing") as server:
+        client = ModelClient(server.url, "sk-very-secret")
+        with pytest.raises(ProviderRefusedError) as raised:
+            client.list_models()
+    assert server.requests[0].headers["Authorization"] == "Bearer sk-very-secret"
+    assert "sk-very-secret" not in f"{raised.value} {client!r}"
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+def test_an_address_is_taken_with_and_without_the_apis_prefix(suffix: str) -> None:
+    with FakeModelServer() as server:
+        client = ModelClient(server.url + suffix)
+        assert client.list_models() == ["desk"]
+        assert len(client.tokenize("a b", model="desk")) == 2
+
+
+def test_an_address_that_is_none_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ProviderRefusedError, match="like http://host:port, found 'ftp://models'"):
+        ModelClient("ftp://models").list_models()

@@ -1,0 +1,146 @@
+"""Model servers as rows, sealed keys, and the record of what was answered."""
+
+import pytest
+from django.test import override_settings
+
+from apps.accounts.models import Project, User
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.inference.errors import SealedKeyError
+from apps.inference.models import Exchange, Provider
+from apps.inference.sealing import seal, unseal
+from apps.inference.services import (
+    change_provider,
+    client_for,
+    create_provider,
+    delete_provider,
+    record_exchanges,
+)
+from tentalis.core.worlds import AttemptDraft
+from tests.factories import make_worker
+
+
+def make_provider(project: Project, by: User, api_key: str = "sk-1") -> Provider:
+    return create_provider(
+        project=project, name="lab", kind="vllm", base_url="http://lab:8000/v1", api_key=api_key, by=by
+    )
+
+
+def test_a_key_is_sealed_in_the_database_and_opened_for_the_client(project: Project, alice: User) -> None:
+    provider = make_provider(project, alice)
+    stored = Provider.objects.get(pk=provider.pk)
+    assert b"sk-1" not in bytes(stored.api_key_sealed)
+    assert client_for(stored).api_key == "sk-1"
+    assert client_for(stored).kind == "vllm"
+
+
+def test_the_audit_of_a_provider_never_holds_its_key(project: Project, alice: User) -> None:
+    provider = make_provider(project, alice)
+    change_provider(provider=provider, by=alice, api_key="sk-2")
+    entries = AuditEntry.objects.filter(kind__startswith="provider.")
+    assert [entry.kind for entry in entries.order_by("id")] == ["provider.created", "provider.changed"]
+    assert "sk-" not in str([entry.payload for entry in entries])
+
+
+def test_a_key_is_not_sent_to_a_new_address(project: Project, alice: User) -> None:
+    provider = make_provider(project, alice)
+    changed = change_provider(provider=provider, by=alice, base_url="http://elsewhere:8000")
+    assert client_for(changed).api_key == ""
+
+
+def test_a_key_survives_a_change_of_name(project: Project, alice: User) -> None:
+    changed = change_provider(provider=make_provider(project, alice), by=alice, name="lab-2")
+    assert client_for(changed).api_key == "sk-1"
+
+
+def test_a_key_sealed_under_another_secret_says_so() -> None:
+    sealed = seal("sk-1")
+    with override_settings(SECRET_KEY="a-new-one"), pytest.raises(SealedKeyError, match="TENTALIS_SECRET_KEY"):
+        unseal(sealed)
+
+
+def test_a_key_sealed_under_a_fallback_secret_opens() -> None:
+    with override_settings(SECRET_KEY="the-old-one"):
+        sealed = seal("sk-1")
+    with override_settings(SECRET_KEY="a-new-one", SECRET_KEY_FALLBACKS=["the-old-one"]):
+        assert unseal(sealed) == "sk-1"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("base_url", "ftp://models"),
+        ("base_url", "http://user:pw@models"),
+        ("base_url", "http://models:99999"),
+        ("base_url", "models:8000"),
+        ("kind", "mainframe"),
+        ("name", "two words"),
+        ("name", ""),
+    ],
+)
+def test_a_bad_field_of_a_provider_is_named(project: Project, alice: User, field: str, value: str) -> None:
+    fields = {"name": "lab", "kind": "vllm", "base_url": "http://lab:8000"} | {field: value}
+    with pytest.raises(BadInputError) as raised:
+        create_provider(project=project, by=alice, **fields)
+    assert list(raised.value.errors) == [field]
+    assert not Provider.objects.exists()
+
+
+def test_a_taken_name_is_a_conflict(project: Project, alice: User) -> None:
+    make_provider(project, alice)
+    with pytest.raises(ConflictError, match="the name lab is taken"):
+        make_provider(project, alice)
+
+
+def test_who_may_not_run_workers_cannot_touch_providers(
+    project: Project, alice: User, bob: User, charlie: User
+) -> None:
+    provider = make_provider(project, alice)
+    with pytest.raises(NotAllowedError):
+        change_provider(provider=provider, by=bob, name="mine")
+    with pytest.raises(NotFoundError):
+        delete_provider(provider=provider, by=charlie)
+    with pytest.raises(NotAllowedError, match="only an admin"):
+        create_provider(project=None, name="all", kind="vllm", base_url="http://lab:1", by=alice)
+
+
+def test_a_provider_in_use_cannot_be_deleted(project: Project, alice: User) -> None:
+    provider = make_provider(project, alice)
+    make_worker(project, name="writer", kind="chat", provider=provider)
+    with pytest.raises(ConflictError, match="used by writer"):
+        delete_provider(provider=provider, by=alice)
+    assert not AuditEntry.objects.filter(kind="provider.deleted").exists()
+
+
+def test_a_provider_switched_off_gives_no_client(project: Project, alice: User) -> None:
+    provider = change_provider(provider=make_provider(project, alice), by=alice, is_active=False)
+    with pytest.raises(ConflictError, match="switched off"):
+        client_for(provider)
+
+
+def test_exchanges_keep_the_exact_tokens_of_their_drafts(project: Project) -> None:
+    exact = AttemptDraft(
+        text="ab",
+        prompt_token_ids=[5, 6],
+        token_ids=[1, 70_000, 3],
+        logprobs=[-0.5, 0.0, -0.25],
+        sampled=[True, False, True],
+        messages=[{"role": "user", "content": "x"}],
+        elapsed_s=0.5,
+    )
+    record_exchanges(
+        project=project,
+        drafts=[exact, AttemptDraft(error="it was refused")],
+        worker_name="clerk",
+        model="clerk@v2-ab",
+        adapter_name="clerk@v2-ab",
+        policy_version=2,
+    )
+    first, second = Exchange.objects.order_by("id")
+    assert first.unpack_token_ids() == [1, 70_000, 3]
+    assert first.unpack_prompt_token_ids() == [5, 6]
+    assert first.unpack_logprobs() == [-0.5, 0.0, -0.25]
+    assert first.unpack_sampled() == [True, False, True]
+    assert first.has_exact_tokens
+    assert (first.latency_ms, first.policy_version, first.completion_tokens) == (500.0, 2, 3)
+    assert (second.error, second.has_exact_tokens) == ("it was refused", False)

@@ -1,0 +1,144 @@
+"""Workers made, changed and removed."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.adapters.models import Adapter
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.inference.models import Provider
+from apps.workers.agents import get_agent
+from apps.workers.agents.desk import DeskAgent
+from apps.workers.models import Worker
+from apps.workers.services import change_worker, create_worker, delete_worker
+from tests.factories import make_project, make_task
+
+
+def make_provider(project: Project | None, name: str = "lab") -> Provider:
+    return Provider.objects.create(
+        project=project, name=name, kind="vllm", base_url="http://lab:8000", default_model="qwen"
+    )
+
+
+def kinds(worker: Worker) -> list[str]:
+    entries = AuditEntry.objects.filter(subject_type="worker", subject_id=worker.pk)
+    return list(entries.order_by("id").values_list("kind", flat=True))
+
+
+def test_a_desk_worker_needs_nothing_but_a_name(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    assert worker.base_model == "desk"
+    assert isinstance(get_agent(worker), DeskAgent)
+    assert kinds(worker) == ["worker.created"]
+
+
+def test_a_chat_worker_takes_the_default_model_of_its_server(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="writer", kind="chat", provider=make_provider(project), by=alice)
+    assert worker.base_model == "qwen"
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_fault", "words"),
+    [
+        ({"kind": "robot"}, {"kind"}, "found 'robot'"),
+        ({"name": "Two Words"}, {"name"}, "found 'Two Words'"),
+        ({"name": "x" * 65}, {"name"}, "64"),
+        ({"kind": "chat"}, {"provider", "base_model"}, "needs a model server"),
+        ({"sampling": {"temperature": 3}}, {"sampling"}, "from 0 to 2, found 3"),
+        ({"sampling": {"temperature": float("nan")}}, {"sampling"}, "found nan"),
+        ({"sampling": {"max_tokens": 16.5}}, {"sampling"}, "a whole number from 8 to 128"),
+        ({"sampling": {"max_tokens": True}}, {"sampling"}, "found True"),
+        ({"sampling": {"best_of": 2}}, {"sampling"}, "found 'best_of'"),
+        ({"sampling": ["temperature"]}, {"sampling"}, "must be an object, found list"),
+        ({"kind": "echo", "sampling": {"temperature": 1}}, {"sampling"}, "may hold nothing"),
+    ],
+)
+def test_a_bad_field_of_a_worker_is_named_with_what_was_found(
+    project: Project, alice: User, fields: dict[str, Any], at_fault: set[str], words: str
+) -> None:
+    with pytest.raises(BadInputError) as raised:
+        create_worker(project=project, by=alice, **{"name": "clerk", "kind": "desk"} | fields)
+    assert set(raised.value.errors) == at_fault
+    assert words in str(raised.value)
+    assert not Worker.objects.exists()
+
+
+def test_a_worker_cannot_use_the_model_server_of_another_project(project: Project, alice: User) -> None:
+    foreign = make_provider(make_project("other"))
+    with pytest.raises(BadInputError, match="one of the project's model servers"):
+        create_worker(project=project, name="writer", kind="chat", provider=foreign, by=alice)
+
+
+def test_a_worker_may_use_a_model_server_of_all_projects(project: Project, alice: User) -> None:
+    assert create_worker(project=project, name="writer", kind="chat", provider=make_provider(None), by=alice).pk
+
+
+def test_a_taken_name_is_a_conflict(project: Project, alice: User) -> None:
+    create_worker(project=project, name="clerk", kind="desk", by=alice)
+    with pytest.raises(ConflictError, match="the name clerk is taken"):
+        create_worker(project=project, name="clerk", kind="echo", by=alice)
+
+
+def test_only_who_runs_workers_may_make_change_or_delete_them(
+    project: Project, alice: User, bob: User, charlie: User
+) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    with pytest.raises(NotAllowedError):
+        create_worker(project=project, name="mine", kind="echo", by=bob)
+    with pytest.raises(NotFoundError):
+        change_worker(worker=worker, by=charlie, is_active=False)
+    with pytest.raises(NotFoundError):
+        delete_worker(worker=worker, by=charlie)
+
+
+def test_a_change_is_audited_with_before_and_after(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    changed = change_worker(worker=worker, by=alice, sampling={"temperature": 0.5}, is_active=True)
+    assert changed.sampling == {"temperature": 0.5}
+    entry = AuditEntry.objects.get(kind="worker.changed")
+    assert entry.payload == {"before": {"sampling": {}}, "after": {"sampling": {"temperature": 0.5}}}
+
+
+def test_a_change_of_nothing_is_not_audited(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    change_worker(worker=worker, by=alice, is_active=True)
+    assert kinds(worker) == ["worker.created"]
+
+
+def test_name_and_kind_cannot_change(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    with pytest.raises(BadInputError) as raised:
+        change_worker(worker=worker, by=alice, kind="echo", name="other")
+    assert set(raised.value.errors) == {"kind", "name"}
+
+
+def test_a_bad_change_leaves_the_row_as_it_was(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    with pytest.raises(BadInputError):
+        change_worker(worker=worker, by=alice, system_prompt="new", sampling={"temperature": -1})
+    assert Worker.objects.get(pk=worker.pk).system_prompt == ""
+
+
+def test_the_base_under_trained_adapters_cannot_be_swapped(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    Adapter.objects.create(
+        project=project, worker=worker, name="clerk@v1-ab", version=1, uri="file:///x", sha256="0" * 64, manifest={}
+    )
+    with pytest.raises(ConflictError, match="adapters trained on 'desk'"):
+        change_worker(worker=worker, by=alice, base_model="other")
+
+
+def test_a_worker_that_never_worked_can_be_deleted(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    delete_worker(worker=Worker.objects.get(pk=worker.pk), by=alice)
+    assert kinds(worker) == ["worker.created", "worker.deleted"]
+
+
+def test_a_worker_with_tasks_stays(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    make_task(project, worker)
+    with pytest.raises(ConflictError, match="switch it off"):
+        delete_worker(worker=worker, by=alice)
+    assert kinds(worker) == ["worker.created"]
