@@ -99,7 +99,7 @@ def check_cluster_version(data: Path) -> None:
         )
 
 
-def make_cluster(home: Home, *, password: str, run_as: RunAs) -> None:
+def make_cluster(home: Home, *, password: str, run_as: RunAs, is_throwaway: bool = False) -> None:
     """Make the cluster and its database if there is none. An interrupted try leaves nothing that looks like one.
 
     Raises:
@@ -126,11 +126,16 @@ def make_cluster(home: Home, *, password: str, run_as: RunAs) -> None:
                 *(str(binaries / "initdb"), "-D", str(staging), "-U", USER, "--pwfile", str(password_file)),
                 *("-A", "scram-sha-256", "-E", "UTF8", "--locale=C"),
                 *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+                *(("--no-sync",) if is_throwaway else ()),
             ],
             run_as=run_as,
         )
         _run_to_end(
-            [str(binaries / "postgres"), "--single", "-D", str(staging), "postgres"],
+            [
+                *(str(binaries / "postgres"), "--single", "-D", str(staging)),
+                *(THROWAWAY_FLAGS if is_throwaway else ()),
+                "postgres",
+            ],
             run_as=run_as,
             script=f"CREATE DATABASE {DATABASE} OWNER {USER};\n",
         )

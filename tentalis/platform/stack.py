@@ -157,7 +157,7 @@ def _plan_stores(plan: _Plan) -> tuple[list[Service], str, str]:
         port = plan.port("POSTGRES")
         run_as = postgres_server.choose_run_as()
         password = plan.config.secrets.postgres_password
-        postgres_server.make_cluster(plan.home, password=password, run_as=run_as)
+        postgres_server.make_cluster(plan.home, password=password, run_as=run_as, is_throwaway=plan.is_throwaway)
         database_url = f"postgres://{postgres_server.USER}:{password}@{LOOPBACK}:{port}/{postgres_server.DATABASE}"
         data = plan.home.postgres_data
         services.append(
