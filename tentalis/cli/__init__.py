@@ -28,6 +28,7 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry("tentalis.cli.local", "status", "Show the processes of this machine."),
     "logs": Entry("tentalis.cli.local", "logs", "Show what the processes wrote."),
     "doctor": Entry("tentalis.cli.doctor", "doctor", "Show the settings in effect and find what is wrong."),
+    "demo": Entry("tentalis.cli.demo", "demo", "Watch a worker learn on the built-in desk."),
     "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
 }
 

@@ -1,0 +1,200 @@
+"""The closed loop on the desk, driven as a team would: tasks in, reviewed, trained on, gated, served, again."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.adapters.models import Adapter, PanelResult
+from apps.adapters.panels import Panel, measure
+from apps.adapters.selectors import find_deployed
+from apps.audit.chain import seal_entries, verify_chain
+from apps.base.errors import TentalisError
+from apps.environments.registry import get_world
+from apps.outbox.models import Segment
+from apps.pipeline import flow
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.tasks.models import Attempt, Task
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from tentalis.core.desk import make_tickets
+
+Found = TypeVar("Found")
+
+REPORT_SIZE = 300
+REPORT_SEED = 7
+POLL_S = 0.02
+PATIENCE_S = 120.0
+
+
+class LoopStoppedError(TentalisError):
+    """The loop did not close; the message says where it stopped and why."""
+
+    code = "loop_stopped"
+
+
+@dataclass
+class Round:
+    """One update: what went in, what came out."""
+
+    update: int
+    reward: float
+    held_out: float | None
+    deployed: str
+    verdict: str
+    wall_s: float
+    engine_s: float
+    train_s: float
+    gate_s: float
+
+
+@dataclass
+class Outcome:
+    """What the loop came to; accuracies are shares of held-out tickets answered right."""
+
+    base_sampled: float
+    base_greedy: float
+    final_sampled: float = 0.0
+    final_greedy: float = 0.0
+    interval: tuple[float, float] = (0.0, 0.0)
+    rounds: list[Round] = field(default_factory=list)
+    attempts: int = 0
+    rollouts: int = 0
+    uses: int = 0
+    loop_s: float = 0.0
+    audit_ok: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def make_demo_project(by: User) -> Worker:
+    """A fresh project with a desk worker whose rule-book manager reviews everything."""
+    number = Project.objects.filter(slug__startswith="demo-").count() + 1
+    project = Project.objects.create(
+        slug=f"demo-{number}",
+        name=f"Ticket desk, demonstration {number}",
+        rubric="Answer tickets by the shop's house rules. Write the unit. Check the sum.",
+        review_policy={"who": "ai", "ai_manager": "rule-book"},
+        group_size=8,
+        batch_tasks=24,
+    )
+    Member.objects.create(project=project, user=by, role=Role.OWNER)
+    return Worker.objects.create(project=project, name="desk", kind=Worker.Kind.DESK, base_model="desk")
+
+
+def run_loop(
+    *, worker: Worker, by: User, updates: int, seed: int, report: Callable[[Round], None] | None = None
+) -> Outcome:
+    """Let the worker learn for some updates.
+
+    Args:
+        seed: decides the tickets and the sampling.
+    Raises:
+        LoopStoppedError: an update did not come to its end.
+    """
+    base = measure_report(worker, None)
+    outcome = Outcome(base_sampled=_mean(base[0]), base_greedy=_mean(base[1]))
+    started = time.monotonic()
+    for update in range(1, updates + 1):
+        outcome.rounds.append(run_update(worker=worker, by=by, update=update, seed=seed))
+        if report is not None:
+            report(outcome.rounds[-1])
+    outcome.loop_s = time.monotonic() - started
+    final = measure_report(worker, find_deployed(worker))
+    outcome.final_sampled, outcome.final_greedy = _mean(final[0]), _mean(final[1])
+    outcome.interval = _interval(final[0])
+    outcome.attempts = Attempt.objects.filter(task__project=worker.project).count()
+    outcome.rollouts = Rollout.objects.filter(project=worker.project).count()
+    outcome.uses = TrainingUse.objects.filter(batch__project=worker.project).count()
+    while seal_entries():
+        pass
+    outcome.audit_ok = verify_chain().is_clean
+    return outcome
+
+
+def run_update(*, worker: Worker, by: User, update: int, seed: int) -> Round:
+    """Submit a batch of tickets and wait until what was learned from it is judged."""
+    started = time.monotonic()
+    tickets = make_tickets(1_000_003 * (seed + 1) + update, worker.project.batch_tasks, held_out=False)
+    for index, ticket in enumerate(tickets):
+        flow.submit(
+            project=worker.project,
+            prompt=ticket.text,
+            environment="desk",
+            by=by,
+            worker=worker,
+            seed=(seed * 1_000 + update) * 1_000 + index,
+        )
+    run = _wait_for(lambda: _find_run(worker, update), f"update {update}: no run", worker)
+    adapter = _wait_for(lambda: _find_judged(run), f"update {update}: run {run.pk} brought no verdict", worker)
+    run.refresh_from_db()
+    return _summarise(worker, run, adapter, update, time.monotonic() - started)
+
+
+def _find_run(worker: Worker, number: int) -> TrainingRun | None:
+    return TrainingRun.objects.filter(batch__worker=worker, batch__number=number).first()
+
+
+def _find_judged(run: TrainingRun) -> Adapter | None:
+    state = TrainingRun.objects.values_list("state", "failure").get(pk=run.pk)
+    if state[0] in {TrainingRun.State.FAILED, TrainingRun.State.CANCELLED}:
+        raise LoopStoppedError(f"run {run.pk} {state[0]}: {state[1]}")
+    adapter = Adapter.objects.filter(run_id=run.pk).first()
+    if adapter is None or adapter.state == Adapter.State.CANDIDATE:
+        return None
+    is_adopted = not Segment.objects.filter(kind="adopt", subject_id=adapter.pk, state=Segment.State.OPEN).exists()
+    return adapter if is_adopted or adapter.state == Adapter.State.REFUSED else None
+
+
+def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker) -> Found:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (found := find()) is not None:
+            return found
+        time.sleep(POLL_S)
+    failed = Task.objects.filter(project=worker.project, state=Task.State.FAILED).first()
+    why = f"task {failed.pk} failed at {failed.failed_link}: {failed.failure}" if failed else "nothing failed"
+    raise LoopStoppedError(f"{what} within {PATIENCE_S:.0f} s; {why}")
+
+
+def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, wall_s: float) -> Round:
+    batch = Batch.objects.get(pk=run.batch_id)
+    rewards = Rollout.objects.filter(training_use__batch=batch).values_list("reward", flat=True)
+    known = [reward for reward in rewards if reward is not None]
+    panel = PanelResult.objects.filter(adapter=adapter).first()
+    verdict = adapter.verdicts.filter(question="safe").first()
+    exchanges = Attempt.objects.filter(task__rollouts__training_use__batch=batch).distinct()
+    engine_s = sum(set(exchanges.values_list("exchange__latency_ms", flat=True)) - {None}) / 1000
+    return Round(
+        update=update,
+        reward=sum(known) / len(known) if known else 0.0,
+        held_out=panel.mean_outcome if panel else None,
+        deployed=adapter.name if adapter.state == Adapter.State.DEPLOYED else "",
+        verdict=verdict.words if verdict else "",
+        wall_s=wall_s,
+        engine_s=engine_s,
+        train_s=run.summary.get("elapsed_s", 0.0),
+        gate_s=0.0,
+    )
+
+
+def measure_report(worker: Worker, adapter: Adapter | None) -> tuple[list[float], list[float]]:
+    """Outcomes on the report's held-out tickets, sampled and greedy; the gate's panels are others."""
+    panel = Panel("report", get_world("desk"), REPORT_SIZE, REPORT_SEED)
+    sampled = measure(worker, adapter, panel)
+    greedy = measure(worker, adapter, panel, greedy=True)
+    return list(sampled.outcomes), list(greedy.outcomes)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _interval(values: list[float]) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
+    n, p, z = len(values), _mean(values), 1.959964
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z * ((p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5) / (1 + z * z / n)
+    return round(centre - reach, 4), round(centre + reach, 4)

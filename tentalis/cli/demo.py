@@ -1,0 +1,32 @@
+"""`tentalis demo`: start the embedded stack, run the closed loop on the desk, leave the console's address."""
+
+import os
+import subprocess
+import sys
+from typing import Annotated
+
+import typer
+
+from tentalis.platform.home import Home
+from tentalis.platform.stack import PROJECT_DIRECTORY
+from tentalis.platform.up import launch_stack
+
+Updates = Annotated[int, typer.Option(min=1, max=10_000, help="Training updates of 24 tickets x 8 attempts.")]
+Seed = Annotated[int, typer.Option(min=0, help="Decides tickets and sampling.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave everything running.")]
+Seconds = Annotated[float, typer.Option("--install-s", hidden=True)]
+
+
+def demo(updates: Updates = 24, seed: Seed = 0, keep: Keep = False, install_s: Seconds = 0.0) -> None:
+    """Watch a worker learn a company's rules from its manager."""
+    stack = launch_stack(Home.find(os.environ), os.environ, dies_with_us=not keep)
+    try:
+        environment = stack.environment(os.environ)
+        console_url = stack.state().addresses["console_url"]
+        argv = [sys.executable, "-m", "django", "demo", "--updates", str(updates), "--seed", str(seed)]
+        argv += ["--install-s", str(install_s), "--console-url", console_url]
+        done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, check=False)
+    finally:
+        if not keep:
+            stack.stop()
+    raise typer.Exit(done.returncode)
