@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 
-class SurrogateLoss(NamedTuple):
-    """A policy loss and what to watch about it.
+class PolicyDrift(NamedTuple):
+    """How far the policy has moved from the one that sampled, over counted tokens.
 
     Args:
-        loss: () the sum over counted tokens over `total`.
-        clipped: () number of counted tokens whose ratio lies outside the clip range.
-        max_ratio: () the largest ratio of a counted token; 0 when none counts.
+        clipped: () number of tokens whose ratio lies outside the clip range.
+        max_ratio: () the largest ratio; 0 when nothing counts.
+        divergence: () sum in nats of the k3 estimate of KL(current || behaviour).
     """
 
-    loss: Tensor
     clipped: Tensor
     max_ratio: Tensor
+    divergence: Tensor
 
 
 def clipped_surrogate(
@@ -35,7 +35,7 @@ def clipped_surrogate(
     clip_high: float = 0.28,
     dual_clip: float | None = None,
     total: float | None = None,
-) -> SurrogateLoss:
+) -> Tensor:
     """-min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A) per token, rho = exp(logprobs - old_logprobs).
 
     Args:
@@ -55,7 +55,7 @@ def clipped_surrogate(
     loss = -torch.minimum(ratio * gain, clipped_ratio * gain)
     if dual_clip is not None:
         loss = torch.where(gain < 0, torch.minimum(loss, -dual_clip * gain), loss)
-    return _finish(loss, ratio, counts, 1 - clip_low, 1 + clip_high, total)
+    return loss.sum() / _total(counts, total)
 
 
 def cispo(
@@ -66,7 +66,7 @@ def cispo(
     *,
     clip_high: float = 0.28,
     total: float | None = None,
-) -> SurrogateLoss:
+) -> Tensor:
     """-stop_gradient(clip(rho, 0, 1 + clip_high)) * A * logprobs: clips the weight, never a token's gradient.
 
     Source:
@@ -76,7 +76,7 @@ def cispo(
     ratio = _ratio(logprobs, old_logprobs, counts).detach()
     gain = torch.where(counts, advantages, 0.0)
     loss = -ratio.clamp(max=1 + clip_high) * gain * torch.where(counts, logprobs, 0.0)
-    return _finish(loss, ratio, counts, 0.0, 1 + clip_high, total)
+    return loss.sum() / _total(counts, total)
 
 
 def weighted_imitation(logprobs: Tensor, weights: Tensor, counts: Tensor, *, total: float | None = None) -> Tensor:
@@ -133,7 +133,7 @@ def top_k_distillation(
             f"wanted logprobs (N, K) and counts (N,), found {tuple(logprobs.shape)} and {tuple(counts.shape)}"
         )
     spread_counts = counts[:, None].expand_as(logprobs)  # N K
-    surrogate = clipped_surrogate(
+    return clipped_surrogate(
         logprobs,
         old_logprobs,
         advantages,
@@ -142,7 +142,18 @@ def top_k_distillation(
         clip_high=clip_high,
         total=_total(counts, total),
     )
-    return surrogate.loss
+
+
+@torch.no_grad()
+def measure_drift(
+    logprobs: Tensor, old_logprobs: Tensor, counts: Tensor, *, clip_low: float = 0.2, clip_high: float = 0.28
+) -> PolicyDrift:
+    """What to watch about an update; the ratio is exp(logprobs - old_logprobs)."""
+    _require_tokens(logprobs, old_logprobs=old_logprobs, counts=counts)
+    ratio = torch.where(counts, _ratio(logprobs, old_logprobs, counts), 0.0)
+    outside = counts & ((ratio < 1 - clip_low) | (ratio > 1 + clip_high))
+    highest = ratio.max() if ratio.numel() else ratio.new_zeros(())
+    return PolicyDrift(outside.sum(), highest, k3_divergence(logprobs, old_logprobs, counts, total=1.0))
 
 
 def combine_losses(reward_loss: Tensor, hint_loss: Tensor, *, w_rl: float, w_opd: float) -> Tensor:
@@ -156,13 +167,6 @@ def _ratio(logprobs: Tensor, old_logprobs: Tensor, counts: Tensor) -> Tensor:
 
 def _total(counts: Tensor, total: float | None) -> float:
     return max(1.0, float(counts.sum()) if total is None else total)
-
-
-def _finish(loss: Tensor, ratio: Tensor, counts: Tensor, low: float, high: float, total: float | None) -> SurrogateLoss:
-    seen = torch.where(counts, ratio.detach(), 0.0)
-    outside = counts & ((seen < low) | (seen > high))
-    highest = seen.max() if seen.numel() else seen.new_zeros(())
-    return SurrogateLoss(loss.sum() / _total(counts, total), outside.sum(), highest)
 
 
 def _require_tokens(values: Tensor, **others: Tensor) -> None:

@@ -89,12 +89,12 @@ class Recipe:
             _require(item, getattr(self, item.name))
         if self.schema != RECIPE_SCHEMA:
             raise RecipeError(f"recipe.schema must be {RECIPE_SCHEMA!r}, found {self.schema!r}")
-        if not isinstance(self.target_modules, tuple):
-            raise RecipeError(f"recipe.target_modules must be a tuple of names, found {self.target_modules!r}")
-        if not self.target_modules or not all(isinstance(name, str) and name for name in self.target_modules):
-            raise RecipeError(f"recipe.target_modules must hold at least one module name, found {self.target_modules}")
-        if not isinstance(self.teacher, str) or not self.teacher:
-            raise RecipeError(f"recipe.teacher must be 'base' or a model directory, found {self.teacher!r}")
+        modules: Any = self.target_modules
+        if not isinstance(modules, tuple) or not modules or not all(isinstance(name, str) and name for name in modules):
+            raise RecipeError(f"recipe.target_modules must be one or more module names, found {modules!r}")
+        teacher: Any = self.teacher
+        if not isinstance(teacher, str) or not teacher:
+            raise RecipeError(f"recipe.teacher must be 'base' or a model directory, found {teacher!r}")
         if self.w_rl == 0 and self.w_opd == 0:
             raise RecipeError("recipe.w_rl and recipe.w_opd are both 0: nothing could be learned; set one of them")
 

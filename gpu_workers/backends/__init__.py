@@ -1,0 +1,58 @@
+"""Backends: who turns a spec into an adapter. `standalone` trains in this process; others launch what they wrap."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gpu_workers.backends.errors import BackendNotInstalledError
+from tentalis.core.contracts import TrainSpec
+
+
+@dataclass(frozen=True)
+class TrainedAdapter:
+    """What a training that worked leaves behind.
+
+    Args:
+        directory: of the adapter, final.
+        sha256: of its manifest.
+        metrics: one mapping per optimiser update, oldest first.
+        summary: the whole run in a few numbers.
+    """
+
+    directory: Path
+    sha256: str
+    metrics: list[Mapping[str, float]]
+    summary: Mapping[str, float]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    """Trains one spec. Raises TrainingError, ContractError or ArtifactError; publishes an adapter only when whole."""
+
+    def __call__(
+        self,
+        spec: TrainSpec,
+        *,
+        output: Path,
+        report: Callable[[Mapping[str, float]], None],
+        is_cancelled: Callable[[], bool],
+    ) -> TrainedAdapter: ...
+
+
+NAMES = ("standalone", "openrlhf", "tinker")
+
+
+def find_backend(name: str) -> Backend:
+    """The backend of this name; its libraries load now, once a process.
+
+    Raises:
+        BackendNotInstalledError: nobody knows the name, or this box cannot run it.
+    """
+    if name == "standalone":
+        from gpu_workers.backends.standalone import train
+
+        return train
+    if name in NAMES:
+        raise BackendNotInstalledError(f"backend {name!r} is not available on this box; standalone is")
+    raise BackendNotInstalledError(f"no backend is named {name!r}; there are {', '.join(NAMES)}")

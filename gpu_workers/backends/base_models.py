@@ -1,0 +1,170 @@
+"""Base models and tokenizers of this process: loaded once, frozen, shared by every run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from gpu_workers.artifacts import hash_files
+from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.desk import base_directory
+from gpu_workers.learning.logprobs import TokenLogprobs, read_predictions, token_logprobs
+from gpu_workers.learning.packing import PackedBatch
+
+DESK = "desk"
+KEPT_MODELS = 2
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A frozen causal language model with its tokenizer.
+
+    Args:
+        sha256: over the bytes of its safetensors files in the order of their names.
+        context_length: tokens it may read at once.
+        sliding_window: tokens a position sees in some layers; None when it sees all before it.
+    """
+
+    directory: Path
+    sha256: str
+    model: Any
+    tokenizer: Any
+    context_length: int
+    sliding_window: int | None
+    device: torch.device
+    prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def vocabulary_size(self) -> int:
+        return int(self._head.shape[0])
+
+    @property
+    def _head(self) -> Tensor:
+        weight: Tensor = self.model.get_output_embeddings().weight
+        return weight
+
+    def find_linears(self, names: Sequence[str]) -> dict[str, Tensor]:
+        """Weights (out, in) of the linear modules whose last name is among these, by full module name.
+
+        Raises:
+            BaseModelError: a name matches nothing.
+        """
+        decoder_prefix = f"{self.model.base_model_prefix}."
+        found = {
+            name: module.weight
+            for name, module in self.model.named_modules()
+            if isinstance(module, torch.nn.Linear)
+            and name.startswith(decoder_prefix)
+            and name.rpartition(".")[2] in names
+        }
+        if missing := sorted(set(names) - {name.rpartition(".")[2] for name in found}):
+            raise BaseModelError(f"{self.directory.name} has no linear module named {', '.join(missing)}")
+        return found
+
+    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        """Token ids of a conversation up to where the answer starts, by the model's own chat template."""
+        key = tuple((message["role"], message["content"]) for message in messages)
+        if key not in self.prompts:
+            if len(self.prompts) > 10_000:
+                self.prompts.clear()
+            text = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+            self.prompts[key] = tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        return self.prompts[key]
+
+    def score(self, batch: PackedBatch, overrides: Mapping[str, Tensor]) -> TokenLogprobs:
+        """Log-probs and entropies of a packed batch's completion tokens.
+
+        Args:
+            overrides: full module name -> (out, in) weight to use instead of the base's; empty for the base itself.
+        Returns:
+            (N,) each, in the batch's order, on the model's device.
+        """
+        width = batch.token_ids.shape[1]
+        if self.sliding_window is not None and width > self.sliding_window:
+            raise BaseModelError(
+                f"packed rows of {width} tokens do not fit the sliding window of {self.sliding_window}"
+            )
+        prefix = len(self.model.base_model_prefix) + 1
+        lowest = torch.finfo(torch.float32).min
+        hidden = functional_call(
+            self.model.base_model,
+            {f"{name[prefix:]}.weight": weight for name, weight in overrides.items()},
+            (),
+            {
+                "input_ids": batch.token_ids.to(self.device),
+                "position_ids": batch.positions.to(self.device),
+                "attention_mask": torch.zeros(batch.attends.shape, device=self.device).masked_fill_(
+                    ~batch.attends.to(self.device), lowest
+                ),
+                "use_cache": False,
+            },
+        ).last_hidden_state
+        logits = read_predictions(hidden, self._head, batch.rows.to(self.device), batch.columns.to(self.device))
+        return token_logprobs(logits, batch.targets.to(self.device))
+
+
+def locate_base(name: str) -> Path:
+    """The directory a spec's base model names: "desk", or a path."""
+    return base_directory() if name == DESK else Path(name).expanduser()
+
+
+def load_base(name: str) -> BaseModel:
+    """The model of this name, from memory if its files have not changed since it was loaded.
+
+    Raises:
+        BaseModelError: no such directory, no safetensors weights, or a model whose logits are not a plain product of
+            hidden states and head.
+    """
+    directory = locate_base(name)
+    files = sorted(directory.glob("*.safetensors")) if directory.is_dir() else []
+    if not files:
+        raise BaseModelError(f"wanted a model directory with *.safetensors, found none at {directory}")
+    watched = [*files, *sorted(directory.glob("*.json")), *sorted(directory.glob("*.jinja"))]
+    stamps = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in watched)
+    return _load(directory, stamps)
+
+
+@lru_cache(maxsize=KEPT_MODELS)
+def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...]) -> BaseModel:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+            directory, dtype=torch.float32, local_files_only=True, use_safetensors=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise BaseModelError(f"cannot load the model at {directory}: {error}") from error
+    model.to(device).eval().requires_grad_(False)
+    if not tokenizer.chat_template:
+        raise BaseModelError(f"the tokenizer at {directory} has no chat template")
+    config: Any = model.config
+    layer_types = getattr(config, "layer_types", None) or ()
+    base = BaseModel(
+        directory=directory,
+        sha256=hash_files(sorted(directory.glob("*.safetensors"))),
+        model=model,
+        tokenizer=tokenizer,
+        context_length=int(config.max_position_embeddings),
+        sliding_window=config.sliding_window if "sliding_attention" in layer_types else None,
+        device=device,
+    )
+    _require_plain_head(base)
+    return base
+
+
+@torch.no_grad()
+def _require_plain_head(base: BaseModel) -> None:
+    """Refuse a model that does more after its last norm than multiply by the head (soft caps, scales)."""
+    ids = torch.arange(4, device=base.device)[None] % base.vocabulary_size
+    hidden = base.model.base_model(input_ids=ids).last_hidden_state
+    plain = torch.nn.functional.linear(hidden, base._head)
+    if not torch.allclose(plain, base.model(input_ids=ids).logits, atol=1e-4):
+        raise BaseModelError(
+            f"{type(base.model).__name__} changes its logits after the head; the trainer cannot follow"
+        )

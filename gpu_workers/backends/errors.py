@@ -1,0 +1,33 @@
+"""Why a training came to nothing. The class name becomes the result's `error_type`."""
+
+
+class TrainingError(Exception):
+    """A training that ends without an adapter; the message says what was wanted and what was found."""
+
+
+class NothingToLearnError(TrainingError):
+    """No rollout of the batch would move a weight."""
+
+
+class CancelledError(TrainingError):
+    """Somebody asked for the run to stop."""
+
+
+class DivergedError(TrainingError):
+    """A loss, a gradient or a weight is no longer finite."""
+
+
+class BaseModelError(TrainingError):
+    """The base model or a teacher cannot be loaded, or cannot be trained this way."""
+
+
+class ParentMismatchError(TrainingError):
+    """The parent adapter cannot be read, or does not fit the base or the recipe."""
+
+
+class RolloutsUnreadableError(TrainingError):
+    """The rollouts file is not what the spec promised; the message names the line."""
+
+
+class BackendNotInstalledError(TrainingError):
+    """The recipe's backend is unknown, or known and not available on this box."""

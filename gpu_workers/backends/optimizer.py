@@ -1,0 +1,68 @@
+"""AdamW over an adapter's tensors."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from gpu_workers.backends.adapter_files import LoraTensors, weight_names
+from gpu_workers.backends.errors import DivergedError
+from tentalis.core.learning.recipes import Recipe
+
+
+class Optimizer:
+    """AdamW over an adapter's tensors, its state carried from run to run."""
+
+    def __init__(self, tensors: LoraTensors, recipe: Recipe, device: torch.device) -> None:
+        self.weights = {
+            name: tensor.to(device, torch.float32).clone().requires_grad_() for name, tensor in tensors.weights.items()
+        }
+        self._adamw = torch.optim.AdamW(
+            self.weights.values(),
+            lr=recipe.learning_rate,
+            betas=(recipe.beta1, recipe.beta2),
+            weight_decay=recipe.weight_decay,
+            fused=True,
+        )
+        self._max_norm = recipe.max_grad_norm
+        for name, weight in self.weights.items():
+            state = {
+                kind: tensors.moments[f"{name}.{kind}"].to(device).clone()
+                for kind in ("exp_avg", "exp_avg_sq", "step")
+                if f"{name}.{kind}" in tensors.moments
+            }
+            if state:
+                self._adamw.state[weight] = state
+
+    def merge(self, linears: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
+        """W + scale * B A for every adapted module, differentiable in A and B."""
+        merged = {}
+        for module, weight in linears.items():
+            name_a, name_b = weight_names(module)
+            merged[module] = torch.addmm(weight, self.weights[name_b], self.weights[name_a], alpha=scale)
+        return merged
+
+    def step(self, loss: float) -> float:
+        """Apply the gradients gathered since the last step.
+
+        Returns:
+            The gradients' global L2 norm before clipping.
+        Raises:
+            DivergedError: loss or norm is not finite; no weight has moved then.
+        """
+        norm = float(torch.nn.utils.clip_grad_norm_(self.weights.values(), self._max_norm))
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise DivergedError(f"loss and gradient norm must be finite, found {loss} and {norm}")
+        self._adamw.step()
+        self._adamw.zero_grad(set_to_none=True)
+        return norm
+
+    def tensors(self) -> LoraTensors:
+        """Weights and moments as they stand."""
+        moments = {
+            f"{name}.{kind}": value
+            for name, weight in self.weights.items()
+            for kind, value in self._adamw.state[weight].items()
+        }
+        return LoraTensors({name: weight.detach() for name, weight in self.weights.items()}, moments)

@@ -1,0 +1,84 @@
+"""Spec in, result out: one training from start to end, whatever happens in it."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gpu_workers.artifacts import ArtifactError, path_from_uri, write_file
+from gpu_workers.backends import find_backend
+from tentalis.core.canon import canonical_json
+from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
+
+RESULT_FILE = "result.json"
+SPEC_FILE = "spec.json"
+CANCEL_FILE = "cancel"
+
+logger = logging.getLogger(__name__)
+
+
+def run(spec: TrainSpec, report: Callable[[Mapping[str, float]], None]) -> TrainResult:
+    """Train one spec and write `result.json` into its output directory.
+
+    A failure is a result with `ok` False and its reason, never an exception. A spec whose result lies there already is
+    not trained again: a message that arrives twice costs nothing.
+
+    Args:
+        report: called with each update's metrics.
+    """
+    try:
+        output = path_from_uri(spec.output_uri)
+        if (earlier := _read_earlier(output, spec)) is not None:
+            return earlier
+        write_file(output / SPEC_FILE, canonical_json(spec.to_json()))
+        result = _train(spec, output, report)
+        write_file(output / RESULT_FILE, canonical_json(result.to_json()))
+    except (ArtifactError, ContractError) as error:
+        return _failure(spec, error)
+    return result
+
+
+def _train(spec: TrainSpec, output: Path, report: Callable[[Mapping[str, float]], None]) -> TrainResult:
+    cancel = output / CANCEL_FILE
+    try:
+        trained = find_backend(spec.backend)(spec, output=output, report=report, is_cancelled=cancel.exists)
+    except Exception as error:
+        logger.warning("run %d attempt %d failed", spec.run_id, spec.attempt, exc_info=True)
+        return _failure(spec, error)
+    return TrainResult(
+        run_id=spec.run_id,
+        attempt=spec.attempt,
+        ok=True,
+        adapter_uri=trained.directory.as_uri(),
+        sha256=trained.sha256,
+        metrics=trained.metrics,
+        summary=trained.summary,
+        versions=trained.versions,
+    )
+
+
+def _failure(spec: TrainSpec, error: Exception) -> TrainResult:
+    return TrainResult(
+        run_id=spec.run_id, attempt=spec.attempt, ok=False, error_type=type(error).__name__, error_message=str(error)
+    )
+
+
+def _read_earlier(output: Path, spec: TrainSpec) -> TrainResult | None:
+    """The result of this very spec, if it has been trained here before.
+
+    Raises:
+        ArtifactError: the directory belongs to another spec.
+    """
+    if not (output / RESULT_FILE).exists():
+        return None
+    try:
+        trained = TrainSpec.from_json(json.loads((output / SPEC_FILE).read_bytes()))
+        result = TrainResult.from_json(json.loads((output / RESULT_FILE).read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise ArtifactError(f"{output} holds a result that cannot be read: {error}") from error
+    if trained.content_hash != spec.content_hash:
+        raise ArtifactError(
+            f"{output} holds the result of spec {trained.content_hash[:12]}, wanted an empty directory for "
+            f"{spec.content_hash[:12]}"
+        )
+    return result
