@@ -29,6 +29,10 @@ class NotRunningError(PlatformError):
     """Nothing runs on this home."""
 
 
+class UnknownServiceError(PlatformError):
+    """A name that is no service of this stack."""
+
+
 class StartError(PlatformError):
     """A service did not become ready."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tentalis.platform.errors import NotRunningError
+from tentalis.platform.errors import NotRunningError, UnknownServiceError
 from tentalis.platform.home import Home
 
 MAX_SIZE_BYTES = 10 * 2**20
@@ -60,14 +60,15 @@ def choose_logs(home: Home, names: Sequence[str]) -> dict[str, Path]:
     """The log files by service name, all of them when no name is given.
 
     Raises:
-        NotRunningError: a name that never wrote anything.
+        UnknownServiceError: a name that never wrote anything.
+        NotRunningError: nothing ever did.
     """
     there = {path.stem: path for path in sorted(home.logs.glob("*.log"))}
     if not there:
         raise NotRunningError(f"no logs under {home.logs}; nothing was started on this home yet")
     for name in names:
         if name not in there:
-            raise NotRunningError(f"no log of {name!r}; there are {', '.join(there)}")
+            raise UnknownServiceError(f"no log of {name!r}; there are {', '.join(there)}")
     return {name: there[name] for name in names} if names else there
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tentalis.env import PREFIX
+from tentalis.env import PREFIX, VARIABLES
 from tentalis.platform import postgres_server, redis_server
 from tentalis.platform.config import Config, read_settings
+from tentalis.platform.errors import UnknownServiceError
 from tentalis.platform.home import Home
 from tentalis.platform.ports import choose_port
 from tentalis.platform.probes import SIGN_OF_LIFE_VARIABLE, http_probe, postgres_probe, redis_probe, sign_of_life_probe
@@ -29,7 +30,6 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-WEB_SECRETS = ("DATABASE_URL", "SECRET_KEY", "ADMIN_PASSWORD")  # the training box and the engine get none of these
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Stack:
             if service.name in wanted:
                 wanted |= set(service.after)
         if unknown := sorted(set(names) - {service.name for service in self.services}):
-            raise ValueError(
+            raise UnknownServiceError(
                 f"unknown services {', '.join(unknown)}; there are {', '.join(row.name for row in self.services)}"
             )
         return replace(self, services=tuple(service for service in self.services if service.name in wanted))
@@ -108,12 +108,11 @@ def plan_stack(
     addresses["console_url"] = _web_url(plan.settings["WEB_HOST"], web_port)
     addresses["engine_url"] = plan.settings["ENGINE_URL"] or f"http://{LOOPBACK}:{engine_port}"
     environment = web_environment(home, config, environ, addresses)
-    box = {name: value for name, value in environment.items() if name.removeprefix(PREFIX) not in WEB_SECRETS}
     store_names = tuple(service.name for service in stores)
     services = [
         *stores,
-        *_plan_engine(plan, box, engine_port),
-        _plan_gpu(plan, box, store_names),
+        *_plan_engine(plan, _torch_environment(environment), engine_port),
+        _plan_gpu(plan, _torch_environment(environment, f"{PREFIX}REDIS_URL"), store_names),
         *_plan_set_up(plan, environment, store_names),
         _plan_web(plan, environment, web_port),
         Service(name="relay", argv=_manage("relay"), environment=environment, after=("migrate",)),
@@ -147,6 +146,15 @@ def _base_environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
     base |= {"PYTHONUNBUFFERED": "1", f"{PREFIX}HOME": str(home.root)}
     paths = [str(PROJECT_DIRECTORY), given.get("PYTHONPATH", "")]
     return base | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _torch_environment(environment: Mapping[str, str], *secrets: str) -> dict[str, str]:
+    """What the engine and the training box get: no Django, and no secret but those named."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name != "DJANGO_SETTINGS_MODULE" and (name in secrets or name not in VARIABLES or not VARIABLES[name].secret)
+    }
 
 
 def _plan_stores(plan: _Plan) -> tuple[list[Service], str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tentalis.platform.errors import HomeError, NotRunningError, StartError
+from tentalis.platform.errors import HomeError, NotRunningError, StartError, UnknownServiceError
 from tentalis.platform.home import Home, write_private_file
 from tentalis.platform.processes import is_same_process
 
@@ -53,12 +53,12 @@ class StackState:
         """One service's row.
 
         Raises:
-            NotRunningError: the stack has no such service.
+            UnknownServiceError: the stack has no such service.
         """
         for service in self.services:
             if service.name == name:
                 return service
-        raise NotRunningError(f"no service {name!r}; there are {', '.join(row.name for row in self.services)}")
+        raise UnknownServiceError(f"no service {name!r}; there are {', '.join(row.name for row in self.services)}")
 
     def is_alive(self) -> bool:
         """True while the supervisor that wrote this runs."""

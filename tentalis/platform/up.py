@@ -67,7 +67,7 @@ class RunningStack:
         """A service's process, whose restart is awaited when it is just down.
 
         Raises:
-            NotRunningError: no such service.
+            UnknownServiceError: the stack has no such service.
             StartError: it does not come back.
         """
         self.state().of(name)

@@ -1,0 +1,106 @@
+"""Which processes the settings ask for, with which order and which secrets. Nothing is started."""
+
+from pathlib import Path
+
+import pytest
+
+from tentalis.env import EnvironmentVariableError
+from tentalis.platform.config import Config, load_or_make_config
+from tentalis.platform.errors import UnknownServiceError
+from tentalis.platform.home import Home
+from tentalis.platform.stack import Stack, plan_stack
+
+DATABASE_URL = "postgres://me:db-password@127.0.0.1:1/tickets"
+REDIS_URL = "redis://:redis-password@127.0.0.1:1/0"
+
+
+@pytest.fixture
+def config(home: Home) -> Config:
+    home.prepare()
+    return load_or_make_config(home)[0]
+
+
+@pytest.fixture
+def outside(environ: dict[str, str]) -> dict[str, str]:
+    """An environment with servers of somebody else, so that planning makes nothing on disk."""
+    return environ | {"TENTALIS_DATABASE_URL": DATABASE_URL, "TENTALIS_REDIS_URL": REDIS_URL}
+
+
+def names(stack: Stack) -> list[str]:
+    return [service.name for service in stack.services]
+
+
+def test_every_process_is_planned_after_what_it_needs(home: Home, config: Config, outside: dict[str, str]) -> None:
+    stack = plan_stack(home, config, outside)
+    assert names(stack) == ["engine", "gpu", "migrate", "bootstrap", "web", "relay", "queues"]
+    after = {service.name: service.after for service in stack.services}
+    assert after["web"] == after["relay"] == after["queues"] == ("migrate",)
+    assert after["engine"] == ()
+
+
+def test_the_training_box_and_the_engine_get_no_secret_of_the_web(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    outside["TENTALIS_INFERENCE_API_KEY"] = "the-api-key"
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    secrets = {DATABASE_URL, "the-api-key", *vars(config.secrets).values()}
+    assert secrets & set(services["web"].environment.values())
+    for name in ("engine", "gpu"):
+        assert not secrets & set(services[name].environment.values())
+        assert "DJANGO_SETTINGS_MODULE" not in services[name].environment
+    assert services["gpu"].environment["TENTALIS_REDIS_URL"] == REDIS_URL
+    assert REDIS_URL not in services["engine"].environment.values()
+
+
+def test_only_the_bootstrap_gets_the_admin_password(home: Home, config: Config, outside: dict[str, str]) -> None:
+    holders = [
+        service.name
+        for service in plan_stack(home, config, outside).services
+        if config.secrets.admin_password in service.environment.values()
+    ]
+    assert holders == ["bootstrap"]
+
+
+def test_a_process_computes_with_one_thread(home: Home, config: Config, outside: dict[str, str]) -> None:
+    for service in plan_stack(home, config, outside).services:
+        assert service.environment["OMP_NUM_THREADS"] == "1"
+
+
+def test_queue_processes_are_as_many_as_the_setting_says(home: Home, config: Config, outside: dict[str, str]) -> None:
+    outside["TENTALIS_QUEUE_PROCESSES"] = "workers=threads:6;workers=solo;scorers,hints,control=threads:4"
+    stack = plan_stack(home, config, outside)
+    queues = {service.name: service.argv for service in stack.services if service.name.startswith("queue")}
+    assert list(queues) == ["queue-workers", "queue-workers-2", "queue-scorers"]
+    argv = queues["queue-scorers"]
+    assert argv[argv.index("-Q") + 1] == "scorers,hints,control"
+    assert argv[argv.index("-c") + 1] == "4"
+    assert argv[argv.index("-P") + 1] == "threads"
+
+
+def test_an_engine_of_somebody_else_is_used_and_ours_is_not_started(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    stack = plan_stack(home, config, outside | {"TENTALIS_ENGINE_URL": "http://gpu-box:8000"})
+    assert "engine" not in names(stack)
+    assert stack.addresses["engine_url"] == "http://gpu-box:8000"
+
+
+def test_one_service_is_planned_with_what_it_needs(home: Home, config: Config, outside: dict[str, str]) -> None:
+    assert names(plan_stack(home, config, outside, only=["web"])) == ["migrate", "web"]
+
+
+def test_an_unknown_service_is_refused_by_name(home: Home, config: Config, outside: dict[str, str]) -> None:
+    with pytest.raises(UnknownServiceError, match="unknown services wep; there are engine, gpu"):
+        plan_stack(home, config, outside, only=["wep"])
+
+
+def test_an_unreadable_queue_setting_is_refused_by_name(home: Home, config: Config, outside: dict[str, str]) -> None:
+    with pytest.raises(EnvironmentVariableError, match="TENTALIS_QUEUE_PROCESSES must be groups like"):
+        plan_stack(home, config, outside | {"TENTALIS_QUEUE_PROCESSES": "workers=prefork:2"})
+
+
+def test_planning_beside_servers_of_somebody_else_makes_no_data(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    plan_stack(home, config, outside)
+    assert {path.name for path in Path(home.root).iterdir()} == {"config.toml", "run", "logs", "artifacts"}
