@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def link(name: str) -> Callable[[Callable[[int], Any]], Any]:
-    """Register a link. Its message carries the segment's id and the position it is for; the function gets the subject's id."""
+    """Register a link: its message carries the segment's id and position, the function gets the subject's id."""
 
     def decorate(function: Callable[[int], Any]) -> Any:
         def run(segment_id: int, position: int) -> None:

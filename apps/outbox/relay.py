@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import redis
-from celery import chain
+from celery import Celery, chain
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 PUBLISH_LIMIT = 256
 
 
-def publish_due() -> int:
+def publish_due(through: Celery = app) -> int:
     """Send the messages of due segments, as many as the cap in flight leaves room for. Returns how many were sent.
 
     Raises:
@@ -40,11 +40,11 @@ def publish_due() -> int:
     for queue in sorted(queues):
         room = min(settings.TENTALIS["IN_FLIGHT_CAP"] - counts.get(queue, 0), PUBLISH_LIMIT)
         if room > 0:
-            sent += _publish_queue(queue, room)
+            sent += _publish_queue(queue, room, through)
     return sent
 
 
-def _publish_queue(queue: str, room: int) -> int:
+def _publish_queue(queue: str, room: int, through: Celery) -> int:
     with transaction.atomic():
         segments = list(
             Segment.objects.select_for_update(skip_locked=True)
@@ -53,22 +53,22 @@ def _publish_queue(queue: str, room: int) -> int:
         )
         Segment.objects.filter(pk__in=[segment.pk for segment in segments]).update(published_at=Now())
         pass_crash_point(CrashPoint.BEFORE_PUBLISH)
-        publish(segments)
+        publish(segments, through)
         pass_crash_point(CrashPoint.AFTER_PUBLISH)
     return len(segments)
 
 
-def publish(segments: Iterable[Segment]) -> None:
+def publish(segments: Iterable[Segment], through: Celery = app) -> None:
     """Send each segment's chain from the link that is due; ids only."""
     try:
-        with app.producer_or_acquire() as producer:
+        with through.producer_or_acquire() as producer:
             for segment in segments:
                 links = [
-                    app.signature(name, args=[segment.pk, position], immutable=True, queue=queue_of(name))
+                    through.signature(name, args=[segment.pk, position], immutable=True, queue=queue_of(name))
                     for position, name in enumerate(segment.links)
                     if position >= segment.position
                 ]
-                chain(*links).apply_async(producer=producer, retry=False)
+                chain(*links, app=through).apply_async(producer=producer, retry=False)
     except (BrokerError, redis.RedisError, OSError) as error:
         raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
 
@@ -130,3 +130,9 @@ def count_waiting(queues: Iterable[str]) -> dict[str, int]:
             return {queue: int(client.llen(f"{prefix}{queue}")) for queue in queues}
     except redis.RedisError as error:
         raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
+
+
+def purge_queue(queue: str) -> int:
+    """Drop every message that waits on a queue; the rows behind them are sent again in time. Returns how many."""
+    with app.connection_for_write() as broker:
+        return int(broker.default_channel.queue_purge(queue) or 0)
