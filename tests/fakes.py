@@ -48,6 +48,7 @@ class FakeModelServer:
     def __post_init__(self) -> None:
         self._vocabulary: dict[str, int] = {}
         self._pieces: list[str] = []
+        self._paths: dict[str, str] = {}
         self._closing = threading.Event()
         owner = self
 
@@ -131,7 +132,8 @@ class FakeModelServer:
     def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         match path:
             case "/v1/models":
-                return 200, {"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]}
+                models = [{"id": name, "object": "model", "root": self._paths.get(name)} for name in self.models]
+                return 200, {"object": "list", "data": models}
             case "/tokenize":
                 return 200, {"tokens": self.encode(body["prompt"])}
             case "/v1/load_lora_adapter":
@@ -139,6 +141,7 @@ class FakeModelServer:
                 if name in self.models:
                     return 400, _error(f"The lora adapter '{name}' has already been loaded.", "invalid")
                 self.models.append(name)
+                self._paths[name] = body["lora_path"]
                 return 200, {}
             case "/v1/unload_lora_adapter":
                 if body["lora_name"] not in self.models:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from apps.inference.errors import ModelNotServedError, ProviderAnswerError, ProviderRefusedError
+from apps.inference.errors import ProviderAnswerError, ProviderRefusedError
 from apps.inference.transport import Transport
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -178,29 +178,31 @@ class ModelClient:
 
     def list_models(self) -> list[str]:
         """Names the server answers to: base models and adapters."""
-        answer = self._transport.call_api("GET", "/models")
-        try:
-            return [str(model["id"]) for model in answer["data"]]
-        except (KeyError, TypeError) as error:
-            raise ProviderAnswerError(f"{self.base_url}: wanted a list of models, found {str(answer)[:200]}") from error
+        return list(self._find_models())
 
     def load_adapter(self, name: str, path: str) -> None:
-        """Have the server serve the adapter in `path` as `name`; names are immutable, so loaded already is loaded."""
+        """Have the server serve the adapter in `path` as `name`; loaded already from there is loaded."""
         try:
             self._transport.call_api("POST", "/load_lora_adapter", {"lora_name": name, "lora_path": path})
-        except ProviderRefusedError as error:
-            if "already" not in str(error) or name not in self.list_models():
+        except ProviderRefusedError:
+            if self._find_models().get(name) != path:
                 raise
 
     def unload_adapter(self, name: str) -> None:
         """Have the server forget an adapter once no request uses it; unknown already is unloaded."""
         try:
             self._transport.call_api("POST", "/unload_lora_adapter", {"lora_name": name})
-        except ModelNotServedError:
-            return
         except ProviderRefusedError:
             if name in self.list_models():
                 raise
+
+    def _find_models(self) -> dict[str, str]:
+        """Name -> directory it was loaded from, "" where the server does not say."""
+        answer = self._transport.call_api("GET", "/models")
+        try:
+            return {str(model["id"]): str(model.get("root") or "") for model in answer["data"]}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ProviderAnswerError(f"{self.base_url}: wanted a list of models, found {str(answer)[:200]}") from error
 
     def _read_choices(self, answer: Any, model: str, count: int | None) -> list[dict[str, Any]]:
         """The answer's choices in order; `count` is how many there must be (None: one or more).

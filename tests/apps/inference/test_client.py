@@ -90,6 +90,14 @@ def test_an_adapter_loaded_twice_is_loaded() -> None:
         assert client.list_models() == ["desk"]
 
 
+def test_another_adapter_under_a_taken_name_is_refused() -> None:
+    with FakeModelServer() as server:
+        client = ModelClient(server.url)
+        client.load_adapter("clerk@v1-ab", "/adapters/1")
+        with pytest.raises(ProviderRefusedError, match="already been loaded"):
+            client.load_adapter("clerk@v1-ab", "/adapters/2")
+
+
 def test_a_server_that_lets_another_model_answer_is_not_believed() -> None:
     class Impostor(FakeModelServer):
         def _complete(self, body: dict[str, Any]) -> dict[str, Any]:

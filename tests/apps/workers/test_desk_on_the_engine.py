@@ -1,0 +1,99 @@
+"""The desk's worker on the real engine with the real built-in model."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apps.environments.worlds.desk import DeskWorld
+from apps.inference.client import ModelClient
+from apps.workers.agents.desk import DeskAgent, render_chat
+from tentalis.core.desk import make_tickets
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[ModelClient]:
+    """A client of an engine process that lives as long as this module's tests."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if "serving desk" in line:
+                    break
+            else:
+                pytest.fail(f"the engine did not start: {''.join(said)}")
+            yield ModelClient(f"http://127.0.0.1:{port}")
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def work(client: ModelClient, prompts: list[str], seed: int, group_size: int = 4, **values: Any) -> list[Any]:
+    return DeskAgent(client).work(
+        prompts=prompts,
+        world=DeskWorld(),
+        group_size=group_size,
+        seeds=[seed] * len(prompts),
+        **{"model": "desk"} | values,
+    )
+
+
+def stock_tickets(count: int) -> list[str]:
+    return [ticket.text for ticket in make_tickets(5, count, held_out=False, families=["stock"])]
+
+
+def test_our_chat_template_gives_the_tokens_of_the_models_own(client: ModelClient) -> None:
+    messages = DeskWorld().messages_for(stock_tickets(1)[0], "Be kind.")
+    [[sample]] = client.sample([render_chat(messages)], model="desk", max_tokens=1)
+    [own] = client.chat(messages, model="desk", max_tokens=1)
+    assert list(sample.prompt_token_ids) == list(own.prompt_token_ids)
+
+
+def test_the_model_calls_the_tool_and_goes_on_with_its_result(client: ModelClient) -> None:
+    groups = work(client, stock_tickets(6), seed=1)
+    called = [draft for group in groups for draft in group if draft.tool_calls]
+    assert len(called) >= 12
+    for draft in called:
+        result = f"<result> {draft.tool_calls[0]['result']}</result>"
+        given = [token for token, sampled in zip(draft.token_ids, draft.sampled, strict=True) if not sampled]
+        assert result in draft.text
+        assert tuple(given) == client.tokenize(result, model="desk")
+        assert draft.steps[1].token_start == draft.steps[0].token_end + len(given)
+
+
+def test_the_told_log_probs_are_those_of_the_whole_text_read_at_once(client: ModelClient) -> None:
+    drafts = [draft for group in work(client, stock_tickets(4), seed=2) for draft in group]
+    rows = [[*draft.prompt_token_ids, *draft.token_ids] for draft in drafts]
+    for draft, scores in zip(drafts, client.score(rows, model="desk"), strict=True):
+        again = scores[len(draft.prompt_token_ids) - 1 :]
+        chosen = [index for index, sampled in enumerate(draft.sampled) if sampled]
+        assert [draft.logprobs[index] for index in chosen] == pytest.approx(
+            [again[index] for index in chosen], abs=1e-4
+        )
+
+
+def test_the_same_seed_gives_the_same_tries_and_another_seed_others(client: ModelClient) -> None:
+    def texts(seed: int) -> list[list[str]]:
+        return [[draft.text for draft in group] for group in work(client, stock_tickets(4), seed=seed)]
+
+    assert texts(3) == texts(3)
+    assert texts(3) != texts(4)
+
+
+def test_the_base_solves_some_held_out_tickets_and_far_from_all(client: ModelClient) -> None:
+    world = DeskWorld()
+    panel = world.panel(300, seed=0)
+    groups = work(client, [item.prompt for item in panel], seed=5, group_size=1)
+    found = [world.verify(item.prompt, None, group[0]) for item, group in zip(panel, groups, strict=True)]
+    assert 0.15 <= sum(each.outcome for each in found if each) / 300 <= 0.40
