@@ -1,0 +1,76 @@
+"""Reviews whose patience has ended: the policy says what becomes of the task."""
+
+import logging
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import BadInputError
+from apps.feedback.models import Feedback, Review
+from apps.feedback.rules import ReviewRules, validate_review_policy
+from apps.tasks.models import Task
+
+logger = logging.getLogger(__name__)
+
+LINK = "feedback.open_review"
+
+
+def expire_reviews(*, limit: int = 200, by: str = "sweep") -> list[int]:
+    """Expire the reviews that are due; rows someone holds this moment are left for the next time.
+
+    By the project's `on_timeout`: the task learns without the review, fails, or learns from the AI manager, whose
+    review is opened here and answered by the link that draws hints, for that may wait for a model.
+
+    Returns:
+        Ids of the tasks that went on to learning, whose next segment is to be started in the same transaction.
+    """
+    with transaction.atomic():
+        due = (
+            Review.objects.select_for_update(of=("self", "task"), skip_locked=True)
+            .select_related("task__project")
+            .filter(state=Review.State.OPEN, audience=Review.Audience.HUMAN, due_at__lt=Now())
+            .order_by("due_at")[:limit]
+        )
+        return [review.task_id for review in due if _expire(review, by=by)]
+
+
+def _expire(review: Review, *, by: str) -> bool:
+    """Whether the task went on to learning."""
+    task = review.task
+    try:
+        rules = validate_review_policy(task.project.review_policy)
+    except BadInputError as error:
+        logger.error("review %s is due and stays open: %s", review.pk, error)
+        return False
+    move(
+        review, Review.State.EXPIRED, by=by, payload={"task": task.pk, "then": rules.policy.on_timeout}, closed_at=Now()
+    )
+    if task.state != Task.State.IN_REVIEW or task.reviews.filter(state=Review.State.OPEN).exists():
+        return False
+    if rules.policy.on_timeout == "fail":
+        failure = f"no review came within {rules.policy.patience_s} s"
+        move(task, Task.State.FAILED, by=by, payload={"link": LINK}, failed_link=LINK, failure=failure)
+        return False
+    if rules.policy.on_timeout == "ai":
+        _turn_to_ai(task, rules, by=by)
+    move(task, Task.State.LEARNING, by=by, payload={"reason": "no review came in time"})
+    return True
+
+
+def _turn_to_ai(task: Task, rules: ReviewRules, *, by: str) -> None:
+    """Open a review for the AI manager, unless it has spoken already."""
+    if task.feedback.filter(source=Feedback.Source.AI).exists():
+        return
+    reason = f"nobody came within {rules.policy.patience_s} s"
+    review = Review.objects.create(project_id=task.project_id, task=task, audience=Review.Audience.AI, reason=reason)
+    record(Kind.REVIEW_OPENED, subject=review, by=by, payload={"task": task.pk, "reason": reason})
+
+
+def expire_reviews_of(task: Task, *, by: str) -> int:
+    """Expire every open review of a task that ended; how many there were."""
+    waiting = list(task.reviews.filter(state=Review.State.OPEN))
+    for review in waiting:
+        move(review, Review.State.EXPIRED, by=by, payload={"task": task.pk}, closed_at=Now())
+    return len(waiting)

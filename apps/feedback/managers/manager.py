@@ -1,0 +1,51 @@
+"""What an AI manager is asked and what it says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from apps.tasks.models import Attempt, Task
+
+
+@dataclass(frozen=True)
+class Said:
+    """A score in [0, 1] (None: none given) and words ("": none)."""
+
+    score: float | None
+    comment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerWord:
+    """A manager's judgement of a task.
+
+    Args:
+        score: of the group as a whole, in [0, 1].
+        attempts: by attempt id.
+        steps: by (attempt id, step id).
+    """
+
+    text: str
+    score: float | None
+    attempts: Mapping[int, Said] = field(default_factory=dict)
+    steps: Mapping[tuple[int, int], Said] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NoWord:
+    """The manager could not judge; nothing is made up for it."""
+
+    reason: str
+
+
+class Manager(Protocol):
+    """An AI manager. It may ask a model; what it can name goes wrong comes back as NoWord."""
+
+    @property
+    def author(self) -> str:
+        """Its handle in feedback and audit."""
+        ...
+
+    def review(self, task: Task, attempts: list[Attempt]) -> ManagerWord | NoWord:
+        """Judge the attempts, whose steps are loaded. Reads and writes no row."""
+        ...

@@ -1,0 +1,184 @@
+"""The last word on each attempt of a task, and the hint that teaches it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from typing import TypeVar
+
+from apps.feedback.models import Feedback
+from apps.tasks.models import Attempt, Task
+
+VERIFIERS = frozenset({"step_verifier"})
+"""Scorers whose word on a step is checked, not judged."""
+VERIFIED, SCORERS = "verified", "scorers"
+RANKS = (Feedback.Source.HUMAN.value, VERIFIED, Feedback.Source.OUTSIDE.value, Feedback.Source.AI.value, SCORERS)
+"""Whose word counts, the first that has one: a person, the world, an app for its user, an AI manager, the scorers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What an attempt is worth.
+
+    Args:
+        reward: in [0, 1]; None: nobody could say.
+        reward_source: one of RANKS; "" without a reward.
+        step_scores: step id -> in [0, 1], each from the highest rank that spoke of exactly that step.
+        weight: in [0, 1], how far the reward is trusted: the mean trust of the feedback behind it, 1 without any.
+    """
+
+    reward: float | None
+    reward_source: str
+    step_scores: Mapping[int, float] = field(default_factory=dict)
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Reward:
+    value: float
+    source: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Word:
+    """One feedback's numbers: on the whole task, by attempt id, by (attempt id, step id)."""
+
+    trust: float
+    score: float | None
+    preferred: int | None
+    attempts: Mapping[int, float]
+    steps: Mapping[tuple[int, int], float]
+
+    @property
+    def says_something(self) -> bool:
+        return self.score is not None or self.preferred is not None or bool(self.attempts or self.steps)
+
+
+_Steps = dict[tuple[int, int], float]
+Place = TypeVar("Place")
+
+
+def effective_judgement(task: Task) -> dict[int, Judgement]:
+    """Attempt id -> judgement, for every attempt of the task, by RANKS. Four queries.
+
+    Of one author only the last feedback with a number in it counts; several of one rank are averaged by their trust.
+    A word on an attempt beats the score of the whole task. A preference for attempt p moves what the same feedback, or
+    else the next rank, says (b_i): r_p = (1 + max b) / 2, every other r_i = b_i / 2; where nobody says anything r_p = 1
+    and the others are 0. So p leads the others by 1/2 or more, and they keep their order.
+    An attempt that failed has no reward.
+    """
+    attempts = list(task.attempts.only("task_id", "state", "outcome", "score", "score_details"))
+    answered = [attempt for attempt in attempts if attempt.state == Attempt.State.ANSWERED]
+    spoken = _load_words(task)
+    steps, verified_steps = _load_step_scores(task, attempts)
+    rewards = {one.pk: _Reward(one.score, SCORERS) for one in answered if one.score is not None}
+    for rank in reversed(RANKS[:-1]):
+        if rank == VERIFIED:
+            rewards |= {one.pk: _Reward(one.outcome, VERIFIED) for one in answered if one.outcome is not None}
+            steps |= verified_steps
+        else:
+            rewards |= _reward_by_words(spoken[rank], [one.pk for one in answered], rewards, rank)
+            steps |= _average_steps(spoken[rank])
+    of_attempt: dict[int, dict[int, float]] = defaultdict(dict)
+    for (attempt, step), score in steps.items():
+        of_attempt[attempt][step] = score
+    return {one.pk: _judge(rewards.get(one.pk), of_attempt[one.pk] if one in answered else {}) for one in attempts}
+
+
+def find_hint(task: Task) -> str:
+    """The hint for every rollout of the task: a person's before an app's before an AI's, the last of those; or ""."""
+    hints = task.hints.exclude(text="").order_by("id").values_list("feedback__source", "text")
+    found = dict(hints)  # the last one of a source wins
+    return next((found[rank] for rank in RANKS if rank in found), "")
+
+
+def _judge(reward: _Reward | None, steps: Mapping[int, float]) -> Judgement:
+    if reward is None:
+        return Judgement(reward=None, reward_source="", step_scores=steps)
+    return Judgement(reward=reward.value, reward_source=reward.source, step_scores=steps, weight=reward.weight)
+
+
+def _load_words(task: Task) -> dict[str, list[_Word]]:
+    """Source -> the last word of each of its authors."""
+    last: dict[tuple[str, str], _Word] = {}
+    for feedback in task.feedback.filter(trust__gt=0).order_by("id").prefetch_related("steps"):
+        word = _read_word(feedback)
+        if word.says_something:
+            last[feedback.source, feedback.author] = word
+    spoken: dict[str, list[_Word]] = defaultdict(list)
+    for (source, _), word in last.items():
+        spoken[source].append(word)
+    return spoken
+
+
+def _read_word(feedback: Feedback) -> _Word:
+    scored = [(row.attempt_id, row.step_id, row.score) for row in feedback.steps.all() if row.score is not None]
+    return _Word(
+        trust=feedback.trust,
+        score=feedback.score,
+        preferred=feedback.preferred_attempt_id,
+        attempts={attempt: score for attempt, step, score in scored if step is None},
+        steps={(attempt, step): score for attempt, step, score in scored if step is not None},
+    )
+
+
+def _load_step_scores(task: Task, attempts: Iterable[Attempt]) -> tuple[_Steps, _Steps]:
+    """(attempt id, step id) -> score: by the judging scorers, averaged by their weights; and by the verifiers."""
+    weights = {one.pk: one.score_details.get("profile", {}) for one in attempts}
+    rows = task.attempts.filter(step_scores__step__isnull=False, step_scores__score__isnull=False).values_list(
+        "pk", "step_scores__step", "step_scores__scorer", "step_scores__score"
+    )
+    judged: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    verified: _Steps = {}
+    for attempt, step, scorer, score in rows.order_by():
+        if scorer in VERIFIERS:
+            verified[attempt, step] = score
+        else:
+            judged[attempt, step].append((weights[attempt].get(scorer, 0.0), score))
+    return _average(judged), verified
+
+
+def _reward_by_words(
+    words: Sequence[_Word], answered: Sequence[int], below: Mapping[int, _Reward], source: str
+) -> dict[int, _Reward]:
+    votes: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for word in words:
+        for attempt, value in _values_of(word, answered, below).items():
+            votes[attempt].append((word.trust, value))
+    means = _average(votes)
+    return {
+        attempt: _Reward(value, source, fsum(trust for trust, _ in votes[attempt]) / len(votes[attempt]))
+        for attempt, value in means.items()
+    }
+
+
+def _values_of(word: _Word, answered: Sequence[int], below: Mapping[int, _Reward]) -> dict[int, float]:
+    """What one feedback says of each attempt; see `effective_judgement` for the preference."""
+    own = {attempt: word.attempts.get(attempt, word.score) for attempt in answered}
+    said = {attempt: value for attempt, value in own.items() if value is not None}
+    if word.preferred not in own:
+        return said
+    base = {attempt: reward.value for attempt, reward in below.items()} | said
+    top = max((base[attempt] for attempt in answered if attempt in base), default=1.0)
+    return {
+        attempt: (1.0 + top) / 2 if attempt == word.preferred else base.get(attempt, 0.0) / 2 for attempt in answered
+    }
+
+
+def _average_steps(words: Iterable[_Word]) -> _Steps:
+    votes: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for word in words:
+        for place, score in word.steps.items():
+            votes[place].append((word.trust, score))
+    return _average(votes)
+
+
+def _average(votes: Mapping[Place, Sequence[tuple[float, float]]]) -> dict[Place, float]:
+    """Means of (weight, value) pairs; what only weightless words speak of is left out."""
+    totals = {place: fsum(weight for weight, _ in pairs) for place, pairs in votes.items()}
+    return {
+        place: fsum(weight * value for weight, value in pairs) / totals[place]
+        for place, pairs in votes.items()
+        if totals[place] > 0
+    }

@@ -1,0 +1,94 @@
+"""A model's judgement of every step and the whole, by several votes cast at the same time."""
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from apps.base.errors import TentalisError
+from apps.scoring.judges import Voter
+from tentalis.core.scoring.judging import (
+    Criterion,
+    Judgement,
+    JudgeRequest,
+    build_judge_request,
+    parse_judgement,
+    tally_judgements,
+)
+from tentalis.core.scoring.protocol import AttemptContext, ScorerResult, StepScored, Unscored
+from tentalis.core.scoring.votes import Tally
+
+MAX_TOKENS = 4096
+TEMPERATURE = 0.7
+
+
+@dataclass(frozen=True)
+class JudgeScorer:
+    """Medians of the valid votes; broken ones are counted and stand for no number.
+
+    Args:
+        voters: empty: no model is configured, and nothing is scored.
+        pool: where votes are cast in parallel.
+    """
+
+    name: str
+    criterion: Criterion
+    voters: Sequence[Voter]
+    pool: Executor
+
+    def score(self, context: AttemptContext) -> ScorerResult:
+        if not self.voters:
+            return ScorerResult(scorer=self.name, value=Unscored("no model is configured to judge it"))
+        request = build_judge_request(context, criterion=self.criterion)
+        ballots = [(voter, seed) for voter in self.voters for seed in range(voter.votes)]
+        votes = list(self.pool.map(lambda ballot: cast_vote(ballot[0], request, seed=ballot[1]), ballots))
+        tally = tally_judgements(votes, total_steps=len(context.steps))
+        said = [vote for vote in votes if not isinstance(vote, Unscored)]
+        steps = tuple(
+            StepScored(index, step.value, _comment(said, index, step), step.spread)
+            for index, step in enumerate(tally.steps)
+        )
+        details = {
+            "judges": [voter.name for voter in self.voters],
+            "votes": [vote.overall for vote in said],
+            "invalid_votes": tally.overall.invalid,
+            "invalid_reasons": dict(Counter(tally.overall.invalid_reasons)),
+            "prompt_version": request.prompt_version,
+        }
+        return ScorerResult(
+            scorer=self.name,
+            value=tally.overall.value,
+            steps=steps,
+            comment=_closest(said, tally.overall),
+            spread=tally.overall.spread,
+            details=details,
+        )
+
+
+def cast_vote(voter: Voter, request: JudgeRequest, *, seed: int) -> Judgement | Unscored:
+    """Ask a model once; what is no vote comes back as the reason."""
+    if voter.client is None:
+        return Unscored(f"{voter.name} cannot be asked: {voter.fault}")
+    try:
+        answers = voter.client.chat(
+            request.messages, model=voter.model, max_tokens=MAX_TOKENS, temperature=TEMPERATURE, seed=seed
+        )
+    except TentalisError as error:
+        return Unscored(f"{type(error).__name__}: {error}"[:500])
+    return parse_judgement(answers[0].text, step_count=request.step_count)
+
+
+def _closest(said: Sequence[Judgement], tally: Tally) -> str:
+    """The words of the vote nearest to the median."""
+    value = tally.value
+    if isinstance(value, Unscored) or not said:
+        return ""
+    return min(said, key=lambda vote: abs(vote.overall - value)).reason
+
+
+def _comment(said: Sequence[Judgement], index: int, tally: Tally) -> str:
+    value = tally.value
+    spoken = [vote.steps[index] for vote in said if index < len(vote.steps)]
+    if isinstance(value, Unscored) or not spoken:
+        return ""
+    return min(spoken, key=lambda vote: abs(vote.score - value)).reason

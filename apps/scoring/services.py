@@ -1,0 +1,228 @@
+"""Scoring a task: every scorer of its environment's weight profile on every attempt, then one write."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from apps.accounts.models import Project
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import TentalisError
+from apps.environments.registry import get_world
+from apps.outbox.services import final_write
+from apps.scoring.judges import find_voters
+from apps.scoring.models import StepScore
+from apps.scoring.scorers import ASKING, COMPUTED, JudgeScorer
+from apps.tasks.drafts import load_attempts, read_step, rebuild_draft
+from apps.tasks.models import Attempt, Step, Task
+from tentalis.core.scoring.protocol import AttemptContext, Score, Scorer, ScorerResult, ScoringError, Unscored
+from tentalis.core.scoring.weights import Combined, WeightProfile, combine, profile_for
+from tentalis.core.worlds import Verification
+
+logger = logging.getLogger(__name__)
+
+EXPECTED_STEPS = 3
+"""Distinct steps a whole answer has, where neither the world nor the task (`metadata.expected_steps`) says."""
+TOLD_BY_THE_TASK = ("expected_steps", "expected_lines")
+ATTEMPTS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredAttempt:
+    """What came of one attempt, before it is rows."""
+
+    attempt: Attempt
+    steps: Sequence[Step]
+    results: Mapping[str, ScorerResult]
+    combined: Combined
+    verification: Verification | None
+
+
+def score_task(task_id: int, *, by: str = "scorer") -> None:
+    """Score every attempt of a task, once. The task stays where it is: the review link moves it.
+
+    What cannot be scored is stored as that, with its reason; nothing is made up for it.
+    """
+    task = Task.objects.select_related("project").get(pk=task_id)
+    if task.state != Task.State.SCORING:
+        return
+    attempts = load_attempts(task)
+    if any(attempt.score_details for attempt in attempts):
+        return
+    profile = find_profile(task.project, task.environment)
+    scored = _score_attempts(task, attempts, profile)
+    with final_write():
+        _save(task, scored, profile, by=by)
+
+
+def find_profile(project: Project, environment: str) -> WeightProfile:
+    """The project's own weights of an environment, else the built-in.
+
+    Raises:
+        ScoringError: the stored weights cannot be used.
+    """
+    own = project.weight_profiles.get(environment)
+    return profile_for(environment) if own is None else WeightProfile.from_json(environment, own)
+
+
+def _score_attempts(task: Task, attempts: Sequence[Attempt], profile: WeightProfile) -> list[ScoredAttempt]:
+    """Nothing here reads or writes a row: scorers may wait for a model as long as it takes."""
+    asking = [name for name in profile.weights if name in ASKING]
+    voters = find_voters(task.project) if asking else []
+    votes_at_once = max(sum(voter.votes for voter in voters) * ATTEMPTS_AT_ONCE, 1)
+    with ThreadPoolExecutor(min(votes_at_once, 32)) as voting, ThreadPoolExecutor(ATTEMPTS_AT_ONCE) as working:
+        scorers = [
+            JudgeScorer(name, ASKING[name], voters, voting) if name in ASKING else COMPUTED[name]
+            for name in profile.weights
+        ]
+        score = partial(_score_attempt, task, profile, scorers)
+        return list(working.map(score, attempts) if voters else map(score, attempts))
+
+
+def _score_attempt(task: Task, profile: WeightProfile, scorers: Iterable[Scorer], attempt: Attempt) -> ScoredAttempt:
+    steps = list(attempt.steps.all())
+    if attempt.state == Attempt.State.FAILED:
+        reason = Unscored(f"the attempt failed: {attempt.error or 'no reason was kept'}")
+        results = {name: ScorerResult(scorer=name, value=reason) for name in profile.weights}
+        return ScoredAttempt(
+            attempt=attempt,
+            steps=steps,
+            results=results,
+            combined=combine(dict.fromkeys(results, reason), profile),
+            verification=None,
+        )
+    verification, why_not = _verify(task, attempt, steps)
+    context = AttemptContext(
+        environment=task.environment,
+        prompt=task.prompt,
+        text=attempt.text,
+        steps=tuple(read_step(step) for step in steps),
+        answer=attempt.answer or None,
+        reference=None if task.reference is None else str(task.reference),
+        rubric=task.project.rubric,
+        facts=_gather_facts(task, verification, why_not),
+    )
+    results = {scorer.name: _ask(scorer, context) for scorer in scorers}
+    scores: dict[str, Score] = {name: result.value for name, result in results.items()}
+    return ScoredAttempt(
+        attempt=attempt,
+        steps=steps,
+        results=results,
+        combined=combine(scores, profile),
+        verification=verification,
+    )
+
+
+def _ask(scorer: Scorer, context: AttemptContext) -> ScorerResult:
+    """One scorer's word; what goes wrong in it is its own reason and hurts no other scorer."""
+    try:
+        result = scorer.score(context)
+        if any(step.index >= len(context.steps) for step in result.steps):
+            raise ScoringError(
+                f"wanted scores of {len(context.steps)} steps, found one of step {result.steps[-1].index}"
+            )
+    except (TentalisError, ValueError, ArithmeticError, LookupError, TypeError) as error:
+        logger.warning("scorer %s failed", scorer.name, exc_info=True)
+        return ScorerResult(scorer=scorer.name, value=Unscored(f"{type(error).__name__}: {error}"[:2000]))
+    return result
+
+
+def _verify(task: Task, attempt: Attempt, steps: Sequence[Step]) -> tuple[Verification | None, str]:
+    """What the world verified, or why it could not."""
+    try:
+        found = get_world(task.environment).verify(task.prompt, task.reference, rebuild_draft(attempt, steps))
+    except (TentalisError, ValueError) as error:
+        return None, f"the environment could not verify it: {error}"
+    return found, "" if found else f"environment {task.environment} has nothing to verify this task by"
+
+
+def _gather_facts(task: Task, verification: Verification | None, why_not: str) -> dict[str, Any]:
+    """What the task and the world say, by name."""
+    told = {
+        name: task.metadata[name]
+        for name in TOLD_BY_THE_TASK
+        if isinstance(task.metadata.get(name), int) and task.metadata[name] > 0
+    }
+    facts: dict[str, Any] = {"expected_steps": EXPECTED_STEPS, **told}
+    if verification is None:
+        return facts | {"unverified": why_not}
+    return {
+        **facts,
+        **verification.details,
+        "outcome": verification.outcome,
+        "step_scores": verification.step_scores,
+        "step_reasons": verification.step_reasons,
+        "missing_steps": verification.missing_steps,
+    }
+
+
+def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *, by: str) -> None:
+    """Five statements, whatever the number of attempts. A task that was moved on meanwhile is left alone."""
+    values = [one.combined.value for one in scored if one.combined.value is not None]
+    task_score = sum(values) / len(values) if values else None
+    best = max(
+        (one for one in scored if one.attempt.state == Attempt.State.ANSWERED),
+        key=lambda one: -1.0 if one.combined.value is None else one.combined.value,
+        default=None,
+    )
+    answer = best.attempt.answer if best else ""
+    changed = Task.objects.filter(pk=task.pk, state=Task.State.SCORING).update(score=task_score, answer=answer)
+    if not changed:
+        return
+    StepScore.objects.bulk_create(row for one in scored for row in _rows(one))
+    for one in scored:
+        attempt = one.attempt
+        attempt.outcome = one.verification.outcome if one.verification else None
+        attempt.missing_steps = one.verification.missing_steps if one.verification else 0
+        attempt.score = one.combined.value
+        attempt.score_details = _details(one, profile)
+    Attempt.objects.bulk_update([one.attempt for one in scored], ["outcome", "missing_steps", "score", "score_details"])
+    payload = {
+        "score": task_score,
+        "attempts": {str(one.attempt.pk): one.combined.value for one in scored},
+        "unscored": sorted({lost.scorer for one in scored for lost in one.combined.redistributed_from}),
+    }
+    record(Kind.TASK_SCORED, subject=task, by=by, payload=payload)
+
+
+def _details(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
+    return {
+        "profile": profile.to_json(),
+        "weights": dict(one.combined.used_weights),
+        "redistributed": [
+            {"scorer": lost.scorer, "weight": lost.weight, "reason": lost.reason}
+            for lost in one.combined.redistributed_from
+        ],
+        "words": one.combined.describe_redistribution(),
+    }
+
+
+def _rows(one: ScoredAttempt) -> Iterable[StepScore]:
+    """Each scorer's score of the whole attempt, then of the steps it spoke of."""
+    for result in one.results.values():
+        value, reason = _split(result.value, result.comment)
+        yield StepScore(
+            attempt=one.attempt,
+            scorer=result.scorer,
+            score=value,
+            reason=reason,
+            spread=result.spread,
+            details=dict(result.details),
+        )
+        for step in result.steps:
+            value, reason = _split(step.score, step.comment)
+            yield StepScore(
+                attempt=one.attempt,
+                step=one.steps[step.index],
+                scorer=result.scorer,
+                score=value,
+                reason=reason,
+                spread=step.spread,
+            )
+
+
+def _split(score: Score, comment: str) -> tuple[float | None, str]:
+    return (None, score.reason) if isinstance(score, Unscored) else (float(score), comment)

@@ -1,0 +1,58 @@
+"""Reading an attempt back from its rows, as a world verifies it."""
+
+from collections.abc import Sequence
+
+from django.db.models import QuerySet
+
+from apps.tasks.models import Attempt, Step, Task
+from tentalis.core.steps import ParsedStep
+from tentalis.core.worlds import AttemptDraft, DraftStep
+
+CUT_OFF = "length"
+
+
+def load_attempts(task: Task) -> list[Attempt]:
+    """The task's attempts in order, with their steps, without the exact tokens: two queries."""
+    attempts: QuerySet[Attempt] = task.attempts.select_related("exchange").prefetch_related("steps")
+    return list(
+        attempts.only(
+            "task_id",
+            "index",
+            "state",
+            "text",
+            "answer",
+            "error",
+            "score_details",
+            "outcome",
+            "exchange__finish_reason",
+        )
+    )
+
+
+def rebuild_draft(attempt: Attempt, steps: Sequence[Step]) -> AttemptDraft:
+    """What the agent handed back, without its tokens. What no model server cut off has ended by itself."""
+    finish_reason = attempt.exchange.finish_reason if attempt.exchange else ""
+    return AttemptDraft(
+        text=attempt.text,
+        answer=attempt.answer,
+        steps=[
+            DraftStep(kind=step.kind, text=step.text, tool_name=step.tool_name, tool_result=step.tool_result)
+            for step in steps
+        ],
+        finish_reason=finish_reason,
+        ended=finish_reason != CUT_OFF,
+        error=attempt.error,
+    )
+
+
+def read_step(step: Step) -> ParsedStep:
+    """The step as scorers and judges read it; where it stood in the text was not kept."""
+    is_call = step.kind == "call"
+    return ParsedStep(
+        kind="call" if is_call else "step",
+        text=step.text,
+        start=0,
+        end=0,
+        tool_name=step.tool_name,
+        result=step.tool_result if is_call else None,
+    )

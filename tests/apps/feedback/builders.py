@@ -1,0 +1,67 @@
+"""Tasks with attempts, as they stand when scoring begins."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from apps.accounts.models import Project
+from apps.inference.models import Exchange
+from apps.tasks.models import Attempt, Step, Task
+from tentalis.core.desk import Ticket, read_attempt, render_parts, solve
+from tests.factories import make_task
+
+TICKET = Ticket(family="order", item="mug", count=3, price_eur=4, customer="new")
+"""The house option is "ship": 3 * 4 = 12, ship 12 + 5 = 17, 17 EUR."""
+
+
+def write_answer(option: str = "ship", *, with_unit: bool = True) -> str:
+    return render_parts(solve(TICKET, option, with_unit=with_unit))
+
+
+def make_desk_task(project: Project, texts: Sequence[str], **values: Any) -> Task:
+    """A desk task in state scoring, with one attempt a text."""
+    defaults = {"environment": "desk", "prompt": TICKET.text, "state": Task.State.SCORING, "group_size": len(texts)}
+    task = make_task(project, **defaults | values)
+    for index, text in enumerate(texts):
+        add_desk_attempt(task, index, text)
+    return task
+
+
+def add_desk_attempt(task: Task, index: int, text: str) -> Attempt:
+    segments = read_attempt(text).segments
+    exchange = Exchange.objects.create(project=task.project, model="desk", text=text, finish_reason="stop")
+    attempt = Attempt.objects.create(
+        task=task,
+        index=index,
+        worker=task.worker,
+        exchange=exchange,
+        text=text,
+        answer=next((segment.text for segment in segments if segment.kind == "answer"), ""),
+    )
+    Step.objects.bulk_create(
+        Step(
+            attempt=attempt,
+            index=place,
+            kind="other" if segment.kind == "bad" else segment.kind,
+            text=segment.text,
+            token_start=segment.start,
+            token_end=segment.end,
+        )
+        for place, segment in enumerate(segments)
+    )
+    return attempt
+
+
+def make_chat_task(project: Project, answers: Sequence[str] = ("first", "second"), **values: Any) -> Task:
+    """A chat task in state scoring, with one attempt of two steps an answer."""
+    task = make_task(project, **{"state": Task.State.SCORING, "group_size": len(answers)} | values)
+    for index, answer in enumerate(answers):
+        attempt = Attempt.objects.create(
+            task=task, index=index, worker=task.worker, text=f"think\n{answer}", answer=answer
+        )
+        Step.objects.bulk_create(
+            [
+                Step(attempt=attempt, index=0, kind="step", text="think"),
+                Step(attempt=attempt, index=1, kind="answer", text=answer),
+            ]
+        )
+    return task
