@@ -83,11 +83,13 @@ def choose_run_as() -> RunAs:
 
 
 def check_cluster_version(data: Path) -> None:
-    """Refuse a cluster another major version made, before anything touches it.
+    """Refuse a cluster another major version made, before anything touches it; none at all is fine.
 
     Raises:
         DataVersionError: it is not ours.
     """
+    if not data.exists():
+        return
     try:
         found = (data / "PG_VERSION").read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -99,17 +101,21 @@ def check_cluster_version(data: Path) -> None:
         )
 
 
-def make_cluster(home: Home, *, password: str, run_as: RunAs, is_throwaway: bool = False) -> None:
-    """Make the cluster and its database if there is none. An interrupted try leaves nothing that looks like one.
+def prepare_cluster(home: Home, *, password: str, run_as: RunAs, is_throwaway: bool) -> None:
+    """Make the cluster and its database if there is none, else free it of a dead server's lock.
 
     Raises:
-        DataVersionError: there is one of another version.
         StartError: it cannot be made; the message carries what initdb said.
     """
+    if home.postgres_data.exists():
+        drop_stale_lock(home.postgres_data)
+    else:
+        _make_cluster(home, password=password, run_as=run_as, is_throwaway=is_throwaway)
+
+
+def _make_cluster(home: Home, *, password: str, run_as: RunAs, is_throwaway: bool) -> None:
+    """An interrupted try leaves nothing that looks like a cluster."""
     data = home.postgres_data
-    if data.exists():
-        check_cluster_version(data)
-        return
     binaries = find_postgres_binaries()
     staging = data.with_name(data.name + ".init")
     password_file = home.run / "initdb-password"

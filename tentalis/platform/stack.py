@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -80,7 +81,7 @@ class _Plan:
 def plan_stack(
     home: Home, config: Config, environ: Mapping[str, str], *, is_throwaway: bool = False, only: Sequence[str] = ()
 ) -> Stack:
-    """Work out the services. Makes the Postgres cluster when there is none; starts nothing.
+    """Work out the services. Starts nothing; writes the Redis configuration.
 
     Args:
         is_throwaway: the stores forget on a crash of the machine and are faster; for tests.
@@ -165,9 +166,8 @@ def _plan_stores(plan: _Plan) -> tuple[list[Service], str, str]:
         port = plan.port("POSTGRES")
         run_as = postgres_server.choose_run_as()
         password = plan.config.secrets.postgres_password
-        postgres_server.make_cluster(plan.home, password=password, run_as=run_as, is_throwaway=plan.is_throwaway)
         database_url = f"postgres://{postgres_server.USER}:{password}@{LOOPBACK}:{port}/{postgres_server.DATABASE}"
-        data = plan.home.postgres_data
+        postgres_server.check_cluster_version(plan.home.postgres_data)
         services.append(
             Service(
                 name="postgres",
@@ -176,7 +176,13 @@ def _plan_stores(plan: _Plan) -> tuple[list[Service], str, str]:
                 ),
                 environment=_without_ours(plan.base),
                 probe=postgres_probe(LOOPBACK, port),
-                prepare=lambda: postgres_server.drop_stale_lock(data),
+                prepare=partial(
+                    postgres_server.prepare_cluster,
+                    plan.home,
+                    password=password,
+                    run_as=run_as,
+                    is_throwaway=plan.is_throwaway,
+                ),
                 port=port,
                 user=run_as.user,
                 stop_signal=postgres_server.STOP_SIGNAL,

@@ -1,7 +1,7 @@
 """Keeps a set of services alive: starts them in order, restarts what dies, stops them in reverse, leaves no orphan.
 
 One task per service. A task starts its process when everything in `after` is ready, and stops it when everything that
-names it in `after` is gone; so the order of the start and of the stop is the same graph, walked from either end.
+names it in `after`, near or far, is gone: the orders of the start and of the stop are one graph, walked from either end.
 """
 
 import asyncio
@@ -66,6 +66,9 @@ class Supervisor:
             if missing := set(service.after) - set(names[: names.index(service.name)]):
                 raise ValueError(f"{service.name} comes after {', '.join(sorted(missing))}, which must stand before it")
         self._home = home
+        self._needs: dict[str, set[str]] = {}  # by name: all it comes after, near and far
+        for service in services:
+            self._needs[service.name] = set(service.after).union(*(self._needs[name] for name in service.after))
         self._units = {service.name: Unit(service) for service in services}
         self._directory = directory
         self._addresses = addresses or {}
@@ -148,7 +151,7 @@ class Supervisor:
         """Start the process and stay with it until it ends. Returns why it ended, None when that is as it should be."""
         service = unit.service
         if service.prepare:
-            service.prepare()
+            await asyncio.to_thread(service.prepare)
         process = await self._spawn(unit)
         exited = asyncio.create_task(process.wait())
         try:
@@ -239,8 +242,8 @@ class Supervisor:
     async def _stop_in_turn(self, unit: Unit, exited: asyncio.Task[int]) -> None:
         """Ask the process to leave once nothing that needs it is left; kill it when it does not."""
         service = unit.service
-        for other in self._units.values():
-            if service.name in other.service.after:
+        for name, other in self._units.items():
+            if service.name in self._needs[name]:
                 await self._first(other.is_gone.wait(), exited)
         self._move(unit, State.STOPPING)
         if not exited.done() and unit.process:

@@ -58,6 +58,20 @@ async def test_services_start_in_order_and_stop_in_reverse(home: Home, workshop:
     assert workshop.events() == ["start store", "start web", "start proxy", "stop proxy", "stop web", "stop store"]
 
 
+async def test_a_store_outlives_what_came_after_a_finished_oneshot(home: Home, workshop: Workshop) -> None:
+    supervisor = supervise(
+        home,
+        workshop.service("store"),
+        workshop.oneshot("migrate", "", after=["store"]),
+        workshop.service("web", after=["migrate"]),
+    )
+    run = asyncio.create_task(supervisor.run())
+    await wait_for(home, run, is_ready)
+    supervisor.request_stop()
+    await run
+    assert workshop.events() == ["start store", "start web", "stop web", "stop store"]
+
+
 async def test_a_killed_service_comes_back_and_its_restarts_are_counted(home: Home, workshop: Workshop) -> None:
     supervisor = supervise(home, workshop.service("web"))
     run = asyncio.create_task(supervisor.run())
