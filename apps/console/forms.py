@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.console import services
+from apps.feedback.services import StepWord
 from apps.tasks.models import Attempt, Environment, Step
 from apps.workers.models import Worker
 
@@ -114,16 +115,6 @@ class AttemptFields:
         return any(place.score.value() or place.comment.value() or place.score.errors for place in places)
 
 
-@dataclass(frozen=True)
-class Word:
-    """What was said of one step, as the service wants it."""
-
-    attempt_index: int
-    step_index: int | None
-    score: float | None
-    comment: str
-
-
 class FeedbackForm(forms.Form):
     """A manager's judgement of a task: as a whole, attempt by attempt, step by step. Every part is optional."""
 
@@ -187,7 +178,7 @@ class FeedbackForm(forms.Form):
         return StepFields(step, self[f"{name}-score"], self[f"{name}-comment"])
 
     @property
-    def words(self) -> list[Word]:
+    def words(self) -> list[StepWord]:
         """What was said of steps and attempts; empty places say nothing."""
         found = []
         for attempt in self.attempts:
@@ -195,7 +186,8 @@ class FeedbackForm(forms.Form):
                 name = _place_name(attempt, step)
                 score, comment = self.cleaned_data[f"{name}-score"], self.cleaned_data[f"{name}-comment"]
                 if score is not None or comment:
-                    found.append(Word(attempt.index, None if step is None else step.index, score, comment))
+                    place = None if step is None else step.index
+                    found.append(StepWord(attempt_index=attempt.index, step_index=place, score=score, comment=comment))
         return found
 
     @property

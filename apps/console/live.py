@@ -102,7 +102,9 @@ class Feed:
     async def _catch_up(self) -> None:
         """Announce what was committed while nobody listened. A first start has missed nothing: pages replay."""
         if self._last_id:
-            for page in await database_sync_to_async(lambda after: list(find_announcements_since(after)))(self._last_id):
+            for page in await database_sync_to_async(lambda after: list(find_announcements_since(after)))(
+                self._last_id
+            ):
                 await self._spread(page)
 
     async def _spread(self, announcements: Collection[Announcement]) -> None:

@@ -136,10 +136,11 @@ def _find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
         return "", []
     of_panel = results.filter(panel=panel).select_related("adapter")
     rows = [*of_panel.filter(adapter=None), *of_panel.exclude(adapter=None).order_by("-adapter__version")[:POINTS]]
-    return panel, sorted((_point(row) for row in rows if row.outcomes), key=lambda point: point.version)
+    return panel, sorted((point_of(row) for row in rows if row.outcomes), key=lambda point: point.version)
 
 
-def _point(result: PanelResult) -> AccuracyPoint:
+def point_of(result: PanelResult) -> AccuracyPoint:
+    """A panel result as a point of the curve."""
     mean = fmean(result.outcomes)
     low, high = wilson_interval(mean, len(result.outcomes))
     version = result.adapter.version if result.adapter else 0

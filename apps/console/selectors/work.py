@@ -68,6 +68,11 @@ class TaskView:
         return next((review for review in self.reviews if _waits_for_a_person(review)), None)
 
     @property
+    def subject(self) -> str:
+        """What live updates call it."""
+        return f"task:{self.task.pk}"
+
+    @property
     def can_be_cancelled(self) -> bool:
         return self.task.state not in Task.FINAL
 
@@ -153,9 +158,7 @@ def find_open_reviews(project: Project, limit: int = 100) -> list[Review]:
 
 def count_open_reviews(project: Project) -> int:
     """How many wait for a person."""
-    return Review.objects.filter(
-        project=project, state=Review.State.OPEN, audience=Review.Audience.HUMAN
-    ).count()
+    return Review.objects.filter(project=project, state=Review.State.OPEN, audience=Review.Audience.HUMAN).count()
 
 
 def _waits_for_a_person(review: Review) -> bool:

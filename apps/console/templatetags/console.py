@@ -1,0 +1,189 @@
+"""How pages say times, shares and other people's text."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.contrib.humanize.templatetags.humanize import naturaltime
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from apps.feedback.models import Review
+
+register = template.Library()
+
+SHOWN = 700
+SLACK = 200
+MOST = 64_000
+
+# control characters but tab and line feed, soft hyphen, bidi marks and overrides, zero-width and tag characters
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+
+# what the audit says, where "kind" alone reads badly
+SUBJECT_PAGES = {"task": "task", "review": "review", "trainingrun": "run", "adapter": "adapter"}
+
+
+@register.filter
+def visible(text: object) -> SafeString:
+    """Escape text nobody here wrote, and show the characters in it that would hide or reorder what a person reads."""
+    return format_html_join("", "{}", ((part,) for part in _mark_hidden(str(text).replace("\r\n", "\n"))))
+
+
+def _mark_hidden(text: str) -> Iterator[str]:
+    last = 0
+    for match in HIDDEN.finditer(text):
+        yield text[last : match.start()]
+        code = f"U+{ord(match[0]):04X}"
+        name = unicodedata.name(match[0], "control character").lower()
+        yield format_html('<span class="hidden-char" title="{}">{}</span>', name, code)
+        last = match.end()
+    yield text[last:]
+
+
+@register.inclusion_tag("console/_words.html")
+def words(text: str, shown: int = SHOWN) -> Mapping[str, Any]:
+    """Someone's text: capped, with the rest behind "show more", which needs no script."""
+    if len(text) <= shown + SLACK:
+        return {"head": text, "rest": "", "more": 0, "cut": 0}
+    end = text.rfind("\n", shown - SLACK, shown) + 1 or text.rfind(" ", shown - SLACK, shown) + 1 or shown
+    return {"head": text[:end], "rest": text[end:MOST], "more": len(text) - end, "cut": max(0, len(text) - MOST)}
+
+
+@register.filter
+def first_line(text: str, length: int = 110) -> str:
+    """One line of a prompt, for lists."""
+    line = " ".join(text[: length * 4].split())
+    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+@register.filter
+def moment(at: datetime | None) -> SafeString | str:
+    """A time as people say it, with the exact one to point at."""
+    if at is None:
+        return "–"
+    exact = at.astimezone(UTC)
+    said = f"{exact.day} {exact:%B %Y, %H:%M:%S} UTC"
+    return format_html('<time datetime="{}" title="{}">{}</time>', exact.isoformat(), said, naturaltime(at))
+
+
+@register.filter
+def share(value: float | None) -> str:
+    """A number in [0, 1] as a percentage."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+@register.filter
+def score(value: float | None) -> str:
+    """A score in [0, 1]."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+@register.filter
+def number(value: float | None) -> str:
+    """A figure with as many digits as help: 0.000123 as 1.23e-04, 12345.678 as 12,346."""
+    if value is None:
+        return "–"
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if size < 0.001 else f"{value:.4g}"
+
+
+@register.filter
+def unlocalized(value: float | None) -> str:
+    """A number for programs (charts, meters); "" where there is none."""
+    return "" if value is None else repr(value)
+
+
+@register.filter
+def clock(at: datetime | None) -> SafeString | str:
+    """A time of today, as one needs it to plan the next minutes."""
+    if at is None:
+        return "–"
+    exact = at.astimezone(UTC)
+    return format_html('<time datetime="{}">{} UTC</time>', exact.isoformat(), f"{exact:%H:%M}")
+
+
+@register.filter
+def holder(review: Review) -> str:
+    """Who has a review open just now; "" when nobody does or the lease has run out."""
+    if review.claimed_by is None or review.lease_until is None or review.lease_until < timezone.now():
+        return ""
+    return review.claimed_by.username
+
+
+@register.filter
+def points(value: float | None) -> str:
+    """A difference in percentage points, signed."""
+    return "–" if value is None else f"{value:+.1f}".replace("-", "−")
+
+
+@register.filter
+def sentence(kind: str) -> str:
+    """`task.in_review` as "Task in review"."""
+    return str(kind).replace(".", " ").replace("_", " ").capitalize()
+
+
+@register.filter
+def facts(payload: object) -> list[tuple[str, str]]:
+    """What an object says, as pairs a person can read: nested names are joined, lists are counted or spelled out."""
+    return list(_flatten("", payload))[:40]
+
+
+def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flatten(f"{name} {key}".strip().replace("_", " "), inner)
+    elif isinstance(value, list | tuple):
+        short = len(value) <= 8 and all(not isinstance(item, Mapping | list | tuple) for item in value)
+        yield name, ", ".join(str(item) for item in value) if short else f"{len(value)} entries"
+    elif isinstance(value, float):
+        yield name, number(value)
+    elif value not in (None, ""):
+        yield name, {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+@register.filter
+def get(mapping: Mapping[str, Any], key: str) -> Any:
+    return mapping.get(key)
+
+
+@register.filter
+def subject_page(subject_type: str) -> str:
+    """Name of the page about a subject of the audit; "" where there is none."""
+    return SUBJECT_PAGES.get(subject_type, "")
+
+
+@register.simple_tag(takes_context=True)
+def here(context: Mapping[str, Any], *names: str) -> SafeString:
+    """Marks the navigation entry of the page one is on."""
+    match = context["request"].resolver_match
+    return SafeString('aria-current="page"' if match is not None and match.url_name in names else "")
+
+
+@register.simple_tag(takes_context=True)
+def live(context: Mapping[str, Any], fragment: str, *kinds: str) -> SafeString:
+    """Attributes of an element that shows itself anew when something of these kinds happens.
+
+    The element's id must be the fragment's name. `task:12` listens to one task, `task` to all of the project's.
+    """
+    request = context["request"]
+    query = request.GET.copy()
+    query["fragment"] = fragment
+    return format_html(
+        'id="{}" data-live="{}" hx-get="{}?{}" hx-trigger="live" hx-swap="outerMorph" hx-nonce="{}"',
+        fragment,
+        " ".join(kinds),
+        request.path,
+        query.urlencode(),
+        request.csp_nonce,
+    )

@@ -1,0 +1,28 @@
+"""The dashboard: how the worker has learned, and what is going on."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from apps.accounts.rights import Right
+from apps.console.selectors import work
+from apps.console.selectors.learning import choose_worker, find_learning
+from apps.console.selectors.training import find_open_batches
+from apps.console.views.frame import Scene, project_view, show
+
+RECENT = 8
+
+
+@require_GET
+@project_view(Right.TASKS_READ)
+def show_dashboard(request: HttpRequest, scene: Scene) -> HttpResponse:
+    worker, workers = choose_worker(scene.project, request.GET.get("worker", ""))
+    context = {
+        "worker": worker,
+        "workers": workers,
+        "learning": find_learning(worker) if worker else None,
+        "counts": work.count_open_tasks(scene.project),
+        "tasks": work.find_tasks(scene.project, limit=RECENT)[:RECENT],
+        "batches": find_open_batches(scene.project),
+        "fragments": {"dashboard"},
+    }
+    return show(request, scene, "dashboard", context)

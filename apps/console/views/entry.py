@@ -1,0 +1,45 @@
+"""Coming in: sign in, sign out, the first page, and the pages for what went wrong."""
+
+from django.contrib.auth import views as auth_views
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from apps.accounts.models import Project
+from apps.console import services
+from apps.console.forms import SignInForm, find_address
+from apps.console.views.frame import LAST_PROJECT
+
+
+class SignInView(auth_views.LoginView):
+    """The form, and where it leads."""
+
+    template_name = "console/sign_in.html"
+    authentication_form = SignInForm
+    redirect_authenticated_user = True
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        answer = super().form_valid(form)
+        services.record_sign_in(user=form.get_user(), address=find_address(self.request))
+        return answer
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        answer = super().form_invalid(form)
+        codes = {error.code for error in form.non_field_errors().as_data()}
+        answer.status_code = services.TooManySignInsError.status if services.TooManySignInsError.code in codes else 400
+        return answer
+
+
+@require_GET
+@never_cache
+@login_required
+def open_first_page(request: HttpRequest) -> HttpResponse:
+    """The project somebody was in last, else their first; else why there is none."""
+    projects = Project.objects.visible_to(request.user).order_by("name")
+    project = projects.filter(slug=request.session.get(LAST_PROJECT, "")).first() or projects.first()
+    if project is None:
+        return render(request, "console/no_project.html")
+    return redirect("console:project", project.slug)

@@ -1,0 +1,139 @@
+"""What every page of a project stands in: who looks, at which project, with which rights."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import find_rights
+from apps.base.errors import TentalisError
+from apps.console.selectors.live import find_latest_entry_id
+from apps.console.selectors.work import count_open_reviews
+
+P = ParamSpec("P")
+SWITCHER = 30
+LAST_PROJECT = "last_project"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A user at work in a project.
+
+    Attributes:
+        heard: id of the last audit entry when the page was begun; its live updates start there.
+    """
+
+    user: User
+    project: Project
+    rights: frozenset[Right]
+    heard: int = field(default_factory=find_latest_entry_id)
+
+    def may(self, right: Right) -> bool:
+        return right in self.rights
+
+    @property
+    def may_submit(self) -> bool:
+        return self.may(Right.TASKS_WRITE)
+
+    @property
+    def may_review(self) -> bool:
+        return self.may(Right.REVIEWS_WRITE)
+
+    @property
+    def may_train(self) -> bool:
+        return self.may(Right.RUNS_WRITE)
+
+    @property
+    def may_deploy(self) -> bool:
+        return self.may(Right.ADAPTERS_WRITE)
+
+    @property
+    def may_replay(self) -> bool:
+        return self.may(Right.PIPELINE_WRITE)
+
+    @property
+    def may_audit(self) -> bool:
+        return self.may(Right.AUDIT_READ)
+
+    @property
+    def projects(self) -> list[Project]:
+        """What the switcher offers."""
+        return list(Project.objects.visible_to(self.user).only("slug", "name").order_by("name")[:SWITCHER])
+
+    @property
+    def waiting_reviews(self) -> int:
+        return count_open_reviews(self.project) if self.may_review else 0
+
+
+def project_view(
+    right: Right | None = None,
+) -> Callable[[Callable[Concatenate[HttpRequest, Scene, P], HttpResponse]], Callable[..., HttpResponse]]:
+    """A page of one project: signed in or sent to sign in, a member or 404, with the right or 403."""
+
+    def decorate(view: Callable[Concatenate[HttpRequest, Scene, P], HttpResponse]) -> Callable[..., HttpResponse]:
+        @wraps(view)
+        def look(request: HttpRequest, slug: str, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            user: Any = request.user
+            project = Project.objects.visible_to(user).filter(slug=slug).first()
+            if project is None:
+                raise Http404(f"no project {slug}")
+            scene = Scene(user, project, find_rights(user, project))
+            if right is not None and not scene.may(right):
+                raise PermissionDenied(f"This takes the right {right.value} in {project.name}.")
+            if request.session.get(LAST_PROJECT) != slug:
+                request.session[LAST_PROJECT] = slug
+            return view(request, scene, *args, **kwargs)
+
+        return never_cache(login_required(look))
+
+    return decorate
+
+
+def show(
+    request: HttpRequest, scene: Scene, page: str, context: Mapping[str, Any], *, status: int = 200
+) -> HttpResponse:
+    """Render a page, or the one fragment of it that a live update asks for by `?fragment=`."""
+    fragment = request.GET.get("fragment", "")
+    template = f"console/{page}.html"
+    if fragment and fragment in context.get("fragments", ()):
+        template = f"console/_{fragment}.html"
+    return render(request, template, {"scene": scene, **context}, status=status)
+
+
+def act(request: HttpRequest, done: str, do: Callable[[], object]) -> bool:
+    """Do what a button asks and say how it went; True when it was done."""
+    try:
+        do()
+    except TentalisError as error:
+        messages.error(request, str(error))
+        return False
+    messages.success(request, done)
+    return True
+
+
+def leave(scene: Scene, name: str, *args: Any) -> HttpResponse:
+    """Send the browser on to another page of the project."""
+    return redirect(f"console:{name}", scene.project.slug, *args)
+
+
+def read_number(request: HttpRequest, name: str) -> int | None:
+    """A row id out of the query string; None where there is none.
+
+    Raises:
+        Http404: it is no number that could be an id.
+    """
+    text = request.GET.get(name, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Http404(f"{name} must be a row id")
+    return int(text)

@@ -1,0 +1,129 @@
+"""Tasks: the list, a new one, the page of one, and words about it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.rights import Right
+from apps.base.errors import TentalisError
+from apps.console.forms import FeedbackForm, TaskForm, show_error
+from apps.console.selectors import work
+from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+from apps.feedback.models import Review
+from apps.pipeline import flow
+from apps.tasks.models import Task
+
+
+@require_GET
+@project_view(Right.TASKS_READ)
+def list_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
+    state = request.GET.get("state", "")
+    if state and state not in Task.State.values:
+        raise Http404(f"no state {state}")
+    found = work.find_tasks(scene.project, state=state, before=read_number(request, "before"))
+    context = {
+        "tasks": found[: work.PAGE],
+        "older": found[work.PAGE - 1].pk if len(found) > work.PAGE else None,
+        "state": state,
+        "states": Task.State.choices,
+        "counts": work.count_open_tasks(scene.project).by_state,
+        "fragments": {"task_list"},
+    }
+    return show(request, scene, "tasks", context)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.TASKS_WRITE)
+def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
+    form = TaskForm(request.POST or None, project=scene.project)
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                task = _submit(scene, form.cleaned_data)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, f"Task {task.pk} is queued.")
+                return leave(scene, "task", task.pk)
+    return show(request, scene, "task_new", {"form": form}, status=status)
+
+
+@require_GET
+@project_view(Right.TASKS_READ)
+def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
+    task = _task_or_404(scene, task_id)
+    context = {"view": work.show_task(task), "task": task, "fragments": {"task"}}
+    return show(request, scene, "task", context)
+
+
+@require_POST
+@project_view(Right.TASKS_WRITE)
+def cancel_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
+    task = _task_or_404(scene, task_id)
+    act(request, f"Task {task_id} is cancelled.", lambda: flow.cancel(task=task, by=scene.user))
+    return leave(scene, "task", task_id)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.FEEDBACK_WRITE)
+def give_task_feedback(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
+    task = _task_or_404(scene, task_id)
+    return answer_feedback(request, scene, task, review=None)
+
+
+def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: Review | None) -> HttpResponse:
+    """The feedback form of a review, or of a task nobody asked about. What was typed survives every refusal."""
+    form = FeedbackForm(request.POST or None, attempts=work.find_attempts(task))
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                _give(scene, task, review, form)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, "Thank you: your feedback is recorded and will be learned from.")
+                return leave(scene, "review-list") if review else leave(scene, "task", task.pk)
+    return show(request, scene, "review", {"form": form, "task": task, "review": review}, status=status)
+
+
+def _give(scene: Scene, task: Task, review: Review | None, form: FeedbackForm) -> None:
+    said: Mapping[str, Any] = {
+        "by": scene.user,
+        "score": form.cleaned_data["score"],
+        "text": form.cleaned_data["text"],
+        "steps": form.words,
+        "preferred_attempt": form.preferred,
+        "edited_answer": form.cleaned_data["edited_answer"],
+    }
+    if review is None:
+        flow.give_task_feedback(task=task, **said)
+    else:
+        flow.give_feedback(review=review, **said)
+
+
+def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:
+    return flow.submit(
+        project=scene.project,
+        worker=data["worker"],
+        prompt=data["prompt"],
+        environment=data["environment"],
+        by=scene.user,
+        group_size=data["group_size"],
+        reference=data["reference"] or None,
+    )
+
+
+def _task_or_404(scene: Scene, task_id: int) -> Task:
+    task = work.find_task(scene.project, task_id)
+    if task is None:
+        raise Http404(f"no task {task_id}")
+    return task

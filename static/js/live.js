@@ -1,0 +1,64 @@
+// Keeps a page true without reloading it. An element with data-live="task review:7" is fetched anew, by htmx, when
+// something of these kinds happens in the project. Without a socket, or without scripts, pages are as true as when
+// they were loaded.
+const KINDS_OF = { trainingrun: "run", auditentry: "audit" };
+const GATHER_MS = 250;
+const PAUSE_MS = 1000;
+const WAITS_MS = [500, 1000, 2000, 5000, 10000];
+
+const page = document.body.dataset;
+const sign = document.querySelector("[data-live-state]");
+const due = new Set();
+let last = Number(page.liveAfter || 0);
+let failures = 0;
+let timer = null;
+let refreshedAt = 0;
+
+function show(state, words) {
+  if (!sign) return;
+  sign.hidden = false;
+  sign.dataset.state = state;
+  sign.textContent = words;
+}
+
+function hear(entry) {
+  last = Math.max(last, entry.id);
+  if (entry.project !== page.project) return;
+  due.add(entry.kind.split(".")[0]);
+  const [type, id] = entry.subject.split(":");
+  due.add(`${KINDS_OF[type] ?? type}:${id}`);
+  due.add("audit");
+  schedule();
+}
+
+function schedule() {
+  if (timer !== null || document.hidden || due.size === 0) return;
+  const wait = Math.max(GATHER_MS, refreshedAt + PAUSE_MS - Date.now());
+  timer = setTimeout(refresh, wait);
+}
+
+function refresh() {
+  timer = null;
+  refreshedAt = Date.now();
+  for (const element of document.querySelectorAll("[data-live]")) {
+    if (element.dataset.live.split(" ").some((kind) => due.has(kind))) htmx.trigger(element, "live");
+  }
+  due.clear();
+}
+
+function connect() {
+  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+  const socket = new WebSocket(`${scheme}//${location.host}${page.livePath}?after=${last}`);
+  socket.addEventListener("open", () => {
+    failures = 0;
+    show("live", "Live");
+  });
+  socket.addEventListener("message", (event) => hear(JSON.parse(event.data)));
+  socket.addEventListener("close", () => {
+    show("waiting", "Reconnecting");
+    setTimeout(connect, WAITS_MS[Math.min(failures++, WAITS_MS.length - 1)]);
+  });
+}
+
+document.addEventListener("visibilitychange", schedule);
+if (page.livePath) connect();
