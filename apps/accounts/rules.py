@@ -11,6 +11,7 @@ from tentalis.core.review_policy import PolicyError, ReviewPolicy
 from tentalis.core.scoring.protocol import ScoringError
 from tentalis.core.scoring.weights import ENVIRONMENTS, WeightProfile
 
+MAX_MODEL_CHARS = 200
 RANGES = {"group_size": (1, 64), "batch_tasks": (1, 100_000)}
 
 
@@ -44,9 +45,9 @@ def _check_weight_profiles(value: Any) -> None:
 
 def _check_review_policy(value: Any) -> None:
     policy = dict(_require_object(value))
-    manager = policy.pop("ai_manager", "")
-    if not isinstance(manager, str) or len(manager) > 64:
-        raise PolicyError("ai_manager", wanted="the name of an AI manager", found=manager)
+    model = policy.pop("model", "")  # of the llm manager
+    if not isinstance(model, str) or len(model) > MAX_MODEL_CHARS:
+        raise PolicyError("model", wanted="the name of a model", found=model)
     ReviewPolicy.from_json(policy)
 
 

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.contrib.auth import authenticate
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from apps.accounts.models import Member, Project, Role, User
+from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.rules import check_project_settings
 from apps.accounts.tokens import create_token, find_token, revoke_token
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError, NotSignedInError
 
 __all__ = [
     "add_member",
@@ -29,8 +30,10 @@ __all__ = [
     "require_right",
     "require_role",
     "revoke_token",
+    "sign_in",
 ]
 
+SIGN_IN_DAYS = 30
 PROJECT_FIELDS = frozenset(
     {
         "name",
@@ -125,6 +128,22 @@ def create_user(
             raise ConflictError(f"the user name {username} is taken") from None
         record(Kind.USER_CREATED, subject=user, by=by, payload={"username": username, "is_agent": is_agent})
     return user
+
+
+def sign_in(*, username: str, password: str, name: str) -> tuple[ApiToken, str]:
+    """A token of every scope for a name and password; both outcomes are audited.
+
+    Raises:
+        NotSignedInError: they do not belong together, or the user is an agent or switched off.
+    """
+    user = authenticate(username=username, password=password)
+    if not isinstance(user, User) or user.is_agent:
+        record(Kind.SIGN_IN_FAILED, by="nobody", payload={"username": username})
+        raise NotSignedInError("name and password do not belong together")
+    with transaction.atomic():
+        token, text = create_token(user=user, name=name, scopes=Right.values, expires_in_days=SIGN_IN_DAYS, by=user)
+        record(Kind.USER_SIGNED_IN, subject=user, by=user.handle, payload={"key_id": token.key_id})
+    return token, text
 
 
 def create_project(*, name: str, slug: str, by: User, **settings: Any) -> Project:

@@ -1,5 +1,42 @@
-"""Paths of the REST API."""
+"""Paths of the REST API. Paths end without a slash."""
 
-from django.urls import URLPattern
+from django.urls import include, path, re_path
+from rest_framework.routers import SimpleRouter
 
-urlpatterns: list[URLPattern] = []
+from apps.api.views.accounts import MemberViewSet, ProjectViewSet, TokenViewSet
+from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
+from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
+from apps.api.views.judgement import FeedbackViewSet, ReviewViewSet
+from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
+from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
+from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
+
+app_name = "api"
+
+router = SimpleRouter(trailing_slash=False)
+router.register("projects", ProjectViewSet)
+router.register("members", MemberViewSet)
+router.register("tokens", TokenViewSet, basename="token")
+router.register("workers", WorkerViewSet)
+router.register("tasks", TaskViewSet)
+router.register("attempts", AttemptViewSet)
+router.register("reviews", ReviewViewSet)
+router.register("feedback", FeedbackViewSet)
+router.register("rollouts", RolloutViewSet)
+router.register("batches", BatchViewSet)
+router.register("runs", RunViewSet)
+router.register("adapters", AdapterViewSet)
+router.register("audit", AuditViewSet, basename="audit")
+router.register("dead-letters", DeadLetterViewSet, basename="dead-letter")
+
+urlpatterns = [
+    path("v1/", include(router.urls)),
+    path("v1/login", LoginView.as_view(), name="login"),
+    path("v1/logout", LogoutView.as_view(), name="logout"),
+    path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
+    path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
+    path("v1/metrics/queues", QueuesView.as_view(), name="metrics-queues"),
+    path("schema/", SchemaView.as_view(), name="schema"),
+    path("docs/", DocsView.as_view(), name="docs"),
+    re_path(r"^.*$", UnknownPathView.as_view(), name="unknown"),
+]

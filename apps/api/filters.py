@@ -1,0 +1,43 @@
+"""Filters of lists. A parameter nobody knows is refused by name, as a misspelt one would otherwise filter nothing."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from apps.api.lookup import find_project
+
+PAGING = frozenset({"limit", "cursor"})
+
+
+class StrictFilterBackend(filters.DjangoFilterBackend):  # type: ignore[misc]
+    """django-filter's backend, strict in names."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: APIView) -> QuerySet[Any]:
+        filterset_class = self.get_filterset_class(view, queryset)
+        known = set(filterset_class.base_filters) if filterset_class else set()
+        check_parameters(request, known | set(getattr(view, "extra_parameters", ())))
+        filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
+        return filtered
+
+
+def check_parameters(request: Request, known: set[str]) -> None:
+    """Raises ValidationError naming every query parameter that is not known."""
+    if unknown := sorted(set(request.query_params) - known - PAGING):
+        wanted = ", ".join(sorted(known | PAGING))
+        raise ValidationError({name: [f"No such parameter; known are {wanted}."] for name in unknown})
+    for name, value in request.query_params.items():
+        if "\x00" in value:
+            raise ValidationError({name: ["wanted text without NUL characters"]})
+
+
+class ProjectFilterSet(filters.FilterSet):  # type: ignore[misc]
+    """Filters every resource of a project has."""
+
+    project = filters.CharFilter(method="in_project", label="Slug of a project.")
+
+    def in_project(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return queryset.filter(project=find_project(self.request, value))

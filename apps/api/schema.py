@@ -1,0 +1,83 @@
+"""What the OpenAPI schema says of every operation beyond its own: errors and the Idempotency-Key."""
+
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework import serializers
+
+from apps.api.idempotency import HEADER, REPLAYED
+from apps.api.permissions import PUBLIC, right_of
+from apps.api.problems import MEDIA_TYPE
+
+CHANGING = frozenset({"POST", "PATCH", "DELETE"})
+WORDS = {
+    400: "The input is not what was wanted; `errors` says where.",
+    401: "No valid token or session.",
+    403: "The token's scope or your role does not allow it.",
+    404: "No such thing here, or none that you may see.",
+    409: "The thing's present state does not allow it, or the first request with this key is still running.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    422: "This Idempotency-Key was sent before with another request.",
+    429: "Too many requests; `Retry-After` says how many seconds to wait.",
+}
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """Problem details (RFC 9457)."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    code = serializers.CharField(help_text="A stable word for programs.")
+    request_id = serializers.CharField(help_text="Finds this request in the logs.")
+    errors: Any = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()), required=False, help_text="Messages by field."
+    )
+
+
+class ApiSchema(AutoSchema):
+    """Adds to each operation the problems it can answer with, and the header that makes sending twice safe."""
+
+    def get_override_parameters(self) -> list[Any]:
+        parameters = list(super().get_override_parameters())
+        if self.method in CHANGING and self._right() != PUBLIC:
+            parameters.append(
+                OpenApiParameter(
+                    HEADER,
+                    str,
+                    OpenApiParameter.HEADER,
+                    required=False,
+                    description="1 to 255 characters. The same request again within 72 h gets the same answer, with "
+                    f"`{REPLAYED}: true`.",
+                )
+            )
+        return parameters
+
+    def get_description(self) -> str:  # type: ignore[override]
+        right = self._right()
+        words = super().get_description() or ""
+        return f"{words}\n\nScope: `{right}`." if right and ":" in str(right) else words
+
+    def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
+        bodies: dict[str, Any] = super()._get_response_bodies(direction)
+        for status in self._problems():
+            if str(status) not in bodies:
+                response = OpenApiResponse(ProblemSerializer, WORDS[status])
+                bodies[str(status)] = self._get_response_for_code(response, str(status), [MEDIA_TYPE], direction)  # type: ignore[no-untyped-call]
+        return bodies
+
+    def _problems(self) -> list[int]:
+        statuses = [400, 429]
+        if self._right() != PUBLIC:
+            statuses += [401, 403]
+        if "{" in self.path or self.method == "POST" or self.method == "GET":
+            statuses.append(404)
+        if self.method in CHANGING:
+            statuses += [409, 413, 415, 422]
+        return sorted(statuses)
+
+    def _right(self) -> Any:
+        return right_of(self.view, self.method)

@@ -1,0 +1,171 @@
+"""Projects, members, tokens, and signing in."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.accounts.models import ApiToken, Member, Project, Role
+from apps.accounts.rights import Right
+from apps.api.serializers.strict import (
+    ObjectField,
+    StrictSerializer,
+    TextField,
+    TrueFalseField,
+    WholeNumberField,
+    WordField,
+)
+
+SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$"
+MAX_RUBRIC_CHARS = 50_000
+
+
+class ProjectOut(serializers.ModelSerializer[Project]):
+    """A team's space."""
+
+    class Meta:
+        model = Project
+        fields = [
+            "id",
+            "slug",
+            "name",
+            "rubric",
+            "weight_profiles",
+            "review_policy",
+            "gate_policy",
+            "recipe",
+            "group_size",
+            "batch_tasks",
+            "learning_enabled",
+            "created_at",
+        ]
+
+
+class ProjectChange(StrictSerializer):
+    """What of a project can change."""
+
+    name = TextField(required=False, max_length=200)
+    rubric = TextField(required=False, max_length=MAX_RUBRIC_CHARS, allow_blank=True)
+    weight_profiles = ObjectField(required=False, help_text="environment -> {scorer: weight}; {}: the built-in.")
+    review_policy = ObjectField(required=False, help_text="Which tasks wait for whom; {}: the built-in.")
+    gate_policy = ObjectField(required=False, help_text="Margins and patience of the promotion gate.")
+    recipe = ObjectField(required=False, help_text="Learning recipe; {}: the built-in.")
+    group_size = WholeNumberField(required=False, min_value=1, max_value=64)
+    batch_tasks = WholeNumberField(required=False, min_value=1, max_value=100_000)
+    learning_enabled = TrueFalseField(required=False)
+
+
+class ProjectIn(ProjectChange):
+    """A new project."""
+
+    slug = serializers.RegexField(
+        SLUG, max_length=64, error_messages={"invalid": "wanted lower-case letters, digits and inner hyphens"}
+    )
+    name = TextField(max_length=200)
+
+
+class MemberOut(serializers.ModelSerializer[Member]):
+    """A user's role in a project."""
+
+    project = serializers.CharField(source="project.slug")
+    username = serializers.CharField(source="user.username")
+    is_agent = serializers.BooleanField(source="user.is_agent")
+
+    class Meta:
+        model = Member
+        fields = ["id", "project", "username", "is_agent", "role", "created_at"]
+
+
+class MemberIn(StrictSerializer):
+    """A new member. With the role agent an unknown username makes that agent."""
+
+    project = TextField(max_length=64)
+    username = serializers.RegexField(r"^[\w.@+-]+$", max_length=150)
+    role = WordField(choices=Role.choices)
+
+
+class MemberChange(StrictSerializer):
+    """Another role."""
+
+    role = WordField(choices=Role.choices)
+
+
+class TokenOut(serializers.ModelSerializer[ApiToken]):
+    """A token, without its secret."""
+
+    username = serializers.CharField(source="user.username")
+    project = serializers.CharField(source="project.slug", allow_null=True, default=None)
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Right.choices))
+
+    class Meta:
+        model = ApiToken
+        fields = [
+            "id",
+            "key_id",
+            "name",
+            "username",
+            "project",
+            "scopes",
+            "created_at",
+            "expires_at",
+            "last_used_at",
+            "revoked_at",
+        ]
+
+
+class NewTokenOut(TokenOut):
+    """A token just made: the only answer that holds its text. A replay under an Idempotency-Key says null."""
+
+    token = serializers.CharField(allow_null=True)
+
+    class Meta(TokenOut.Meta):
+        fields = [*TokenOut.Meta.fields, "token"]
+
+
+class TokenIn(StrictSerializer):
+    """A new token."""
+
+    name = TextField(max_length=100)
+    scopes = serializers.ListField(
+        child=WordField(choices=Right.choices), required=False, allow_empty=False, help_text="Default: every scope."
+    )
+    project = TextField(required=False, max_length=64, help_text="Bind it to one project.")
+    username = TextField(required=False, max_length=150, help_text="An agent of a project you own; default: yourself.")
+    expires_in_days = WholeNumberField(required=False, min_value=1, max_value=365)
+
+
+class SignIn(StrictSerializer):
+    """Name and password for a token."""
+
+    username = TextField(max_length=150)
+    password = TextField(max_length=1000)
+    name = TextField(required=False, max_length=100, help_text="What to call the token.")
+
+
+class MembershipOut(serializers.Serializer[Any]):
+    project = serializers.CharField()
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
+class WhoAmIOut(serializers.Serializer[Any]):
+    """Who is asking, with which rights."""
+
+    username = serializers.CharField()
+    is_agent = serializers.BooleanField()
+    is_superuser = serializers.BooleanField()
+    scopes = serializers.ListField(child=serializers.CharField())
+    token_expires_at = serializers.DateTimeField(allow_null=True)
+    memberships = MembershipOut(many=True)
+
+
+class FindingOut(serializers.Serializer[Any]):
+    """One reason why something does not train."""
+
+    words = serializers.CharField()
+    count = serializers.IntegerField()
+    kind = serializers.CharField()
+
+
+class WhyOut(serializers.Serializer[Any]):
+    """Why nothing trains: most immediate first; empty when nothing is in the way."""
+
+    findings = FindingOut(many=True)

@@ -1,0 +1,212 @@
+"""Rollouts, batches, runs, adapters."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.adapters.models import Adapter, Deployment, Verdict
+from apps.api.serializers.strict import StrictSerializer, TextField
+from apps.rollouts.models import Batch, Rollout
+from apps.training.models import TrainingRun
+
+
+class RolloutOut(serializers.ModelSerializer[Rollout]):
+    """An attempt as training data, without its tokens."""
+
+    project = serializers.CharField(source="project.slug")
+    worker = serializers.CharField(source="worker.name")
+    task = serializers.IntegerField(source="task_id")
+    attempt = serializers.IntegerField(source="attempt_id")
+    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
+    hint = serializers.CharField(source="hint.text", allow_null=True, default=None)
+    batch = serializers.IntegerField(
+        source="training_use.batch_id", allow_null=True, default=None, help_text="Its one use; null: none yet."
+    )
+
+    class Meta:
+        model = Rollout
+        fields = [
+            "id",
+            "project",
+            "worker",
+            "task",
+            "attempt",
+            "adapter",
+            "hint",
+            "is_usable",
+            "unusable_reason",
+            "reward",
+            "reward_source",
+            "steps",
+            "missing_steps",
+            "weight",
+            "batch",
+            "created_at",
+        ]
+
+
+class TokensOut(serializers.Serializer[Any]):
+    """The exact tokens, as the model server told them."""
+
+    model = serializers.CharField()
+    policy_version = serializers.IntegerField()
+    messages = serializers.ListField(child=serializers.DictField())
+    prompt_token_ids = serializers.ListField(child=serializers.IntegerField(), source="unpack_prompt_token_ids")
+    token_ids = serializers.ListField(child=serializers.IntegerField(), source="unpack_token_ids")
+    logprobs = serializers.ListField(child=serializers.FloatField(), source="unpack_logprobs")
+    sampled = serializers.ListField(
+        child=serializers.BooleanField(), source="unpack_sampled", help_text="True where the policy chose the token."
+    )
+
+
+class RolloutDetailOut(RolloutOut):
+    """A rollout with its exact tokens; null where there are none."""
+
+    tokens = TokensOut(source="attempt.exchange", allow_null=True)
+
+    class Meta(RolloutOut.Meta):
+        fields = [*RolloutOut.Meta.fields, "tokens"]
+
+
+class BatchOut(serializers.ModelSerializer[Batch]):
+    """The rollouts of one run."""
+
+    project = serializers.CharField(source="project.slug")
+    worker = serializers.CharField(source="worker.name")
+    run = serializers.IntegerField(source="run.pk", allow_null=True, default=None)
+
+    class Meta:
+        model = Batch
+        fields = [
+            "id",
+            "project",
+            "worker",
+            "number",
+            "state",
+            "target_tasks",
+            "task_count",
+            "rollout_count",
+            "run",
+            "closed_at",
+            "created_at",
+        ]
+
+
+class RunOut(serializers.ModelSerializer[TrainingRun]):
+    """One training of one batch."""
+
+    project = serializers.CharField(source="project.slug")
+    worker = serializers.CharField(source="worker.name")
+    batch = serializers.IntegerField(source="batch_id")
+    parent: Any = serializers.CharField(source="parent.name", allow_null=True, default=None)
+
+    class Meta:
+        model = TrainingRun
+        fields = [
+            "id",
+            "project",
+            "worker",
+            "batch",
+            "parent",
+            "backend",
+            "recipe",
+            "recipe_hash",
+            "seed",
+            "state",
+            "attempt",
+            "summary",
+            "versions",
+            "failure",
+            "heartbeat_at",
+            "started_at",
+            "finished_at",
+            "created_at",
+        ]
+
+
+class RunIn(StrictSerializer):
+    """Train now, with what the worker's batch holds."""
+
+    project = TextField(max_length=64)
+    worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
+
+
+class RunMetricsOut(serializers.Serializer[Any]):
+    """One mapping per optimiser update, oldest first; names carry their units."""
+
+    run = serializers.IntegerField()
+    state = serializers.CharField()
+    metrics = serializers.ListField(child=serializers.DictField())
+
+
+class AdapterOut(serializers.ModelSerializer[Adapter]):
+    """LoRA weights, immutable, named `worker@vN-digest`."""
+
+    project = serializers.CharField(source="project.slug")
+    worker = serializers.CharField(source="worker.name")
+    parent: Any = serializers.CharField(source="parent.name", allow_null=True, default=None)
+    run = serializers.IntegerField(source="run_id", allow_null=True)
+
+    class Meta:
+        model = Adapter
+        fields = [
+            "id",
+            "project",
+            "worker",
+            "name",
+            "version",
+            "parent",
+            "run",
+            "state",
+            "is_anchor",
+            "sha256",
+            "manifest",
+            "created_at",
+        ]
+
+
+class VerdictOut(serializers.ModelSerializer[Verdict]):
+    """What the promotion gate found."""
+
+    class Meta:
+        model = Verdict
+        fields = ["id", "question", "outcome", "words", "compared_with", "details", "created_at"]
+
+
+class DeploymentOut(serializers.ModelSerializer[Deployment]):
+    """What serves a worker now."""
+
+    worker = serializers.CharField(source="worker.name")
+    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
+    previous = serializers.CharField(source="previous.name", allow_null=True, default=None)
+
+    class Meta:
+        model = Deployment
+        fields = ["worker", "adapter", "previous", "epoch", "moved_at"]
+
+
+class SourceOut(serializers.Serializer[Any]):
+    """How many rollouts got their reward from whom."""
+
+    reward_source = serializers.CharField()
+    rollouts = serializers.IntegerField()
+
+
+class LinkOut(serializers.Serializer[Any]):
+    """One adapter of the lineage, and what it was trained on."""
+
+    adapter = serializers.CharField()
+    sha256 = serializers.CharField()
+    run = serializers.IntegerField(allow_null=True)
+    batch = serializers.IntegerField(allow_null=True)
+    recipe_hash = serializers.CharField()
+    rollouts = serializers.IntegerField()
+    tasks = serializers.IntegerField()
+    sources = SourceOut(many=True)
+    authors = serializers.ListField(child=serializers.CharField())
+
+
+class ProvenanceOut(serializers.Serializer[Any]):
+    """Where an adapter comes from, itself first, back to the first one."""
+
+    lineage = LinkOut(many=True)

@@ -1,0 +1,91 @@
+"""The audit, metrics and dead letters."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.audit.models import AuditEntry
+from apps.outbox.models import Segment
+
+
+class AuditEntryOut(serializers.ModelSerializer[AuditEntry]):
+    """One thing that happened."""
+
+    kind = serializers.CharField(help_text="Past tense, dotted: `task.submitted`.")
+
+    class Meta:
+        model = AuditEntry
+        fields = ["id", "kind", "subject_type", "subject_id", "project_id", "actor", "payload", "at"]
+
+
+class ChainOut(serializers.Serializer[Any]):
+    """What a check of the hash chain found."""
+
+    is_clean = serializers.BooleanField()
+    sealed = serializers.IntegerField(help_text="Entries in the chain.")
+    unsealed = serializers.IntegerField(help_text="Newer entries that wait for their place.")
+    faults = serializers.ListField(child=serializers.CharField())
+    head = serializers.CharField(help_text="The last hash; keep it elsewhere to find a chain that was rewritten whole.")
+
+
+class PointOut(serializers.Serializer[Any]):
+    """One model of a worker, measured on a held-out panel."""
+
+    version = serializers.IntegerField(help_text="0 for the base model.")
+    adapter = serializers.CharField(allow_null=True)
+    state = serializers.CharField(allow_blank=True)
+    panel = serializers.CharField()
+    items = serializers.IntegerField()
+    accuracy = serializers.FloatField(help_text="Mean outcome, in [0, 1].")
+    step_score = serializers.FloatField(allow_null=True, help_text="Mean step score, in [0, 1].")
+    at = serializers.DateTimeField()
+
+
+class CurveOut(serializers.Serializer[Any]):
+    """How a worker learns, oldest first."""
+
+    project = serializers.CharField()
+    worker = serializers.CharField()
+    points = PointOut(many=True)
+
+
+class QueueOut(serializers.Serializer[Any]):
+    """What waits in a queue, from the rows (the broker is not asked)."""
+
+    queue = serializers.CharField()
+    waiting = serializers.IntegerField(help_text="Not sent yet.")
+    in_flight = serializers.IntegerField(help_text="Sent, and not ended.")
+    dead = serializers.IntegerField()
+    oldest_s = serializers.FloatField(allow_null=True, help_text="Age of the oldest open one, in seconds.")
+
+
+class QueuesOut(serializers.Serializer[Any]):
+    """Every queue with work of the caller's projects."""
+
+    queues = QueueOut(many=True)
+
+
+class DeadLetterOut(serializers.ModelSerializer[Segment]):
+    """Work that was given up, with why."""
+
+    project = serializers.SerializerMethodField()
+    link = serializers.CharField(allow_null=True)
+
+    class Meta:
+        model = Segment
+        fields = [
+            "id",
+            "project",
+            "kind",
+            "subject_id",
+            "state",
+            "link",
+            "attempts",
+            "errors",
+            "finished_at",
+            "created_at",
+        ]
+
+    def get_project(self, segment: Segment) -> str | None:
+        slugs: dict[int, str] = self.context.get("slugs", {})
+        return slugs.get(segment.project_id or 0)

@@ -1,0 +1,195 @@
+"""Workers, tasks, attempts and steps."""
+
+from typing import Any
+
+from django.core.validators import RegexValidator
+from rest_framework import serializers
+
+from apps.api.serializers.strict import (
+    AnyJSONField,
+    ObjectField,
+    StrictSerializer,
+    TextField,
+    TrueFalseField,
+    WholeNumberField,
+    WordField,
+)
+from apps.scoring.models import StepScore
+from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.workers.models import Worker
+
+MAX_PROMPT_CHARS = 100_000
+MAX_STEPS = 500
+STEP_KIND = RegexValidator(r"^(step|call|answer|other)$", "wanted one of step, call, answer, other")
+
+
+class WorkerOut(serializers.ModelSerializer[Worker]):
+    """An agent of a project, and what serves it now."""
+
+    project = serializers.CharField(source="project.slug")
+    provider = serializers.CharField(source="provider.name", allow_null=True, default=None)
+    adapter = serializers.SerializerMethodField(help_text="Name of the deployed adapter; null: the base model.")
+
+    class Meta:
+        model = Worker
+        fields = [
+            "id",
+            "project",
+            "name",
+            "kind",
+            "provider",
+            "base_model",
+            "base_directory",
+            "system_prompt",
+            "sampling",
+            "is_active",
+            "adapter",
+            "created_at",
+        ]
+
+    def get_adapter(self, worker: Worker) -> str | None:
+        deployment = getattr(worker, "deployment", None)
+        return deployment.adapter.name if deployment and deployment.adapter else None
+
+
+class WorkerChange(StrictSerializer):
+    """What of a worker can change."""
+
+    provider = TextField(required=False, allow_null=True, max_length=64, help_text="Name of a model server.")
+    base_model = TextField(required=False, max_length=500, allow_blank=True)
+    base_directory = TextField(required=False, max_length=500, allow_blank=True)
+    system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
+    sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
+    is_active = TrueFalseField(required=False)
+
+
+class WorkerIn(StrictSerializer):
+    """A new worker."""
+
+    project = TextField(max_length=64)
+    name = TextField(max_length=64)
+    kind = WordField(choices=Worker.Kind.choices)
+    provider = TextField(required=False, allow_null=True, max_length=64, help_text="Name of a model server.")
+    base_model = TextField(required=False, max_length=500, allow_blank=True)
+    base_directory = TextField(required=False, max_length=500, allow_blank=True)
+    system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
+    sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
+
+
+class TaskOut(serializers.ModelSerializer[Task]):
+    """Work given to an agent."""
+
+    project = serializers.CharField(source="project.slug")
+    worker = serializers.CharField(source="worker.name")
+    submitted_by = serializers.CharField(source="submitted_by.username")
+    parent: Any = serializers.IntegerField(source="parent_id", allow_null=True)
+
+    class Meta:
+        model = Task
+        fields = [
+            "id",
+            "project",
+            "worker",
+            "environment",
+            "prompt",
+            "reference",
+            "parent",
+            "metadata",
+            "group_size",
+            "seed",
+            "state",
+            "answer",
+            "score",
+            "failed_link",
+            "failure",
+            "submitted_by",
+            "created_at",
+            "updated_at",
+        ]
+
+
+class TaskIn(StrictSerializer):
+    """A new task."""
+
+    project = TextField(max_length=64)
+    prompt = TextField(max_length=MAX_PROMPT_CHARS)
+    environment = WordField(choices=Environment.choices)
+    worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
+    group_size = WholeNumberField(required=False, min_value=1, max_value=64, help_text="Default: the project's.")
+    reference = AnyJSONField(required=False, allow_null=True, help_text="What a right answer holds.")
+    parent: Any = WholeNumberField(required=False, allow_null=True, min_value=1, help_text="Task this one is part of.")
+    metadata = ObjectField(required=False, max_bytes=20_000)
+    seed = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=2**53 - 1)
+
+
+class ScoreOut(serializers.ModelSerializer[StepScore]):
+    """What one scorer said; no score: unscored, for `reason`."""
+
+    class Meta:
+        model = StepScore
+        fields = ["scorer", "score", "reason", "spread", "details"]
+
+
+class StepOut(serializers.ModelSerializer[Step]):
+    """One step of an attempt with its scores by scorer."""
+
+    scores = ScoreOut(many=True)
+
+    class Meta:
+        model = Step
+        fields = ["id", "index", "kind", "text", "tool_name", "tool_result", "token_start", "token_end", "scores"]
+
+
+class AttemptOut(serializers.ModelSerializer[Attempt]):
+    """One try at a task."""
+
+    project = serializers.CharField(source="task.project.slug")
+    task = serializers.IntegerField(source="task_id")
+    worker = serializers.CharField(source="worker.name")
+    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
+    exchange = serializers.IntegerField(source="exchange_id", allow_null=True)
+    scores = serializers.SerializerMethodField(help_text="Of the attempt as a whole, by scorer.")
+
+    class Meta:
+        model = Attempt
+        fields = [
+            "id",
+            "project",
+            "task",
+            "index",
+            "worker",
+            "adapter",
+            "exchange",
+            "state",
+            "text",
+            "answer",
+            "error",
+            "outcome",
+            "score",
+            "score_details",
+            "scores",
+            "missing_steps",
+            "elapsed_s",
+            "created_at",
+        ]
+
+    def get_scores(self, attempt: Attempt) -> list[dict[str, Any]]:
+        whole = [score for score in attempt.step_scores.all() if score.step_id is None]
+        return list(ScoreOut(whole, many=True).data)
+
+
+class OwnStepIn(StrictSerializer):
+    """A step of an outside agent's own work."""
+
+    text = TextField(max_length=MAX_PROMPT_CHARS)
+    kind = TextField(required=False, max_length=16, validators=[STEP_KIND], help_text="Default: step.")
+    tool_name = TextField(required=False, max_length=100, allow_blank=True)
+    tool_result = TextField(required=False, max_length=MAX_PROMPT_CHARS, allow_blank=True)
+
+
+class AttemptIn(StrictSerializer):
+    """An outside agent's own work on a queued task."""
+
+    task = WholeNumberField(min_value=1)
+    steps = serializers.ListField(child=OwnStepIn(), max_length=MAX_STEPS)
+    answer = TextField(max_length=MAX_PROMPT_CHARS)

@@ -1,0 +1,1 @@
+"""The REST views, by resource: they translate, services decide."""

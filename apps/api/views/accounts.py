@@ -1,0 +1,215 @@
+"""Projects, members, tokens."""
+
+from typing import Any, ClassVar
+
+from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts import services
+from apps.accounts.models import ApiToken, Member, Project, Role, User
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_project, find_project_for, refuse
+from apps.api.permissions import current_token, current_user, visible_projects
+from apps.api.serializers.accounts import (
+    MemberChange,
+    MemberIn,
+    MemberOut,
+    NewTokenOut,
+    ProjectChange,
+    ProjectIn,
+    ProjectOut,
+    TokenIn,
+    TokenOut,
+    WhyOut,
+)
+from apps.api.views.base import ResourceViewSet
+from apps.base.errors import NotAllowedError
+from apps.rollouts.selectors import why_nothing_trains
+
+
+class ProjectViewSet(ResourceViewSet):
+    """Projects: the team's space. Nothing crosses projects."""
+
+    queryset = Project.objects.all()
+    serializer_class = ProjectOut
+    lookup_field = "slug"
+    lookup_value_regex = r"[-a-zA-Z0-9_]{1,64}"
+    project_path = "pk"
+    rights: ClassVar = {
+        "list": Right.PROJECTS_READ,
+        "retrieve": Right.PROJECTS_READ,
+        "why": Right.METRICS_READ,
+        "create": Right.PROJECTS_WRITE,
+        "partial_update": Right.PROJECTS_WRITE,
+        "destroy": Right.PROJECTS_WRITE,
+    }
+
+    def retrieve(self, request: Request, slug: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=ProjectIn, responses={201: ProjectOut})
+    def create(self, request: Request) -> Response:
+        """Make a project; you become its owner."""
+        body = self.read_body(ProjectIn)
+        if (token := current_token(request)) is not None and token.project_id:
+            raise NotAllowedError("a token bound to a project makes no other")
+        return self.show(services.create_project(by=current_user(request), **body), 201)
+
+    @extend_schema(request=ProjectChange)
+    def partial_update(self, request: Request, slug: str) -> Response:
+        project = self.get_object()
+        body = self.read_body(ProjectChange)
+        return self.show(services.change_project(project=project, by=current_user(request), **body))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, slug: str) -> Response:
+        """Delete a project that holds no work."""
+        services.delete_project(project=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+    @extend_schema(responses=WhyOut)
+    @action(detail=True, filter_backends=[], pagination_class=None)
+    def why(self, request: Request, slug: str) -> Response:
+        """Why nothing trains here."""
+        return Response(WhyOut({"findings": why_nothing_trains(self.get_object())}).data)
+
+
+class MemberFilterSet(ProjectFilterSet):
+    class Meta:
+        model = Member
+        fields: ClassVar = ["role"]
+
+
+class MemberViewSet(ResourceViewSet):
+    """Who belongs to a project, in which role."""
+
+    queryset = Member.objects.select_related("project", "user")
+    serializer_class = MemberOut
+    filterset_class = MemberFilterSet
+    rights: ClassVar = {
+        "list": Right.MEMBERS_READ,
+        "retrieve": Right.MEMBERS_READ,
+        "create": Right.MEMBERS_WRITE,
+        "partial_update": Right.MEMBERS_WRITE,
+        "destroy": Right.MEMBERS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=MemberIn, responses={201: MemberOut})
+    def create(self, request: Request) -> Response:
+        """Give a user a role. With the role agent, an unknown username makes that agent."""
+        body = self.read_body(MemberIn)
+        by = current_user(request)
+        project = find_project_for(request, body["project"], Right.MEMBERS_WRITE)
+        user = User.objects.filter(username=body["username"], is_active=True).first()
+        if user is None and body["role"] == Role.AGENT:
+            user = services.create_user(username=body["username"], is_agent=True, by=by.handle)
+        if user is None:
+            raise refuse("username", "user", body["username"])
+        return self.show(services.add_member(project=project, user=user, role=body["role"], by=by), 201)
+
+    @extend_schema(request=MemberChange)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        member = self.get_object()
+        role = self.read_body(MemberChange)["role"]
+        return self.show(services.change_member(member=member, role=role, by=current_user(request)))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        services.remove_member(member=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+
+class TokenFilterSet(filters.FilterSet):  # type: ignore[misc]
+    is_revoked = filters.BooleanFilter(field_name="revoked_at", lookup_expr="isnull", exclude=True)
+
+    class Meta:
+        model = ApiToken
+        fields: ClassVar = ["name", "key_id"]
+
+
+class TokenViewSet(ResourceViewSet):
+    """Your tokens, and those of the agents of projects you own."""
+
+    queryset = ApiToken.objects.select_related("user", "project")
+    serializer_class = TokenOut
+    filterset_class = TokenFilterSet
+    secret_fields = frozenset({"token"})
+    rights: ClassVar = {
+        "list": Right.TOKENS_READ,
+        "retrieve": Right.TOKENS_READ,
+        "create": Right.TOKENS_WRITE,
+        "destroy": Right.TOKENS_WRITE,
+    }
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = ApiToken.objects.select_related("user", "project")
+        if getattr(self, "swagger_fake_view", False):
+            return rows.none()
+        user = current_user(self.request)
+        owned = Member.objects.filter(user=user, role=Role.OWNER).values("project")
+        mine = Q(user=user) | Q(user__is_agent=True, project__in=owned)
+        token = current_token(self.request)
+        if token is not None and token.project_id:
+            mine &= Q(project=token.project_id)
+        return rows if user.is_superuser and not (token and token.project_id) else rows.filter(mine)
+
+    def check_object_permissions(self, request: Request, obj: Any) -> None:
+        """Which tokens are whose is the queryset's question; a role decides nothing here."""
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=TokenIn, responses={201: NewTokenOut})
+    def create(self, request: Request) -> Response:
+        """Make a token. Its text is in this answer and nowhere else."""
+        body = self.read_body(TokenIn)
+        project = find_project(request, body["project"]) if "project" in body else None
+        token, text = services.create_token(
+            user=self._find_holder(request, body.get("username"), project),
+            name=body["name"],
+            scopes=self._narrow(request, body.get("scopes")),
+            project=project or self._bound_to(request),
+            expires_in_days=body.get("expires_in_days", 90),
+            by=current_user(request),
+        )
+        token.token = text  # type: ignore[attr-defined]
+        return Response(NewTokenOut(token).data, status=201)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Revoke a token: it is worthless from the next request on."""
+        services.revoke_token(token=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+    @staticmethod
+    def _find_holder(request: Request, username: str | None, project: Project | None) -> User:
+        by = current_user(request)
+        if username in (None, by.username):
+            return by
+        projects = visible_projects(request) if project is None else [project]
+        user = User.objects.filter(username=username, memberships__project__in=projects).first()
+        if user is None:
+            raise refuse("username", "member", username)
+        return user
+
+    @staticmethod
+    def _narrow(request: Request, scopes: list[str] | None) -> list[str]:
+        """A token makes no token of more scopes than its own. Raises NotAllowedError where it would."""
+        token = current_token(request)
+        held = list(Right.values) if token is None else list(token.scopes)
+        if excess := sorted(set(scopes or []) - set(held)):
+            raise NotAllowedError(f"this token can make none with more scopes than its own: {', '.join(excess)}")
+        return held if scopes is None else scopes
+
+    @staticmethod
+    def _bound_to(request: Request) -> Project | None:
+        token = current_token(request)
+        return token.project if token is not None else None

@@ -1,0 +1,105 @@
+"""What every REST view shares: strict bodies, rights by action, problems, and acting once under a key."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.http import HttpResponse, HttpResponseBase
+from rest_framework import serializers
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
+
+from apps.accounts.models import User
+from apps.accounts.rights import Right
+from apps.api.authentication import TokenAuthentication
+from apps.api.filters import StrictFilterBackend, check_parameters
+from apps.api.idempotency import answer_once, read_key
+from apps.api.negotiation import OneRepresentation
+from apps.api.pagination import CursorPagination
+from apps.api.parsers import StrictJSONParser
+from apps.api.permissions import HasScope, projects_with, right_of, visible_projects
+from apps.api.schema import ApiSchema
+from apps.api.throttles import CallerThrottle
+
+METHODS = ["get", "head", "post", "patch", "delete"]
+CHANGING = frozenset({"POST", "PATCH", "DELETE"})
+
+
+class ApiView(APIView):
+    """One path.
+
+    Attributes:
+        rights: action (or method, in lower case) -> the right it takes, PUBLIC or SIGNED_IN; none: refused.
+        secret_fields: names in an answer that are shown once: a replay says null.
+    """
+
+    rights: ClassVar[Mapping[str, Right | str]] = {}
+    secret_fields: ClassVar[frozenset[str]] = frozenset()
+    authentication_classes = [TokenAuthentication, SessionAuthentication]
+    permission_classes: Any = [HasScope]
+    parser_classes = [StrictJSONParser]
+    throttle_classes: Any = [CallerThrottle]
+    renderer_classes = [JSONRenderer]
+    content_negotiation_class = OneRepresentation
+    http_method_names = METHODS
+    schema = ApiSchema()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        name = (request.method or "").lower()
+        key = read_key(request) if request.method in CHANGING else None
+        if key is not None and hasattr(self, name) and isinstance(request.user, User):
+            setattr(self, name, self._once(request.user, key, getattr(self, name)))
+
+    def _once(self, user: User, key: str, handler: Callable[..., HttpResponse]) -> Callable[..., HttpResponseBase]:
+        def handle(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+            return answer_once(request, user, key, lambda: handler(request, *args, **kwargs), self.secret_fields)
+
+        return handle
+
+    def read_body(self, serializer_class: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+        """The checked body. Raises ValidationError naming each wrong field."""
+        serializer = serializer_class(data=self.request.data, context={"request": self.request})
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
+
+    def check_no_parameters(self, *known: str) -> None:
+        check_parameters(self.request, set(known))
+
+
+class ResourceViewSet(ApiView, GenericViewSet[Any]):
+    """A resource whose rows belong to projects: `queryset` is narrowed to what the caller may see.
+
+    A list leaves out projects where the role lacks the right; one row of a visible project is refused by name instead.
+    """
+
+    filter_backends = [StrictFilterBackend]
+    pagination_class = CursorPagination
+    lookup_value_regex = r"[0-9]{1,18}"
+    project_path: ClassVar[str] = "project"
+    oldest_first = False
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset()
+        if getattr(self, "swagger_fake_view", False):
+            return rows.none()
+        right = right_of(self, self.request.method or "")
+        projects = visible_projects(self.request) if self.detail else projects_with(self.request, Right(right or ""))
+        return rows.filter(**{f"{self.project_path}__in": projects})
+
+    def show(self, row: Any, status: int = 200) -> Response:
+        """One row as this resource shows it."""
+        serializer: Any = self.get_serializer(row)
+        return Response(serializer.data, status=status)
+
+    def list(self, request: Request) -> Response:
+        return self.show_page(self.filter_queryset(self.get_queryset()))
+
+    def show_page(self, rows: QuerySet[Any], serializer_class: Any = None) -> Response:
+        page = self.paginate_queryset(rows)
+        make: Any = serializer_class or self.get_serializer_class()
+        return self.get_paginated_response(make(page, many=True, context=self.get_serializer_context()).data)

@@ -1,0 +1,240 @@
+"""Rollouts, batches, runs and adapters."""
+
+from typing import ClassVar
+
+from django.http import StreamingHttpResponse
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.adapters.models import Adapter, Deployment
+from apps.api.downloads import adapter_zip, rollout_lines, rollout_parquet, stream
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_project_for, find_worker
+from apps.api.permissions import current_user
+from apps.api.selectors import trace_lineage
+from apps.api.serializers.learning import (
+    AdapterOut,
+    BatchOut,
+    DeploymentOut,
+    ProvenanceOut,
+    RolloutDetailOut,
+    RolloutOut,
+    RunIn,
+    RunMetricsOut,
+    RunOut,
+    VerdictOut,
+)
+from apps.api.serializers.strict import NoFields
+from apps.api.views.base import ResourceViewSet
+from apps.base.errors import BadInputError, ConflictError
+from apps.pipeline import flow
+from apps.rollouts.models import Batch, Rollout
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+
+FORMATS = ("jsonl", "parquet")
+
+
+class RolloutFilterSet(ProjectFilterSet):
+    worker = filters.CharFilter(field_name="worker__name")
+    task = filters.NumberFilter(field_name="task_id")
+    batch = filters.NumberFilter(field_name="training_use__batch_id")
+    adapter = filters.CharFilter(field_name="adapter__name")
+    reward_source = filters.CharFilter()
+
+    class Meta:
+        model = Rollout
+        fields: ClassVar = ["is_usable"]
+
+
+class RolloutViewSet(ResourceViewSet):
+    """The ledger: each usable attempt is one rollout, each rollout trains at most once."""
+
+    queryset = Rollout.objects.select_related("project", "worker", "adapter", "hint", "training_use")
+    serializer_class = RolloutOut
+    filterset_class = RolloutFilterSet
+    rights: ClassVar = {
+        "list": Right.ROLLOUTS_READ,
+        "retrieve": Right.ROLLOUTS_READ,
+        "export": Right.ROLLOUTS_READ,
+    }
+
+    @extend_schema(responses=RolloutDetailOut)
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """One rollout with its exact tokens and log-probs."""
+        return Response(RolloutDetailOut(self.get_object()).data)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("format", str, enum=FORMATS, default="jsonl")],
+        responses={
+            (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.BINARY, "One rollout a line."),
+            (200, "application/vnd.apache.parquet"): OpenApiResponse(OpenApiTypes.BINARY, "One Parquet file."),
+        },
+    )
+    @action(detail=False, pagination_class=None)
+    def export(self, request: Request) -> StreamingHttpResponse:
+        """Every usable rollout the filters leave, as the trainer reads them, oldest first."""
+        name = request.query_params.get("format", "jsonl")
+        if name not in FORMATS:
+            raise ValidationError({"format": [f"wanted one of {', '.join(FORMATS)}, found {name[:40]!r}"]})
+        self.extra_parameters = {"format"}
+        rows = self.filter_queryset(self.get_queryset()).filter(is_usable=True)
+        if name == "parquet":
+            parts, media_type = rollout_parquet(rows), "application/vnd.apache.parquet"
+        else:
+            parts, media_type = rollout_lines(rows), "application/x-ndjson"
+        return stream(request, parts, media_type=media_type, filename=f"rollouts.{name}")
+
+
+class BatchFilterSet(ProjectFilterSet):
+    worker = filters.CharFilter(field_name="worker__name")
+    state = filters.ChoiceFilter(choices=Batch.State.choices)
+
+    class Meta:
+        model = Batch
+        fields: ClassVar = ["number"]
+
+
+class BatchViewSet(ResourceViewSet):
+    """The rollouts of one run, together."""
+
+    queryset = Batch.objects.select_related("project", "worker", "run")
+    serializer_class = BatchOut
+    filterset_class = BatchFilterSet
+    rights: ClassVar = {"list": Right.ROLLOUTS_READ, "retrieve": Right.ROLLOUTS_READ}
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+
+class RunFilterSet(ProjectFilterSet):
+    worker = filters.CharFilter(field_name="worker__name")
+    state = filters.ChoiceFilter(choices=TrainingRun.State.choices)
+
+    class Meta:
+        model = TrainingRun
+        fields: ClassVar = ["backend", "recipe_hash"]
+
+
+class RunViewSet(ResourceViewSet):
+    """Trainings."""
+
+    queryset = TrainingRun.objects.select_related("project", "worker__project", "parent", "batch")
+    serializer_class = RunOut
+    filterset_class = RunFilterSet
+    rights: ClassVar = {
+        "list": Right.RUNS_READ,
+        "retrieve": Right.RUNS_READ,
+        "metrics": Right.RUNS_READ,
+        "create": Right.RUNS_WRITE,
+        "cancel": Right.RUNS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=RunIn, responses={201: RunOut})
+    def create(self, request: Request) -> Response:
+        """Train now, with what the worker's batch holds."""
+        body = self.read_body(RunIn)
+        project = find_project_for(request, body["project"], Right.RUNS_WRITE)
+        if "worker" in body:
+            worker = find_worker(project, body["worker"])
+        else:
+            workers = list(Worker.objects.select_related("project").filter(project=project, is_active=True)[:2])
+            if len(workers) != 1:
+                message = f"wanted one active worker in {project.slug} to choose by itself; name one"
+                raise BadInputError(f"worker: {message}", errors={"worker": [message]})
+            worker = workers[0]
+        return self.show(flow.close_batch(worker=worker, by=current_user(request)), 201)
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        """Stop a training: at once while it waits, at its next update while it runs."""
+        run = self.get_object()
+        self.read_body(NoFields)
+        return self.show(flow.cancel_run(run=run, by=current_user(request)))
+
+    @extend_schema(responses=RunMetricsOut)
+    @action(detail=True)
+    def metrics(self, request: Request, pk: str) -> Response:
+        """The run's metrics, one mapping an update."""
+        run = self.get_object()
+        return Response(RunMetricsOut({"run": run.pk, "state": run.state, "metrics": run.metrics}).data)
+
+
+class AdapterFilterSet(ProjectFilterSet):
+    worker = filters.CharFilter(field_name="worker__name")
+    state = filters.ChoiceFilter(choices=Adapter.State.choices)
+    run = filters.NumberFilter(field_name="run_id")
+
+    class Meta:
+        model = Adapter
+        fields: ClassVar = ["name", "version", "is_anchor"]
+
+
+class AdapterViewSet(ResourceViewSet):
+    """What was learnt: immutable weights, their verdicts, and what serves."""
+
+    queryset = Adapter.objects.select_related("project", "worker__project", "worker__provider", "parent")
+    serializer_class = AdapterOut
+    filterset_class = AdapterFilterSet
+    rights: ClassVar = {
+        "list": Right.ADAPTERS_READ,
+        "retrieve": Right.ADAPTERS_READ,
+        "verdicts": Right.ADAPTERS_READ,
+        "provenance": Right.ADAPTERS_READ,
+        "download": Right.ADAPTERS_READ,
+        "promote": Right.ADAPTERS_WRITE,
+        "rollback": Right.ADAPTERS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(responses=VerdictOut(many=True), filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=VerdictOut)
+    def verdicts(self, request: Request, pk: str) -> Response:
+        """What the promotion gate found, in words and numbers."""
+        adapter = self.get_object()
+        self.check_no_parameters()
+        return self.show_page(adapter.verdicts.all(), VerdictOut)
+
+    @extend_schema(responses=ProvenanceOut)
+    @action(detail=True)
+    def provenance(self, request: Request, pk: str) -> Response:
+        """Adapter, run, batch, rollouts, who judged them; and the same of each parent."""
+        return Response(ProvenanceOut({"lineage": trace_lineage(self.get_object())}).data)
+
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
+    @action(detail=True)
+    def download(self, request: Request, pk: str) -> StreamingHttpResponse:
+        """The adapter as a zip of its directory (PEFT's layout with our manifest), checked against its hashes."""
+        adapter = self.get_object()
+        filename = f"{adapter.name}.zip"
+        return stream(request, adapter_zip(adapter), media_type="application/zip", filename=filename)
+
+    @extend_schema(request=NoFields, responses=DeploymentOut)
+    @action(detail=True, methods=["post"])
+    def promote(self, request: Request, pk: str) -> Response:
+        """Put an adapter into service by your decision."""
+        adapter = self.get_object()
+        self.read_body(NoFields)
+        return Response(DeploymentOut(flow.promote(adapter=adapter, by=current_user(request))).data)
+
+    @extend_schema(request=NoFields, responses=DeploymentOut)
+    @action(detail=True, methods=["post"])
+    def rollback(self, request: Request, pk: str) -> Response:
+        """Take this adapter out of service: its worker returns to what served it before."""
+        adapter = self.get_object()
+        self.read_body(NoFields)
+        if not Deployment.objects.filter(worker=adapter.worker, adapter=adapter).exists():
+            raise ConflictError(f"{adapter.name} does not serve: wanted state deployed, found {adapter.state}")
+        return Response(DeploymentOut(flow.roll_back(worker=adapter.worker, by=current_user(request))).data)

@@ -1,0 +1,212 @@
+"""Workers, tasks and attempts."""
+
+from typing import Any, ClassVar
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import Project
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_project_for, find_row, find_worker, refuse
+from apps.api.permissions import current_user
+from apps.api.serializers.learning import DeploymentOut
+from apps.api.serializers.strict import NoFields
+from apps.api.serializers.work import (
+    AttemptIn,
+    AttemptOut,
+    StepOut,
+    TaskIn,
+    TaskOut,
+    WorkerChange,
+    WorkerIn,
+    WorkerOut,
+)
+from apps.api.views.base import ResourceViewSet
+from apps.inference.models import Provider
+from apps.pipeline import flow
+from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.workers.models import Worker
+from apps.workers.services import change_worker, create_worker, delete_worker
+
+
+class WorkerFilterSet(ProjectFilterSet):
+    class Meta:
+        model = Worker
+        fields: ClassVar = ["name", "kind", "is_active"]
+
+
+class WorkerViewSet(ResourceViewSet):
+    """Agents that do tasks."""
+
+    queryset = Worker.objects.select_related("project", "provider", "deployment__adapter")
+    serializer_class = WorkerOut
+    filterset_class = WorkerFilterSet
+    rights: ClassVar = {
+        "list": Right.WORKERS_READ,
+        "retrieve": Right.WORKERS_READ,
+        "create": Right.WORKERS_WRITE,
+        "partial_update": Right.WORKERS_WRITE,
+        "destroy": Right.WORKERS_WRITE,
+        "rollback": Right.ADAPTERS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=WorkerIn, responses={201: WorkerOut})
+    def create(self, request: Request) -> Response:
+        """Give a project a worker."""
+        body = self.read_body(WorkerIn)
+        project = find_project_for(request, body.pop("project"), Right.WORKERS_WRITE)
+        _resolve_provider(body, project)
+        return self.show(create_worker(project=project, by=current_user(request), **body), 201)
+
+    @extend_schema(request=WorkerChange)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        worker = self.get_object()
+        body = self.read_body(WorkerChange)
+        _resolve_provider(body, worker.project)
+        return self.show(change_worker(worker=worker, by=current_user(request), **body))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Remove a worker that never worked; one that did is switched off instead."""
+        delete_worker(worker=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+    @extend_schema(request=NoFields, responses=DeploymentOut)
+    @action(detail=True, methods=["post"])
+    def rollback(self, request: Request, pk: str) -> Response:
+        """Return the worker to what served it before."""
+        worker = self.get_object()
+        self.read_body(NoFields)
+        return Response(DeploymentOut(flow.roll_back(worker=worker, by=current_user(request))).data)
+
+
+def _resolve_provider(body: dict[str, Any], project: Project) -> None:
+    """Put the project's (else the installation's) model server in place of its name."""
+    if body.get("provider") is not None:
+        found = Provider.objects.filter(name=body["provider"], project__in=[project]).first()
+        found = found or Provider.objects.filter(name=body["provider"], project=None).first()
+        if found is None:
+            raise refuse("provider", "model server", body["provider"])
+        body["provider"] = found
+
+
+class TaskFilterSet(ProjectFilterSet):
+    state = filters.ChoiceFilter(choices=Task.State.choices)
+    environment = filters.ChoiceFilter(choices=Environment.choices)
+    worker = filters.CharFilter(field_name="worker__name")
+    parent = filters.NumberFilter(field_name="parent_id")
+
+    class Meta:
+        model = Task
+        fields: ClassVar[list[str]] = []
+
+
+class TaskViewSet(ResourceViewSet):
+    """Work given to agents."""
+
+    queryset = Task.objects.select_related("project", "worker", "submitted_by")
+    serializer_class = TaskOut
+    filterset_class = TaskFilterSet
+    rights: ClassVar = {
+        "list": Right.TASKS_READ,
+        "retrieve": Right.TASKS_READ,
+        "attempts": Right.ATTEMPTS_READ,
+        "create": Right.TASKS_WRITE,
+        "cancel": Right.TASKS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=TaskIn, responses={201: TaskOut})
+    def create(self, request: Request) -> Response:
+        """Submit a task. It is accepted while the queue is away, and done when that is back."""
+        body = self.read_body(TaskIn)
+        project = find_project_for(request, body.pop("project"), Right.TASKS_WRITE)
+        if "worker" in body:
+            body["worker"] = find_worker(project, body["worker"])
+        if body.get("parent") is not None:
+            parents = Task.objects.select_related("project")
+            body["parent"] = find_row(request, parents, body["parent"], field="parent", right=Right.TASKS_READ)
+        task = flow.submit(project=project, by=current_user(request), **body)
+        response = self.show(task, 201)
+        response["Location"] = f"/api/v1/tasks/{task.pk}"
+        return response
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        """Give a task up. What was done of it stays readable and trains nothing."""
+        task = self.get_object()
+        self.read_body(NoFields)
+        return self.show(flow.cancel(task=task, by=current_user(request)))
+
+    @extend_schema(responses=AttemptOut(many=True), filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=AttemptOut)
+    def attempts(self, request: Request, pk: str) -> Response:
+        """The tries at a task."""
+        task = self.get_object()
+        self.check_no_parameters()
+        return self.show_page(ATTEMPTS.filter(task=task), AttemptOut)
+
+
+ATTEMPTS = Attempt.objects.select_related("task__project", "worker", "adapter").prefetch_related("step_scores")
+
+
+class AttemptFilterSet(filters.FilterSet):  # type: ignore[misc]
+    task = filters.NumberFilter(field_name="task_id")
+    state = filters.ChoiceFilter(choices=Attempt.State.choices)
+    worker = filters.CharFilter(field_name="worker__name")
+    adapter = filters.CharFilter(field_name="adapter__name")
+
+    class Meta:
+        model = Attempt
+        fields: ClassVar[list[str]] = []
+
+
+class AttemptViewSet(ResourceViewSet):
+    """Tries at tasks."""
+
+    queryset = ATTEMPTS
+    serializer_class = AttemptOut
+    filterset_class = AttemptFilterSet
+    project_path = "task__project"
+    rights: ClassVar = {
+        "list": Right.ATTEMPTS_READ,
+        "retrieve": Right.ATTEMPTS_READ,
+        "steps": Right.ATTEMPTS_READ,
+        "create": Right.ATTEMPTS_WRITE,
+    }
+
+    def check_object_permissions(self, request: Request, obj: Any) -> None:
+        super().check_object_permissions(request, obj.task)
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=AttemptIn, responses={201: AttemptOut})
+    def create(self, request: Request) -> Response:
+        """Hand in an outside agent's own work on a queued task; it is scored and reviewed like any."""
+        body = self.read_body(AttemptIn)
+        tasks = Task.objects.select_related("project", "worker")
+        task = find_row(request, tasks, body["task"], field="task", right=Right.ATTEMPTS_WRITE)
+        attempt = flow.submit_own_attempt(
+            task=task, steps=body["steps"], answer=body["answer"], by=current_user(request)
+        )
+        return self.show(ATTEMPTS.get(pk=attempt.pk), 201)
+
+    @extend_schema(responses=StepOut(many=True), filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=StepOut)
+    def steps(self, request: Request, pk: str) -> Response:
+        """The steps of a try in order, each with its scores by scorer, and why where it has none."""
+        attempt = self.get_object()
+        self.check_no_parameters()
+        self.oldest_first = True
+        return self.show_page(Step.objects.filter(attempt=attempt).prefetch_related("scores"), StepOut)
