@@ -1,16 +1,17 @@
 """The one client of model servers: vLLM's dialect of OpenAI's API, down to token ids and log-probs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from apps.inference.errors import ProviderAnswerError, ProviderRefusedError
+from apps.inference.errors import ProviderAnswerError, ProviderBusyError, ProviderRefusedError
 from apps.inference.transport import Transport
 
 DEFAULT_TIMEOUT_S = 120.0
 VLLM_KINDS = frozenset({"engine", "vllm"})
 """Servers that load adapters and tell token ids; to others those fields are not even sent."""
+_NAME_TAKEN = "adapter_name_taken"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +107,7 @@ class ModelClient:
                 body["stop_token_ids"] = list(stop_token_ids)
         answer = self._transport.call_api("POST", "/completions", body)
         choices = self._read_choices(answer, model, len(prompts) * n)
-        samples = [_read_completion(choice, answer) for choice in choices]
+        samples = [self._read(_read_completion, choice, answer) for choice in choices]
         return [samples[start : start + n] for start in range(0, len(samples), n)]
 
     def chat(
@@ -143,7 +144,7 @@ class ModelClient:
         if self.tells_tokens:
             body |= {"return_token_ids": True, "logprobs": True, "include_stop_str_in_output": True}
         answer = self._transport.call_api("POST", "/chat/completions", body)
-        return [_read_chat(choice, answer) for choice in self._read_choices(answer, model, None)[:n]]
+        return [self._read(_read_chat, choice, answer) for choice in self._read_choices(answer, model, None)[:n]]
 
     def score(self, rows: Sequence[Sequence[int]], *, model: str) -> list[list[float]]:
         """Log-prob of every token of each row but the first, under `model`, in one request.
@@ -181,11 +182,18 @@ class ModelClient:
         return list(self._find_models())
 
     def load_adapter(self, name: str, path: str) -> None:
-        """Have the server serve the adapter in `path` as `name`; loaded already from there is loaded."""
+        """Have the server serve the adapter in `path` as `name`; loaded already from there is loaded.
+
+        Raises:
+            ProviderBusyError: also where somebody else is just loading it.
+        """
         try:
             self._transport.call_api("POST", "/load_lora_adapter", {"lora_name": name, "lora_path": path})
-        except ProviderRefusedError:
-            if self._find_models().get(name) != path:
+        except ProviderRefusedError as error:
+            served = self._find_models()
+            if error.server_code == _NAME_TAKEN and name not in served:
+                raise ProviderBusyError(f"{self.base_url}: {name} is being loaded") from error
+            if served.get(name) != path:
                 raise
 
     def unload_adapter(self, name: str) -> None:
@@ -195,6 +203,16 @@ class ModelClient:
         except ProviderRefusedError:
             if name in self.list_models():
                 raise
+
+    def _read(
+        self, reader: Callable[[Mapping[str, Any], Mapping[str, Any]], Sample], choice: Mapping[str, Any], answer: Any
+    ) -> Sample:
+        try:
+            return reader(choice, answer)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ProviderAnswerError(
+                f"{self.base_url}: unreadable choice ({type(error).__name__} {error}): {str(choice)[:200]}"
+            ) from error
 
     def _find_models(self) -> dict[str, str]:
         """Name -> directory it was loaded from, "" where the server does not say."""
@@ -243,7 +261,7 @@ def _read_chat(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
     entries = (choice.get("logprobs") or {}).get("content") or ()
     has_bytes = all(isinstance(entry.get("bytes"), list) for entry in entries)
     return Sample(
-        text=message.get("content") or "",
+        text=_read_content(message.get("content")),
         finish_reason=choice.get("finish_reason") or "",
         served_by=str(answer.get("model") or ""),
         token_ids=choice.get("token_ids") or (),
@@ -254,6 +272,13 @@ def _read_chat(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
         prompt_token_ids=answer.get("prompt_token_ids") or (),
         tool_calls=message.get("tool_calls") or (),
     )
+
+
+def _read_content(content: Any) -> str:
+    """The text of a message, which some servers give in parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part["text"] for part in content if part.get("type") == "text")
 
 
 def _read_prompt_logprobs(choice: Mapping[str, Any], row: Sequence[int]) -> list[float]:

@@ -26,7 +26,7 @@ class ProviderBusyError(TentalisError):
         self.retry_after_s = retry_after_s
 
 
-class ProviderAnswerError(TentalisError):
+class ProviderAnswerError(ProviderBusyError):
     """The server said yes and then something that is not an answer (a broken proxy, say): a later try may succeed."""
 
     status = 502
@@ -34,11 +34,21 @@ class ProviderAnswerError(TentalisError):
 
 
 class ProviderRefusedError(TentalisError):
-    """The server refuses this request and will refuse it again; the message ends with its own words."""
+    """The server refuses this request and will refuse it again; the message ends with its own words.
+
+    Args:
+        server_code: the server's own word for programs; "" when it gave none.
+    """
 
     status = 502
     code = "provider_refused"
     is_final = True
+
+    def __init__(
+        self, message: str, *, server_code: str = "", errors: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        super().__init__(message, errors=errors)
+        self.server_code = server_code
 
 
 class ModelNotServedError(ProviderRefusedError):

@@ -1,5 +1,6 @@
 """HTTP to model servers: pooled connections per server, orjson bodies, every failure as one of our errors."""
 
+import atexit
 import math
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -27,12 +28,14 @@ _BUSY_STATUSES = frozenset({408, 425, 429})
 @lru_cache(maxsize=64)
 def _shared_pool(base_url: str) -> httpx.Client:
     """The process's connections to one server; httpx clients may be used by many threads at once."""
-    return httpx.Client(
+    pool = httpx.Client(
         base_url=base_url,
         trust_env=False,
         follow_redirects=False,
         limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
     )
+    atexit.register(pool.close)
+    return pool
 
 
 class Transport:
@@ -102,33 +105,34 @@ class Transport:
 
     def _refusal(self, response: httpx.Response, path: str, model: str | None) -> Exception:
         status = response.status_code
-        words, is_about_model = _read_refusal(response, model)
+        words, server_code, is_about_model = _read_refusal(response, model)
         message = f"{self.root}{path} answered {status}: {words}"
         if status in _BUSY_STATUSES or status >= 500:
             return ProviderBusyError(message, retry_after_s=_read_retry_after(response.headers.get("Retry-After")))
         if status == 404 and is_about_model:
-            return ModelNotServedError(message)
-        return ProviderRefusedError(message)
+            return ModelNotServedError(message, server_code=server_code)
+        return ProviderRefusedError(message, server_code=server_code)
 
 
-def _read_refusal(response: httpx.Response, model: str | None) -> tuple[str, bool]:
-    """The server's own words, and whether they are about the model asked for."""
+def _read_refusal(response: httpx.Response, model: str | None) -> tuple[str, str, bool]:
+    """The server's own words and code, and whether they are about the model asked for."""
     if response.is_redirect:
-        return f"a redirect to {response.headers.get('Location', 'nowhere')!r}, which is not followed", False
+        return f"a redirect to {response.headers.get('Location', 'nowhere')!r}, which is not followed", "", False
     try:
         body = orjson.loads(response.content)
     except orjson.JSONDecodeError:
-        return response.text[:_WORDS_SHOWN] or response.reason_phrase, False
+        return response.text[:_WORDS_SHOWN] or response.reason_phrase, "", False
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
-        return str(error)[:_WORDS_SHOWN], False
+        return str(error)[:_WORDS_SHOWN], "", False
     words = str(error.get("message") or error.get("detail") or error)[:_WORDS_SHOWN]
+    code = str(error.get("code") or "")
     is_about_model = (
         error.get("param") in {"model", "lora_name"}
-        or error.get("code") == "model_not_found"
+        or code == "model_not_found"
         or (model is not None and model in words)
     )
-    return words, is_about_model
+    return words, code, is_about_model
 
 
 def _read_retry_after(value: str | None) -> float | None:

@@ -54,6 +54,13 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
     return errors
 
 
+def find_environment_error(worker: Worker, environment: str) -> str:
+    """Why this worker cannot work in an environment; "" where it can."""
+    if worker.kind == Worker.Kind.DESK and environment != "desk":
+        return f"{worker.name} only knows the ticket desk, found environment {environment!r}"
+    return ""
+
+
 def _check_provider(worker: Worker) -> str:
     provider = worker.provider
     if provider is None:

@@ -7,6 +7,7 @@ from itertools import islice
 from time import perf_counter
 from typing import Final
 
+from apps.base.errors import BadInputError
 from apps.inference.client import ModelClient, Sample
 from tentalis.core.desk import END_MARK, find_open_call, read_pieces
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
@@ -96,7 +97,12 @@ class DeskAgent:
 
         One engine request samples every try, one more continues all that called the tool (and again, for a second
         call). The same prompts with the same seeds give the same tries; without a seed anywhere the engine draws one.
+
+        Raises:
+            BadInputError: the world is not the desk, whose tickets alone the model was taught.
         """
+        if world.name != "desk":
+            raise BadInputError(f"the desk's worker works in the desk's world, found {world.name!r}")
         groups: list[list[AttemptDraft]] = []
         pairs = zip(prompts, seeds, strict=True)
         while chunk := list(islice(pairs, max(1, MAX_TRIES_A_REQUEST // group_size))):

@@ -98,6 +98,17 @@ def test_another_adapter_under_a_taken_name_is_refused() -> None:
             client.load_adapter("clerk@v1-ab", "/adapters/2")
 
 
+def test_an_adapter_that_somebody_else_is_loading_is_worth_another_try() -> None:
+    class Loading(FakeModelServer):
+        def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+            if path == "/v1/load_lora_adapter":
+                return 400, {"error": {"message": "the name is taken", "code": "adapter_name_taken"}}
+            return super()._serve(path, body)
+
+    with Loading() as server, pytest.raises(ProviderBusyError, match="is being loaded"):
+        ModelClient(server.url).load_adapter("clerk@v1-ab", "/adapters/1")
+
+
 def test_a_server_that_lets_another_model_answer_is_not_believed() -> None:
     class Impostor(FakeModelServer):
         def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -108,6 +119,35 @@ def test_a_server_that_lets_another_model_answer_is_not_believed() -> None:
         pytest.raises(ProviderAnswerError, match=r"wanted 'clerk@v1' to answer, found 'desk'"),
     ):
         ModelClient(server.url).sample(["x"], model="clerk@v1", max_tokens=9)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"message": "hi"},
+        {"message": {"content": 7}},
+        {"message": {"content": "hi"}, "logprobs": {"content": [{"token": "hi"}]}},
+    ],
+)
+def test_a_choice_of_another_shape_is_an_unreadable_answer(choice: dict[str, Any]) -> None:
+    class Odd(FakeModelServer):
+        def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
+            return {"model": "desk", "choices": [choice]}
+
+    with Odd() as server, pytest.raises(ProviderAnswerError, match="unreadable choice"):
+        ModelClient(server.url).chat([{"role": "user", "content": "x"}], model="desk", max_tokens=9)
+
+
+def test_a_message_in_parts_is_read_as_their_text() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image", "url": "x"}, {"type": "text", "text": "b"}]
+
+    class Parted(FakeModelServer):
+        def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
+            return {"model": "desk", "choices": [{"message": {"content": parts}}]}
+
+    with Parted() as server:
+        [sample] = ModelClient(server.url).chat([{"role": "user", "content": "x"}], model="desk", max_tokens=9)
+    assert sample.text == "ab"
 
 
 def test_a_missing_choice_is_an_unreadable_answer() -> None:

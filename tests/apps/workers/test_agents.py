@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from apps.base.errors import BadInputError
 from apps.environments.worlds.chat import ChatWorld
 from apps.environments.worlds.desk import DeskWorld
 from apps.inference.client import ModelClient
@@ -152,6 +153,14 @@ def test_a_panel_is_asked_in_requests_of_bounded_size_and_comes_back_in_order() 
         groups = work_desk(server, prompts, group_size=2)
     assert [len(body["prompt"]) for body in samplings(server)] == [256, 44]
     assert [group[0].answer for group in groups] == [str(2 + number % 8) for number in range(300)]
+
+
+def test_the_desks_worker_refuses_other_worlds() -> None:
+    with FakeModelServer(clerk) as server, pytest.raises(BadInputError, match="found 'chat'"):
+        DeskAgent(ModelClient(server.url)).work(
+            prompts=["hello"], world=ChatWorld(), group_size=1, seeds=[None], model="desk"
+        )
+    assert server.requests == []
 
 
 def test_no_tickets_ask_nothing() -> None:
