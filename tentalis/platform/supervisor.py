@@ -1,7 +1,7 @@
 """Keeps a set of services alive: starts them in order, restarts what dies, stops them in reverse, leaves no orphan.
 
 One task per service. A task starts its process when everything in `after` is ready, and stops it when everything that
-names it in `after`, near or far, is gone: the orders of the start and of the stop are one graph, walked from either end.
+names it in `after`, near or far, is gone: start and stop walk one graph from its two ends.
 """
 
 import asyncio
@@ -230,7 +230,7 @@ class Supervisor:
             return
         last_life = time.monotonic()
         while time.monotonic() - last_life < service.patience_s:
-            await asyncio.sleep(WATCH_INTERVAL_S)
+            await asyncio.sleep(min(WATCH_INTERVAL_S, service.patience_s / 3))
             asked_at = time.monotonic()
             if await service.probe():
                 last_life = asked_at
