@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from django.db import connection, transaction
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project, Role, User
@@ -21,7 +21,8 @@ LEASE = timedelta(minutes=10)
 # One statement: finding first and updating then gives one review to two people. A person is never given a task they
 # have spoken on already (a second opinion is another's), an agent never its own.
 _CLAIM_NEXT = """
-UPDATE feedback_review SET claimed_by_id = %(user)s, lease_until = statement_timestamp() + %(lease)s
+UPDATE feedback_review
+SET claimed_by_id = %(user)s, lease_until = statement_timestamp() + make_interval(secs => %(lease_s)s)
 WHERE id = (
     SELECT review.id FROM feedback_review review JOIN tasks_task task ON task.id = review.task_id
     WHERE review.project_id = %(project)s AND review.audience = 'human' AND review.state = 'open'
@@ -50,7 +51,7 @@ def claim_review(project: Project, by: User) -> Review | None:
                     "handle": by.handle,
                     "is_agent": by.is_agent,
                     "project": project.pk,
-                    "lease": LEASE,
+                    "lease_s": LEASE.total_seconds(),
                 },
             )
             found = cursor.fetchone()
@@ -71,9 +72,8 @@ def claim(review: Review, by: User) -> Review:
     require_role(by, review.project, *REVIEWERS)
     _refuse_own_work(review.task, by)
     with transaction.atomic():
-        is_free = Q(claimed_by__isnull=True) | Q(claimed_by=by) | Q(lease_until__lt=Now())
         changed = Review.objects.filter(
-            is_free, pk=review.pk, state=Review.State.OPEN, audience=Review.Audience.HUMAN
+            _is_free_for(by), pk=review.pk, state=Review.State.OPEN, audience=Review.Audience.HUMAN
         ).update(claimed_by=by, lease_until=Now() + LEASE)
         review.refresh_from_db()
         if not changed:
@@ -113,22 +113,22 @@ def lock_review(review: Review, by: User) -> tuple[Task, Review]:
         ReviewTakenError: somebody else has it open.
     """
     task = Task.objects.select_for_update(of=("self",)).select_related("project").get(pk=review.task_id)
-    is_taken = ExpressionWrapper(
-        Q(claimed_by__isnull=False) & ~Q(claimed_by=by) & Q(lease_until__gte=Now()), output_field=BooleanField()
-    )
     row = (
         Review.objects.select_for_update(of=("self",))
         .select_related("claimed_by")
-        .annotate(is_taken=is_taken)
         .filter(pk=review.pk, audience=Review.Audience.HUMAN)
         .first()
     )
     if row is None:
         raise NotFoundError(f"no review {review.pk} that waits for a person")
     _refuse_own_work(task, by)
-    if row.is_taken and row.state == Review.State.OPEN:
+    if row.state == Review.State.OPEN and not Review.objects.filter(_is_free_for(by), pk=row.pk).exists():
         raise ReviewTakenError(f"review {row.pk} cannot be closed: {_describe(row)}")
     return task, row
+
+
+def _is_free_for(user: User) -> Q:
+    return Q(claimed_by__isnull=True) | Q(claimed_by=user) | Q(lease_until__lt=Now())
 
 
 def _change_claim(review: Review, by: User, **changes: object) -> None:

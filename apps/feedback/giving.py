@@ -46,8 +46,7 @@ def give_feedback(
     require_role(by, review.project, *REVIEWERS)
     with transaction.atomic():
         task, row = lock_review(review, by)
-        payload = {"task": task.pk, "waited": row.due_at is not None}
-        move(row, Review.State.CLOSED, by=by.handle, payload=payload, closed_at=Now())
+        move(row, Review.State.CLOSED, by=by.handle, payload={"task": task.pk}, closed_at=Now())
         feedback = store_feedback(task, words, review=row, source=Feedback.Source.HUMAN, author=by.handle)
         _record(feedback, by)
         carry_on(task, by=by.handle)

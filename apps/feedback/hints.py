@@ -85,17 +85,13 @@ def _read_grammar(feedback: Feedback) -> Drawn:
 
 def _ask_model(task: Task, feedback: Feedback) -> Drawn:
     model: str = settings.TENTALIS["LLM_MODEL"]
-    comments = list(
-        feedback.steps.exclude(comment="")
-        .order_by("attempt__index", "step__index")
-        .values_list("step__index", "comment")
-    )
+    comments = list(feedback.steps.exclude(comment="").order_by("attempt__index", "step__index").select_related("step"))
     if not feedback.text.strip() and not comments:
         return Drawn("", NOTHING, "the feedback has no words")
     if not model:
         return Drawn("", NOTHING, "no model is configured to draw hints from words")
-    on_steps = {index: comment for index, comment in comments if index is not None}
-    on_attempts = [comment for index, comment in comments if index is None]
+    on_steps = {said.step.index: said.comment for said in comments if said.step}
+    on_attempts = [said.comment for said in comments if not said.step]
     messages = build_hint_messages(
         prompt=task.prompt,
         answer=task.answer or None,

@@ -126,12 +126,16 @@ def _read_word(feedback: Feedback) -> _Word:
 def _load_step_scores(task: Task, attempts: Iterable[Attempt]) -> tuple[_Steps, _Steps]:
     """(attempt id, step id) -> score: by the judging scorers, averaged by their weights; and by the verifiers."""
     weights = {one.pk: one.score_details.get("profile", {}) for one in attempts}
-    rows = task.attempts.filter(step_scores__step__isnull=False, step_scores__score__isnull=False).values_list(
-        "pk", "step_scores__step", "step_scores__scorer", "step_scores__score"
+    rows: Iterable[tuple[int, int, str, float]] = (
+        task.attempts.order_by()
+        .filter(step_scores__step__isnull=False, step_scores__score__isnull=False)
+        .values_list(  # type: ignore[assignment]  # the filter leaves no empty score
+            "pk", "step_scores__step", "step_scores__scorer", "step_scores__score"
+        )
     )
     judged: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     verified: _Steps = {}
-    for attempt, step, scorer, score in rows.order_by():
+    for attempt, step, scorer, score in rows:
         if scorer in VERIFIERS:
             verified[attempt, step] = score
         else:

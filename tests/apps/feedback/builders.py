@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from apps.accounts.models import Project
+from apps.feedback.models import Review
 from apps.inference.models import Exchange
+from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.desk import Ticket, read_attempt, render_parts, solve
 from tests.factories import make_task
@@ -65,3 +67,18 @@ def make_chat_task(project: Project, answers: Sequence[str] = ("first", "second"
             ]
         )
     return task
+
+
+def make_open_review(project: Project, **values: Any) -> Review:
+    """An open review of a chat task that waits for it."""
+    task = make_chat_task(project, **{"state": Task.State.IN_REVIEW} | values)
+    return Review.objects.create(project=project, task=task, audience=Review.Audience.HUMAN)
+
+
+def save_scores(task: Task, scorer: str, scores: Sequence[float]) -> None:
+    """One scorer's word on every step and attempt of a task: `scores` by attempt; the task counts as scored by it."""
+    for attempt, score in zip(task.attempts.all(), scores, strict=True):
+        Attempt.objects.filter(pk=attempt.pk).update(score=score, score_details={"profile": {scorer: 1.0}})
+        StepScore.objects.bulk_create(
+            StepScore(attempt=attempt, step=step, scorer=scorer, score=score) for step in [None, *attempt.steps.all()]
+        )
