@@ -110,7 +110,7 @@ def submit(
     seed: int | None = None,
 ) -> Task:
     """Accept a task and start the work on it; see `apps.tasks.services.submit_task`."""
-    with transaction.atomic(durable=True):
+    with transaction.atomic():
         task = tasks.submit_task(
             project=project,
             prompt=prompt,
