@@ -3,8 +3,10 @@
 from typing import Any
 
 from apps.accounts.models import Member, Project, Role, User
-from apps.tasks.models import Task
+from apps.inference.models import Exchange
+from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
+from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 
 
 def make_user(name: str, **values: Any) -> User:
@@ -31,3 +33,37 @@ def make_task(project: Project, worker: Worker | None = None, **values: Any) -> 
     worker = worker or Worker.objects.filter(project=project).first() or make_worker(project)
     defaults = {"environment": "chat", "prompt": "Say hello.", "group_size": 2, "submitted_by": make_user("alice")}
     return Task.objects.create(project=project, worker=worker, **defaults | values)
+
+
+def make_attempt(task: Task, index: int = 0, *, tokens: int = 6, **values: Any) -> Attempt:
+    """An answered attempt of two steps with exact tokens; `tokens=0` makes one whose server told none.
+
+    Its tokens are halved between the steps, and the last token of the first is a tool's.
+    """
+    sampled = [place != tokens // 2 - 1 for place in range(tokens)]
+    exchange = Exchange.objects.create(
+        project=task.project,
+        worker_name=task.worker.name,
+        model="desk",
+        messages=[{"role": "user", "content": task.prompt}],
+        prompt_token_ids=pack_int32([1, 2, 3] if tokens else []),
+        token_ids=pack_int32(range(10, 10 + tokens)),
+        logprobs=pack_float32([-0.5 if chosen else 0.0 for chosen in sampled]),
+        sampled=pack_bools(sampled),
+    )
+    defaults = {"text": "one two", "answer": "two", "outcome": float(index % 2), "score": float(index % 2)}
+    attempt = Attempt.objects.create(task=task, index=index, worker=task.worker, exchange=exchange, **defaults | values)
+    for place, text in enumerate(("one", "two")):
+        span = (place * tokens // 2, (place + 1) * tokens // 2) if tokens else (None, None)
+        Step.objects.create(
+            attempt=attempt, index=place, kind="step", text=text, token_start=span[0], token_end=span[1]
+        )
+    return attempt
+
+
+def make_judged_task(project: Project, worker: Worker | None = None, *, tokens: int = 6, **values: Any) -> Task:
+    """A task whose attempts are scored and that waits to learn."""
+    task = make_task(project, worker, **{"state": Task.State.LEARNING} | values)
+    for index in range(task.group_size):
+        make_attempt(task, index, tokens=tokens)
+    return task

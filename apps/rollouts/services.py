@@ -10,7 +10,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import ConflictError
 from apps.feedback.models import Hint
-from apps.feedback.selectors import Judgement, effective_judgement
+from apps.feedback.selectors import Judgement, effective_judgement, find_hint
 from apps.outbox.services import final_write
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
@@ -29,7 +29,8 @@ def build_rollouts(task_id: int, *, by: str) -> None:
         return
     attempts = list(task.attempts.select_related("exchange", "adapter").prefetch_related("steps"))
     judgements = effective_judgement(task)
-    hint = Hint.objects.filter(task=task).exclude(text="").order_by("feedback__source", "-id").first()
+    hint_text = find_hint(task)
+    hint = Hint.objects.filter(task=task, text=hint_text).last() if hint_text else None
     with final_write():
         rollouts = Rollout.objects.bulk_create(
             _make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts

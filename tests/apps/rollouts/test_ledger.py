@@ -1,0 +1,162 @@
+"""The ledger: one rollout an attempt, one batch a rollout, a reason for the rest."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from pytest_django import Settings
+
+from apps.accounts.models import Project
+from apps.audit.models import AuditEntry
+from apps.base.errors import ConflictError
+from apps.feedback.models import Feedback, StepFeedback
+from apps.outbox.models import Segment
+from apps.pipeline import flow
+from apps.rollouts import services
+from apps.rollouts.files import write_batch
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.rollouts.selectors import iterate_records, why_nothing_trains
+from apps.tasks.models import Attempt, Task
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from tests.factories import make_attempt, make_judged_task, make_project, make_task, make_worker
+
+
+def build(task: Task) -> None:
+    services.build_rollouts(task.pk, by="ledger")
+
+
+def test_every_attempt_becomes_one_rollout_in_one_batch_and_the_task_is_done(project: Project) -> None:
+    task = make_judged_task(project, group_size=3)
+    build(task)
+    assert Rollout.objects.filter(task=task, is_usable=True).count() == 3
+    assert TrainingUse.objects.count() == 3
+    assert Task.objects.get(pk=task.pk).state == "done"
+
+
+def test_building_twice_builds_once(project: Project) -> None:
+    task = make_judged_task(project)
+    build(task)
+    build(task)
+    assert Rollout.objects.count() == TrainingUse.objects.count() == 2
+
+
+def test_a_rollout_cannot_be_in_two_batches_even_when_the_code_is_wrong(project: Project) -> None:
+    build(make_judged_task(project))
+    other = Batch.objects.create(project=project, worker=Worker.objects.get(), number=9, target_tasks=1, state="closed")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        TrainingUse.objects.create(rollout=Rollout.objects.all()[0], batch=other)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"tokens": 0}, "no token ids"),
+        ({"state": Attempt.State.FAILED, "error": "cut off"}, "cut off"),
+        ({"outcome": None, "score": None}, "nobody judged it"),
+    ],
+)
+def test_what_cannot_train_says_why_and_enters_no_batch(
+    project: Project, values: dict[str, object], words: str
+) -> None:
+    task = make_task(project, state=Task.State.LEARNING, group_size=1)
+    make_attempt(task, **values)  # type: ignore[arg-type]
+    build(task)
+    rollout = Rollout.objects.get()
+    assert not rollout.is_usable
+    assert words in rollout.unusable_reason
+    assert not TrainingUse.objects.exists()
+    assert any(words in finding.words for finding in why_nothing_trains(project))
+
+
+def test_with_learning_off_nothing_trains_and_the_reason_says_so(db: None) -> None:
+    project = make_project(learning_enabled=False)
+    build(make_judged_task(project))
+    assert set(Rollout.objects.values_list("unusable_reason", flat=True)) == {
+        "learning is switched off for the project"
+    }
+
+
+def test_a_batch_takes_tasks_until_it_is_full_and_the_next_gets_a_new_one(db: None) -> None:
+    project = make_project(batch_tasks=2)
+    worker = make_worker(project)
+    for _ in range(3):
+        build(make_judged_task(project, worker))
+    first, second = Batch.objects.order_by("number")
+    assert (first.state, first.task_count, first.rollout_count) == ("closed", 2, 4)
+    assert (second.state, second.task_count) == ("open", 1)
+
+
+def test_the_task_that_fills_the_batch_starts_its_one_run(db: None) -> None:
+    project = make_project(batch_tasks=1)
+    task = make_judged_task(project)
+    build(task)
+    flow.train_when_full(task.pk)
+    flow.train_when_full(task.pk)
+    run = TrainingRun.objects.get()
+    assert run.recipe_hash
+    assert Segment.objects.filter(kind="train", subject_id=run.pk).count() == 1
+
+
+def test_a_persons_score_of_a_step_lands_on_exactly_that_steps_tokens(project: Project) -> None:
+    task = make_judged_task(project, group_size=1)
+    attempt = task.attempts.get()
+    feedback = Feedback.objects.create(project=project, task=task, source="human", author="user:bob", score=1.0)
+    StepFeedback.objects.create(feedback=feedback, attempt=attempt, step=attempt.steps.all()[1], score=0.25)
+    build(task)
+    assert Rollout.objects.get().steps == [[0, 3, None], [3, 6, 0.25]]
+    assert Rollout.objects.get().reward_source == "human"
+
+
+def test_a_record_carries_the_exact_tokens_of_its_exchange(project: Project) -> None:
+    task = make_judged_task(project, group_size=1)
+    build(task)
+    record = next(iterate_records(Batch.objects.get()))
+    assert (record.prompt_token_ids, record.token_ids) == ([1, 2, 3], [10, 11, 12, 13, 14, 15])
+    assert record.sampled == [True, True, False, True, True, True]
+    assert record.logprobs == [-0.5, -0.5, 0.0, -0.5, -0.5, -0.5]
+    assert record.group_id == task.pk
+
+
+def test_a_batch_file_is_the_same_for_the_same_rows_and_leaves_no_staging(
+    project: Project, settings: Settings, tmp_path: Path
+) -> None:
+    settings.ARTIFACTS = tmp_path
+    build(make_judged_task(project))
+    batch = Batch.objects.get()
+    assert write_batch(batch) == write_batch(batch)
+    (file,) = (tmp_path / "batches").iterdir()
+    assert [json.loads(line)["schema"] for line in file.read_bytes().splitlines()] == ["tentalis.rollout/1"] * 2
+
+
+def test_closing_an_empty_batch_is_refused(project: Project, worker: Worker) -> None:
+    with pytest.raises(ConflictError, match="nothing to train on"):
+        services.close_open_batch(worker, by="user:alice")
+
+
+def test_a_project_without_tasks_is_told_so(project: Project) -> None:
+    assert why_nothing_trains(project)[0].words == "No task was ever submitted."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tasks_that_end_at_once_share_one_batch_and_lose_no_rollout() -> None:
+    project = make_project(batch_tasks=8)
+    worker = make_worker(project)
+    tasks = [make_judged_task(project, worker) for _ in range(8)]
+    gate = threading.Barrier(8)
+
+    def end(task: Task) -> None:
+        gate.wait()
+        build(task)
+        connection.close()
+
+    threads = [threading.Thread(target=end, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    batch = Batch.objects.get()
+    assert (batch.state, batch.task_count, batch.rollout_count, TrainingUse.objects.count()) == ("closed", 8, 16, 16)
+    assert AuditEntry.objects.filter(kind="batch.closed").count() == 1
