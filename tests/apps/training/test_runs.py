@@ -1,0 +1,199 @@
+"""Runs: what comes home is checked, what fails is kept with its reason, what goes silent is taken up."""
+
+import hashlib
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+from pytest_django import Settings
+
+from apps.accounts.models import Project, User
+from apps.adapters.models import Adapter
+from apps.base.errors import IllegalMoveError, NotAllowedError, NotFoundError
+from apps.outbox.models import Segment
+from apps.pipeline import flow, sweep
+from apps.rollouts.models import Batch
+from apps.training import services
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from tentalis.core.canon import canonical_json
+from tentalis.core.contracts import AdapterManifest, TrainResult
+
+
+@pytest.fixture(autouse=True)
+def store(settings: Settings, tmp_path: Path) -> Path:
+    """An artifact store of the test's own."""
+    settings.ARTIFACTS = tmp_path
+    return tmp_path
+
+
+@pytest.fixture
+def run(project: Project, worker: Worker, store: Path) -> TrainingRun:
+    """A run at work, first attempt."""
+    batch = Batch.objects.create(project=project, worker=worker, number=1, target_tasks=1, state="closed")
+    queued = services.queue_run(batch=batch, by="ledger")
+    output = store / "runs" / "1"
+    output.mkdir(parents=True)
+    TrainingRun.objects.filter(pk=queued.pk).update(
+        state="running", attempt=1, heartbeat_at=Now(), spec={"output_uri": output.as_uri()}
+    )
+    queued.refresh_from_db()
+    return queued
+
+
+def write_adapter(directory: Path, weights: bytes = b"weights") -> str:
+    """A directory with a manifest; returns the manifest's hash."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "adapter_model.safetensors").write_bytes(weights)
+    entry = {"sha256": hashlib.sha256(weights).hexdigest(), "size_bytes": len(weights)}
+    manifest = AdapterManifest(
+        worker="echo",
+        base_model="desk",
+        base_sha256="0" * 64,
+        parent_sha256="",
+        run_id=1,
+        attempt=1,
+        recipe_hash="1" * 64,
+        rollouts_sha256="2" * 64,
+        rank=8,
+        alpha=16.0,
+        target_modules=["q_proj"],
+        files={"adapter_model.safetensors": entry},
+        versions={},
+    )
+    content = canonical_json(manifest.to_json())
+    (directory / "manifest.json").write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def make_result(run: TrainingRun, store: Path, **changes: Any) -> dict[str, Any]:
+    sha256 = write_adapter(store / "adapter")
+    values = {"run_id": run.pk, "attempt": run.attempt, "ok": True, "sha256": sha256}
+    values |= {"adapter_uri": (store / "adapter").as_uri(), "metrics": [{"reward": 0.5}]}
+    return TrainResult(**values | changes).to_json()
+
+
+def test_a_result_brings_its_adapter_to_the_gate(run: TrainingRun, store: Path) -> None:
+    flow.take_result(make_result(run, store), by="control")
+    adapter = Adapter.objects.get()
+    assert adapter.name == f"shop.echo@v1-{adapter.sha256[:8]}"
+    assert (adapter.state, adapter.run_id) == ("candidate", run.pk)
+    assert TrainingRun.objects.get().state == "succeeded"
+    assert Segment.objects.filter(kind="adopt", subject_id=adapter.pk).count() == 1
+
+
+def test_a_result_that_comes_twice_counts_once(run: TrainingRun, store: Path) -> None:
+    result = make_result(run, store)
+    flow.take_result(result, by="control")
+    flow.take_result(result, by="control")
+    assert Adapter.objects.count() == Segment.objects.filter(kind="adopt").count() == 1
+
+
+@pytest.mark.parametrize("changes", [{"attempt": 2}, {"run_id": 999_999}])
+def test_a_result_nobody_waits_for_is_dropped(run: TrainingRun, store: Path, changes: dict[str, Any]) -> None:
+    flow.take_result(make_result(run, store, **changes), by="control")
+    assert not Adapter.objects.exists()
+    assert TrainingRun.objects.get().state == "running"
+
+
+def test_a_failed_training_is_kept_with_its_reason(run: TrainingRun, store: Path) -> None:
+    result = make_result(run, store, ok=False, error_type="NonFiniteError", error_message="grad norm is nan")
+    flow.take_result(result, by="control")
+    found = TrainingRun.objects.get()
+    assert (found.state, found.failure) == ("failed", "NonFiniteError: grad norm is nan")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.write_bytes(b"weig"), "must hash to"),
+        (lambda path: path.unlink(), "is not a plain file"),
+    ],
+    ids=["truncated", "missing"],
+)
+def test_an_adapter_that_is_not_what_its_hash_says_never_gets_a_row(
+    run: TrainingRun, store: Path, damage: Any, words: str
+) -> None:
+    result = make_result(run, store)
+    damage(store / "adapter" / "adapter_model.safetensors")
+    flow.take_result(result, by="control")
+    assert not Adapter.objects.exists()
+    found = TrainingRun.objects.get()
+    assert found.state == "failed"
+    assert words in found.failure
+
+
+def test_an_adapter_outside_the_artifact_store_is_refused(run: TrainingRun, store: Path) -> None:
+    flow.take_result(make_result(run, store, adapter_uri="file:///etc"), by="control")
+    assert "must lie in the artifact store" in TrainingRun.objects.get().failure
+
+
+def test_a_silent_run_whose_result_lies_in_the_store_is_recorded(run: TrainingRun, store: Path) -> None:
+    (store / "runs" / "1" / "result.json").write_text(json.dumps(make_result(run, store)))
+    fall_silent()
+    sweep.sweep_runs()
+    assert Adapter.objects.count() == 1
+
+
+def test_a_silent_run_is_sent_again_and_its_late_result_dropped(run: TrainingRun, store: Path) -> None:
+    late = make_result(run, store)
+    fall_silent()
+    sweep.sweep_runs()
+    assert TrainingRun.objects.get().state == "queued"
+    assert Segment.objects.filter(kind="train", subject_id=run.pk, state="open").count() == 1
+    flow.take_result(late, by="control")
+    assert not Adapter.objects.exists()
+
+
+def test_a_run_silent_too_often_fails_with_that_reason(run: TrainingRun) -> None:
+    TrainingRun.objects.update(attempt=services.MAX_ATTEMPTS)
+    fall_silent()
+    sweep.sweep_runs()
+    assert "went silent 3 times" in TrainingRun.objects.get().failure
+
+
+def test_a_run_that_shows_life_is_left_alone(run: TrainingRun) -> None:
+    services.note_heartbeat(run.pk, 1, [{"reward": 0.25}])
+    sweep.sweep_runs()
+    found = TrainingRun.objects.get()
+    assert (found.state, found.metrics) == ("running", [{"reward": 0.25}])
+
+
+def test_a_heartbeat_of_an_old_attempt_changes_nothing(run: TrainingRun) -> None:
+    TrainingRun.objects.update(attempt=2)
+    services.note_heartbeat(run.pk, 1, [{"reward": 0.25}])
+    assert TrainingRun.objects.get().metrics == []
+
+
+def test_cancelling_a_run_at_work_tells_the_box(run: TrainingRun, store: Path, alice: User) -> None:
+    flow.cancel_run(run=run, by=alice)
+    assert (store / "runs" / "1" / "cancel").exists()
+    flow.take_result(make_result(run, store, ok=False, error_type="CancelledError", error_message="asked to"), by="c")
+    assert TrainingRun.objects.get().state == "cancelled"
+
+
+def test_a_run_that_ended_cannot_be_cancelled(run: TrainingRun, alice: User) -> None:
+    TrainingRun.objects.update(state="failed")
+    run.refresh_from_db()
+    with pytest.raises(IllegalMoveError, match="found failed"):
+        flow.cancel_run(run=run, by=alice)
+
+
+def test_a_reviewer_and_a_stranger_cannot_train(worker: Worker, bob: User, charlie: User) -> None:
+    with pytest.raises(NotAllowedError):
+        flow.close_batch(worker=worker, by=bob)
+    with pytest.raises(NotFoundError):
+        flow.close_batch(worker=worker, by=charlie)
+
+
+def test_the_projects_recipe_wins_over_the_settings_and_is_stored_whole(project: Project, worker: Worker) -> None:
+    project.recipe = {"w_opd": 0.0}
+    recipe = services.choose_recipe(project, worker)
+    assert (recipe.w_opd, recipe.w_rl, recipe.clip_high) == (0.0, 0.7, 0.28)
+
+
+def fall_silent() -> None:
+    TrainingRun.objects.update(heartbeat_at=Now() - timedelta(hours=1))
