@@ -12,3 +12,4 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.support"]
+WHITENOISE_AUTOREFRESH = True  # nothing is collected for tests

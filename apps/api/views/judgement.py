@@ -97,7 +97,9 @@ class ReviewViewSet(ResourceViewSet):
         """Leave a review to nobody."""
         review = self.get_object()
         reason = self.read_body(SkipIn)["reason"]
-        return self.show(flow.skip_review(review=review, by=current_user(request), reason=reason))
+        flow.skip_review(review=review, by=current_user(request), reason=reason)
+        review.refresh_from_db()
+        return self.show(review)
 
 
 class FeedbackFilterSet(ProjectFilterSet):

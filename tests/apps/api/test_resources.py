@@ -1,0 +1,144 @@
+"""Each resource does what the contract says, for someone who may."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.tasks.models import Task
+from apps.workers.models import Worker
+from tests.edges.caller import Caller
+from tests.factories import make_task, make_user
+
+
+def test_a_person_makes_a_project_and_owns_it(as_charlie: Caller, charlie: User) -> None:
+    answer = as_charlie.post("projects", {"slug": "lab", "name": "Lab", "group_size": 4})
+    assert answer.status == 201, answer
+    assert answer.body["group_size"] == 4
+    assert Member.objects.get(project__slug="lab").user == charlie
+    assert as_charlie.get("projects/lab").body["name"] == "Lab"
+    changed = as_charlie.patch("projects/lab", {"name": "Laboratory", "review_policy": {"who": "ai", "rate": 0.5}})
+    assert changed.status == 200, changed
+    assert changed.body["review_policy"] == {"who": "ai", "rate": 0.5}
+
+
+def test_an_empty_project_can_be_deleted_and_one_with_work_cannot(as_charlie: Caller, charlie: User) -> None:
+    as_charlie.post("projects", {"slug": "lab", "name": "Lab"})
+    as_charlie.post("workers", {"project": "lab", "name": "echo", "kind": "echo"})
+    refused = as_charlie.delete("projects/lab")
+    assert refused.status == 409
+    assert "workers" in refused.body["detail"]
+    worker = Worker.objects.get()
+    assert as_charlie.delete(f"workers/{worker.pk}").status == 204
+    assert as_charlie.delete("projects/lab").status == 204
+    assert not Project.objects.filter(slug="lab").exists()
+
+
+def test_an_owner_gives_changes_and_takes_roles(as_alice: Caller, alice: User, project: Project) -> None:
+    Member.objects.filter(user=alice).update(role=Role.OWNER)
+    make_user("dora")
+    member = as_alice.post("members", {"project": project.slug, "username": "dora", "role": "viewer"})
+    assert member.status == 201, member
+    path = f"members/{member.body['id']}"
+    assert as_alice.patch(path, {"role": "auditor"}).body["role"] == "auditor"
+    assert as_alice.delete(path).status == 204
+    agent = as_alice.post("members", {"project": project.slug, "username": "claw", "role": "agent"})
+    assert agent.body["is_agent"] is True
+    token = as_alice.post(
+        "tokens", {"name": "claw's", "username": "claw", "project": project.slug, "scopes": ["tasks:read"]}
+    )
+    assert token.status == 201, token
+    listed = Caller(token.body["token"]).get("tasks")
+    assert listed.status == 200, listed
+
+
+def test_the_last_owner_stays(as_alice: Caller, alice: User, project: Project) -> None:
+    member = Member.objects.get(user=alice)
+    member.role = Role.OWNER
+    member.save()
+    for answer in (as_alice.patch(f"members/{member.pk}", {"role": "viewer"}), as_alice.delete(f"members/{member.pk}")):
+        assert answer.status == 409, answer
+        assert "last owner" in answer.body["detail"]
+
+
+def test_a_worker_is_made_changed_and_listed(as_alice: Caller, project: Project) -> None:
+    made = as_alice.post("workers", {"project": project.slug, "name": "desk", "kind": "desk"})
+    assert made.status == 201, made
+    assert (made.body["base_model"], made.body["adapter"]) == ("desk", None)
+    path = f"workers/{made.body['id']}"
+    assert as_alice.patch(path, {"sampling": {"temperature": 0.5}}).body["sampling"] == {"temperature": 0.5}
+    assert [row["name"] for row in as_alice.get("workers?kind=desk").body["results"]] == ["desk"]
+    assert as_alice.get("workers?kind=chat").body["results"] == []
+
+
+def test_a_task_is_submitted_shown_listed_and_cancelled(as_alice: Caller, project: Project, worker: Worker) -> None:
+    made = as_alice.post("tasks", {"project": project.slug, "prompt": "Say hello.", "environment": "chat"})
+    assert made.status == 201, made
+    assert made.body["state"] == "queued"
+    assert made.headers["Location"] == f"/api/v1/tasks/{made.body['id']}"
+    path = f"tasks/{made.body['id']}"
+    assert as_alice.get(path).body == made.body
+    assert as_alice.get("tasks?state=queued").body["results"] == [made.body]
+    assert as_alice.post(f"{path}/cancel").body["state"] == "cancelled"
+    again = as_alice.post(f"{path}/cancel")
+    assert (again.status, again.body["code"]) == (409, "illegal_move")
+
+
+def test_an_outside_agent_hands_in_its_own_work(as_alice: Caller, project: Project, worker: Worker) -> None:
+    task = as_alice.post("tasks", {"project": project.slug, "prompt": "Say hello.", "environment": "chat"}).body
+    made = as_alice.post("attempts", {"task": task["id"], "steps": [{"text": "I think."}], "answer": "hello"})
+    assert made.status == 201, made
+    assert as_alice.get(f"attempts/{made.body['id']}/steps").body["results"][0]["text"] == "I think."
+    assert as_alice.get(f"tasks/{task['id']}/attempts").body["results"][0]["answer"] == "hello"
+    assert Task.objects.get(pk=task["id"]).state == "scoring"
+
+
+def test_a_review_is_claimed_released_claimed_and_closed(as_bob: Caller, review: Any) -> None:
+    claimed = as_bob.post("reviews/claim", {"project": "shop"})
+    assert claimed.status == 200, claimed
+    assert claimed.body["claimed_by"] == "bob"
+    assert as_bob.post("reviews/claim", {"project": "shop"}).status == 204
+    path = f"reviews/{review.pk}"
+    assert as_bob.post(f"{path}/release").body["claimed_by"] is None
+    assert as_bob.post(f"{path}/claim").body["claimed_by"] == "bob"
+    given = as_bob.post(
+        f"{path}/feedback",
+        {"score": 0.25, "text": "Too short.", "steps": [{"index": 0, "score": 0, "comment": "no"}]},
+    )
+    assert given.status == 201, given
+    assert given.body["steps"] == [{"attempt": 0, "index": 0, "score": 0.0, "comment": "no"}]
+    assert as_bob.get(f"feedback/{given.body['id']}").body == given.body
+    assert as_bob.get(path).body["state"] == "closed"
+    assert as_bob.get(f"tasks/{review.task_id}").body["state"] == "learning"
+
+
+def test_a_review_is_skipped_with_a_reason(as_bob: Caller, review: Any) -> None:
+    answer = as_bob.post(f"reviews/{review.pk}/skip", {"reason": "I wrote the ticket myself."})
+    assert answer.body["state"] == "skipped", answer
+
+
+def test_an_app_sends_what_its_user_said(as_alice: Caller, review: Any) -> None:
+    given = as_alice.post("feedback", {"task": review.task_id, "text": "The user was angry."})
+    assert given.status == 201, given
+    assert given.body["review"] is None
+
+
+def test_why_nothing_trains_is_told(as_bob: Caller, project: Project) -> None:
+    make_task(project, state="failed")
+    answer = as_bob.get("projects/shop/why")
+    assert answer.status == 200, answer
+    assert {"kind": "tasks", "count": 1}.items() <= answer.body["findings"][0].items()
+
+
+@pytest.mark.parametrize(
+    "path", ["metrics/queues", "dead-letters", "whoami", "batches", "runs", "adapters", "rollouts"]
+)
+def test_a_member_can_look(as_bob: Caller, project: Project, path: str) -> None:
+    answer = as_bob.get(path)
+    assert answer.status == 200, answer
+
+
+def test_training_now_without_rollouts_is_refused_with_the_reason(as_alice: Caller, worker: Worker) -> None:
+    answer = as_alice.post("runs", {"project": "shop"})
+    assert answer.status == 409
+    assert "holds no rollout" in answer.body["detail"]
