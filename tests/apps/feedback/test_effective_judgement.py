@@ -1,0 +1,131 @@
+"""Whose word counts: a person's, then the world's, an app's, an AI manager's, the scorers'."""
+
+import pytest
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.feedback.models import Feedback
+from apps.feedback.selectors import Judgement, effective_judgement, find_hint
+from apps.feedback.services import StepWord, extract_hint, give_task_feedback
+from apps.scoring.models import StepScore
+from apps.tasks.models import Attempt, Task
+from tests.apps.feedback.builders import make_chat_task, save_scores
+from tests.factories import make_user
+
+
+def judge(task: Task) -> list[Judgement]:
+    """By attempt, in order."""
+    found = effective_judgement(task)
+    return [found[attempt.pk] for attempt in task.attempts.order_by("index")]
+
+
+def rewards(task: Task) -> list[tuple[float | None, str]]:
+    return [(one.reward, one.reward_source) for one in judge(task)]
+
+
+def add_ai_word(task: Task, score: float) -> None:
+    Feedback.objects.create(project=task.project, task=task, source="ai", author="agent:llm:x", score=score)
+
+
+def test_each_rank_outranks_the_ones_below_it(project: Project, bob: User) -> None:
+    claw = make_user("claw", is_agent=True)
+    Member.objects.create(project=project, user=claw, role=Role.AGENT)
+    task = make_chat_task(project, ["only"])
+    assert rewards(task) == [(None, "")]
+    save_scores(task, "prm", [0.1])
+    assert rewards(task) == [(0.1, "scorers")]
+    add_ai_word(task, 0.2)
+    assert rewards(task) == [(0.2, "ai")]
+    give_task_feedback(task=task, by=claw, score=0.3)
+    assert rewards(task) == [(0.3, "outside")]
+    assert judge(task)[0].weight == 0.5
+    Attempt.objects.update(outcome=0.4)
+    assert rewards(task) == [(0.4, "verified")]
+    give_task_feedback(task=task, by=bob, score=0.5)
+    assert rewards(task) == [(0.5, "human")]
+    assert judge(task)[0].weight == 1.0
+
+
+def test_a_persons_score_of_a_step_touches_exactly_that_step(project: Project, bob: User) -> None:
+    task = make_chat_task(project)
+    save_scores(task, "prm", [0.6, 0.7])
+    give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=1, step_index=0, score=0.0)])
+    assert [list(one.step_scores.values()) for one in judge(task)] == [[0.6, 0.6], [0.0, 0.7]]
+    assert rewards(task) == [(0.6, "scorers"), (0.7, "scorers")]
+    spoken = task.attempts.get(index=1).steps.get(index=0)
+    assert judge(task)[1].step_scores[spoken.pk] == 0.0
+
+
+def test_a_word_on_an_attempt_beats_the_score_of_the_whole(project: Project, bob: User) -> None:
+    task = make_chat_task(project)
+    give_task_feedback(task=task, by=bob, score=0.9, steps=[StepWord(attempt_index=0, score=0.1)])
+    assert rewards(task) == [(0.1, "human"), (0.9, "human")]
+
+
+def test_a_preference_alone_is_a_win_and_losses(project: Project, bob: User) -> None:
+    task = make_chat_task(project, ["a", "b", "c"])
+    give_task_feedback(task=task, by=bob, preferred_attempt=1)
+    assert rewards(task) == [(0.0, "human"), (1.0, "human"), (0.0, "human")]
+
+
+def test_a_preference_raises_its_attempt_over_what_is_known_and_keeps_the_others_order(
+    project: Project, bob: User
+) -> None:
+    task = make_chat_task(project, ["a", "b", "c"])
+    save_scores(task, "prm", [0.2, 0.4, 0.8])
+    give_task_feedback(task=task, by=bob, preferred_attempt=0)
+    assert rewards(task) == [(0.9, "human"), (0.2, "human"), (0.4, "human")]
+
+
+def test_two_people_are_averaged_and_only_the_last_word_of_each_counts(
+    project: Project, alice: User, bob: User
+) -> None:
+    task = make_chat_task(project, ["only"])
+    give_task_feedback(task=task, by=bob, score=0.0)
+    give_task_feedback(task=task, by=bob, score=1.0)
+    give_task_feedback(task=task, by=bob, text="words do not take a number back")
+    give_task_feedback(task=task, by=alice, score=0.5)
+    assert rewards(task) == [(0.75, "human")]
+
+
+def test_an_attempt_that_failed_has_no_reward_whatever_is_said_of_the_task(project: Project, bob: User) -> None:
+    task = make_chat_task(project)
+    Attempt.objects.filter(index=0).update(state=Attempt.State.FAILED)
+    give_task_feedback(task=task, by=bob, score=1.0)
+    assert rewards(task) == [(None, ""), (1.0, "human")]
+
+
+def test_judging_scorers_of_a_step_are_averaged_by_their_weights_and_a_verifier_outranks_them(
+    project: Project,
+) -> None:
+    task = make_chat_task(project, ["only"])
+    attempt = task.attempts.get()
+    Attempt.objects.update(score=0.5, score_details={"profile": {"prm": 0.6, "hallucination": 0.3, "effort": 0.1}})
+    first, second = attempt.steps.all()
+    for step, scorer, score in (
+        (first, "prm", 1.0),
+        (first, "hallucination", 0.4),
+        (second, "prm", 0.0),
+        (second, "step_verifier", 0.9),
+    ):
+        StepScore.objects.create(attempt=attempt, step=step, scorer=scorer, score=score)
+    StepScore.objects.create(attempt=attempt, step=second, scorer="hallucination", score=None, reason="broken")
+    scores = judge(task)[0].step_scores
+    assert scores == {first.pk: pytest.approx((0.6 * 1.0 + 0.3 * 0.4) / 0.9), second.pk: 0.9}
+
+
+def test_a_persons_hint_comes_before_an_ais_and_an_edited_answer_can_teach(project: Project, bob: User) -> None:
+    task = make_chat_task(project, state=Task.State.LEARNING)
+    give_task_feedback(task=task, by=bob, edited_answer="42, as the table says")
+    add_ai_word(task, 0.2)
+    extract_hint(task.pk)
+    assert find_hint(task) == "A right answer is: 42, as the table says"
+    reasons = dict(task.hints.values_list("feedback__source", "reason"))
+    assert reasons == {"human": "", "ai": "the feedback has no words"}
+
+
+def test_words_wait_for_no_model_where_none_is_configured(project: Project, bob: User) -> None:
+    task = make_chat_task(project, state=Task.State.LEARNING)
+    give_task_feedback(task=task, by=bob, text="Be brief.")
+    extract_hint(task.pk)
+    assert task.hints.get().reason == "no model is configured to draw hints from words"
+    assert find_hint(task) == ""

@@ -1,0 +1,255 @@
+"""What the review policy does with a scored task, and when nobody comes."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from pytest_django import Settings
+
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError
+from apps.feedback.models import Feedback, Review
+from apps.feedback.selectors import effective_judgement, find_hint
+from apps.feedback.services import (
+    expire_reviews,
+    expire_reviews_of,
+    extract_hint,
+    open_review,
+    validate_review_policy,
+)
+from apps.scoring.models import StepScore
+from apps.scoring.services import score_task
+from apps.tasks.models import Task
+from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
+from tests.factories import make_project, make_task
+from tests.fakes import FakeModelServer
+
+
+def open_with(policy: dict[str, Any], **values: Any) -> Task:
+    """A chat task after the review link, in a project with this policy."""
+    task = make_chat_task(make_project(review_policy=policy), **values)
+    open_review(task.pk)
+    task.refresh_from_db()
+    return task
+
+
+def use_model(settings: Settings, server: FakeModelServer) -> None:
+    changes = {"LLM_MODEL": "boss", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": server.url}
+    settings.TENTALIS = settings.TENTALIS | changes
+
+
+def verdict(score: float, reason: str, steps: int = 2) -> str:
+    words = [{"index": index, "score": score, "reason": f"step {index}"} for index in range(steps)]
+    return json.dumps({"steps": words, "overall": score, "reason": reason})
+
+
+@pytest.mark.django_db
+def test_nobody_is_asked_and_the_task_learns() -> None:
+    task = open_with({"who": "none"})
+    assert task.state == Task.State.LEARNING
+    assert not task.reviews.exists()
+    assert AuditEntry.objects.get().payload["reason"] == "the policy asks for no reviews"
+
+
+@pytest.mark.django_db
+def test_a_person_is_asked_within_the_policys_patience() -> None:
+    task = open_with({"who": "human", "patience_s": 3600})
+    assert task.state == Task.State.IN_REVIEW
+    review = task.reviews.get()
+    assert (review.state, review.audience, review.reason) == (Review.State.OPEN, "human", "drawn at rate 1")
+    soon, late = Now() + timedelta(seconds=3500), Now() + timedelta(seconds=3700)
+    assert Review.objects.filter(due_at__gt=soon, due_at__lt=late).exists()
+
+
+@pytest.mark.django_db
+def test_votes_that_lie_apart_bring_a_person_where_the_draw_does_not() -> None:
+    project = make_project(review_policy={"who": "human", "rate": 0, "uncertain_spread": 0.4})
+    sure, unsure = make_chat_task(project, score=0.9), make_chat_task(project, score=0.9)
+    for task, spread in ((sure, 0.3), (unsure, 0.5)):
+        StepScore.objects.create(attempt=task.attempts.all()[0], scorer="prm", score=0.9, spread=spread)
+        open_review(task.pk)
+        task.refresh_from_db()
+    assert (sure.state, unsure.state) == (Task.State.LEARNING, Task.State.IN_REVIEW)
+    assert unsure.reviews.get().reason == "uncertain: votes 0.50 apart, the policy asks from 0.40"
+
+
+@pytest.mark.django_db
+def test_both_gives_the_ai_managers_word_at_once_and_waits_for_a_person() -> None:
+    task = make_desk_task(make_project(review_policy={"who": "both"}), [write_answer(), write_answer("gift")])
+    open_review(task.pk)
+    task.refresh_from_db()
+    assert task.state == Task.State.IN_REVIEW
+    assert set(task.reviews.values_list("audience", "state")) == {("ai", "closed"), ("human", "open")}
+    feedback = task.feedback.get()
+    assert (feedback.source, feedback.author, feedback.score) == ("ai", "agent:rule-book", 0.5)
+    assert list(feedback.steps.filter(step=None).order_by("attempt").values_list("score", flat=True)) == [1.0, 0.0]
+
+
+@pytest.mark.django_db
+def test_the_rule_book_has_no_word_outside_the_desk_and_says_so() -> None:
+    task = open_with({"who": "ai", "ai_manager": "rule-book"})
+    assert task.state == Task.State.LEARNING
+    review = task.reviews.get()
+    assert review.state == Review.State.SKIPPED
+    assert "says nothing of environment chat" in review.reason
+    assert not Feedback.objects.exists()
+
+
+@pytest.mark.django_db
+def test_an_llm_manager_without_a_model_gives_no_feedback_and_a_person_is_still_asked() -> None:
+    task = open_with({"who": "both", "ai_manager": "llm"})
+    assert task.state == Task.State.IN_REVIEW
+    assert "no model is configured" in task.reviews.get(audience="ai").reason
+    assert not Feedback.objects.exists()
+
+
+@pytest.mark.django_db
+def test_an_llm_managers_judgement_reaches_attempts_steps_and_hint(settings: Settings) -> None:
+    def reply(prompt: str, index: int) -> str:
+        if "[HINT]" in prompt:
+            return "[HINT]Be brief.[/HINT]"
+        return verdict(0.8, "good") if "second" in prompt else verdict(0.2, "too long")
+
+    with FakeModelServer(reply=reply, models=["boss"], is_plain=True) as server:
+        use_model(settings, server)
+        task = open_with({"who": "ai", "ai_manager": "llm"})
+        extract_hint(task.pk)
+    feedback = task.feedback.get()
+    assert (feedback.author, feedback.score) == ("agent:llm:boss", pytest.approx(0.5))
+    assert feedback.text == "Attempt 1: too long\nAttempt 2: good"
+    judgements = effective_judgement(task).values()
+    assert [(one.reward, one.reward_source, list(one.step_scores.values())) for one in judgements] == [
+        (0.2, "ai", [0.2, 0.2]),
+        (0.8, "ai", [0.8, 0.8]),
+    ]
+    assert find_hint(task) == "Be brief."
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("answer", "mode", "reason"),
+    [("I like it", "ok", "no JSON object"), ("", "broken", "ProviderBusyError"), ("", "refusing", "RefusedError")],
+)
+def test_a_broken_llm_managers_word_is_not_made_up(settings: Settings, answer: str, mode: Any, reason: str) -> None:
+    with FakeModelServer(reply=lambda *_: answer, models=["boss"], is_plain=True, mode=mode) as server:
+        use_model(settings, server)
+        task = open_with({"who": "ai"})
+    assert task.state == Task.State.LEARNING
+    assert task.reviews.get().state == Review.State.SKIPPED
+    assert reason in AuditEntry.objects.get(kind="review.skipped").payload["reason"]
+    assert not Feedback.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("state", [state for state in Task.State if state != Task.State.SCORING])
+def test_a_task_past_scoring_is_left_alone(state: Task.State) -> None:
+    task = make_task(make_project(review_policy={"who": "human"}), state=state)
+    open_review(task.pk)
+    score_task(task.pk)
+    task.refresh_from_db()
+    assert task.state == state
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.django_db
+def test_reviews_that_are_due_expire_and_their_tasks_learn() -> None:
+    due = open_with({"who": "human"})
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    waiting = make_chat_task(due.project)
+    open_review(waiting.pk)
+    assert expire_reviews() == [due.pk]
+    assert expire_reviews() == []
+    states = dict(Task.objects.values_list("pk", "state"))
+    assert states == {due.pk: Task.State.LEARNING, waiting.pk: Task.State.IN_REVIEW}
+    assert due.reviews.get().state == Review.State.EXPIRED
+
+
+@pytest.mark.django_db
+def test_a_policy_may_fail_the_task_nobody_reviewed() -> None:
+    task = open_with({"who": "human", "on_timeout": "fail", "patience_s": 60})
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    assert expire_reviews() == []
+    task.refresh_from_db()
+    assert (task.state, task.failure) == (Task.State.FAILED, "no review came within 60 s")
+
+
+@pytest.mark.django_db
+def test_a_policy_may_turn_to_the_ai_manager_when_nobody_came() -> None:
+    project = make_project(review_policy={"who": "human", "on_timeout": "ai"})
+    task = make_desk_task(project, [write_answer()])
+    open_review(task.pk)
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    assert expire_reviews() == [task.pk]
+    assert not Feedback.objects.exists()
+    extract_hint(task.pk)
+    assert dict(task.reviews.values_list("audience", "state")) == {"human": "expired", "ai": "closed"}
+    assert task.feedback.get().source == "ai"
+    assert find_hint(task) == "use ship, write the unit, check the sum"
+
+
+@pytest.mark.django_db
+def test_one_projects_unreadable_policy_does_not_stop_the_others() -> None:
+    broken = open_with({"who": "human"})
+    broken.project.review_policy = {"who": "everybody"}
+    broken.project.save()
+    fine = make_chat_task(make_project("fine", review_policy={"who": "human"}))
+    open_review(fine.pk)
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    assert expire_reviews() == [fine.pk]
+    assert broken.reviews.get().state == Review.State.OPEN
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_sweep_passes_over_a_review_that_is_being_closed() -> None:
+    task = open_with({"who": "human"})
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    with transaction.atomic():
+        Task.objects.select_for_update().get(pk=task.pk)
+        assert run_elsewhere(expire_reviews) == []
+    assert run_elsewhere(expire_reviews) == [task.pk]
+
+
+def run_elsewhere(work: Any) -> Any:
+    """In another thread, and so on another connection."""
+
+    def run() -> Any:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result(timeout=30)
+
+
+@pytest.mark.django_db
+def test_a_cancelled_tasks_reviews_are_expired_with_it() -> None:
+    task = open_with({"who": "human"})
+    assert expire_reviews_of(task, by="user:alice") == 1
+    assert task.reviews.get().state == Review.State.EXPIRED
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"whom": "ai"}, "fields of who, rate.*found 'whom'"),
+        ({"who": "everybody"}, "who: wanted one of none, ai, human, both, found 'everybody'"),
+        ({"rate": 2}, "rate: wanted a number from 0 to 1, found 2"),
+        ({"ai_manager": "boss"}, "ai_manager: wanted one of rule-book, llm, found 'boss'"),
+        ({"ai_manager": ["llm"]}, "ai_manager: wanted one of"),
+        ({"model": 7}, "model: wanted the name of a model, found 7"),
+        ([], "wanted an object, found list"),
+    ],
+)
+def test_an_unreadable_policy_is_refused_by_name(policy: Any, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        validate_review_policy(policy)
+
+
+def test_the_manager_is_the_desks_rule_book_there_and_a_model_elsewhere() -> None:
+    rules = validate_review_policy({"who": "both", "model": "gpt"})
+    assert (rules.manager_for("desk"), rules.manager_for("chat"), rules.model) == ("rule-book", "llm", "gpt")
