@@ -31,7 +31,7 @@ class FakeModelServer:
         reply: (prompt text, choice index) -> the rest of the answer, without end mark. Of a conversation the prompt
             text is its messages as JSON.
         models: names it answers to.
-        mode: "ok"; "busy" 429 with Retry-After 7; "broken" 500; "garbage" 200 and no JSON; "silent" never answers;
+        mode: "ok"; "busy" 429 with `retry_after`; "broken" 500; "garbage" 200 and no JSON; "silent" never answers;
             "refusing" 400 with words; "redirecting" 307.
         is_plain: knows nothing but OpenAI's API: no token ids, and 400 for fields it does not know.
         knows_n: honours `n`; else gives one answer.
@@ -40,6 +40,7 @@ class FakeModelServer:
     reply: Callable[[str, int], str] = lambda prompt, index: f"reply {index}"
     models: list[str] = field(default_factory=lambda: ["desk"])
     mode: Mode = "ok"
+    retry_after: str = "7"
     is_plain: bool = False
     knows_n: bool = True
     tool_calls: Sequence[dict[str, Any]] = ()
@@ -114,7 +115,7 @@ class FakeModelServer:
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
         match self.mode:
             case "busy":
-                return 429, _error("slow down", "rate_limited"), {"Retry-After": "7"}
+                return 429, _error("slow down", "rate_limited"), {"Retry-After": self.retry_after}
             case "broken":
                 return 500, _error("the engine died", "internal"), {}
             case "garbage":

@@ -15,8 +15,10 @@ class DeskWorld:
     name = "desk"
 
     def check_prompt(self, prompt: str) -> None:
-        """Refuse what is no ticket; raises DeskError (a ValueError)."""
-        desk.parse_ticket(prompt)
+        """Refuse what is not exactly one ticket; raises ValueError. Hints come from managers, not with the task."""
+        ticket = desk.parse_ticket(prompt)
+        if prompt.strip() != ticket.text:
+            raise ValueError(f"a desk task is the ticket alone: wanted {ticket.text!r}, found {prompt[:200]!r}")
 
     def is_held_out(self, prompt: str) -> bool:
         """Whether the prompt is a ticket that nothing may be trained on."""

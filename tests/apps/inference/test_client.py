@@ -165,6 +165,42 @@ def test_too_many_requests_is_busy_and_keeps_the_wait_the_server_asked_for() -> 
     assert not raised.value.is_final
 
 
+@pytest.mark.parametrize(
+    ("header", "wait_s"), [("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("-3", 0.0), ("soon", None), ("nan", None)]
+)
+def test_a_wait_in_the_past_is_none_and_an_unreadable_one_is_unknown(header: str, wait_s: float | None) -> None:
+    with FakeModelServer(mode="busy", retry_after=header) as server, pytest.raises(ProviderBusyError) as raised:
+        ModelClient(server.url).list_models()
+    assert raised.value.retry_after_s == wait_s
+
+
+@pytest.mark.parametrize("answer", [[], {}, {"data": [7]}, {"tokens": "x"}])
+def test_an_answer_of_another_shape_is_unreadable_whatever_was_asked(answer: Any) -> None:
+    class Odd(FakeModelServer):
+        def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+            return 200, answer
+
+    with Odd() as server:
+        client = ModelClient(server.url)
+        for ask in (
+            client.list_models,
+            lambda: client.tokenize("a", model="desk"),
+            lambda: client.sample(["a"], model="desk", max_tokens=1),
+            lambda: client.score([[1, 2]], model="desk"),
+        ):
+            with pytest.raises(ProviderAnswerError, match="wanted"):
+                ask()
+
+
+def test_prompt_log_probs_of_other_tokens_are_unreadable() -> None:
+    class Odd(FakeModelServer):
+        def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
+            return {"model": "desk", "choices": [{"prompt_logprobs": [None, {"9": {"logprob": -1.0}}]}]}
+
+    with Odd() as server, pytest.raises(ProviderAnswerError, match="do not name the prompt's tokens"):
+        ModelClient(server.url).score([[1, 2]], model="desk")
+
+
 def test_a_broken_server_is_busy() -> None:
     with FakeModelServer(mode="broken") as server, pytest.raises(ProviderBusyError, match="500: the engine died"):
         ModelClient(server.url).sample(["x"], model="desk", max_tokens=9)

@@ -118,6 +118,12 @@ def test_a_provider_switched_off_gives_no_client(project: Project, alice: User) 
         client_for(provider)
 
 
+def test_without_a_provider_the_installations_own_engine_is_asked() -> None:
+    with override_settings(ENGINE_URL="http://127.0.0.1:18409"):
+        assert client_for(None).base_url == "http://127.0.0.1:18409"
+    assert client_for(None).tells_tokens
+
+
 def test_exchanges_keep_the_exact_tokens_of_their_drafts(project: Project) -> None:
     exact = AttemptDraft(
         text="ab",

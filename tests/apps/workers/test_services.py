@@ -10,8 +10,12 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
 from apps.inference.models import Provider
 from apps.workers.agents import get_agent
+from apps.workers.agents.chat import ChatAgent
 from apps.workers.agents.desk import DeskAgent
+from apps.workers.agents.echo import EchoAgent
 from apps.workers.models import Worker
+from apps.workers.rules import find_environment_error
+from apps.workers.selectors import find_base_model
 from apps.workers.services import change_worker, create_worker, delete_worker
 from tests.factories import make_project, make_task
 
@@ -37,6 +41,28 @@ def test_a_desk_worker_needs_nothing_but_a_name(project: Project, alice: User) -
 def test_a_chat_worker_takes_the_default_model_of_its_server(project: Project, alice: User) -> None:
     worker = create_worker(project=project, name="writer", kind="chat", provider=make_provider(project), by=alice)
     assert worker.base_model == "qwen"
+    assert isinstance(get_agent(worker), ChatAgent)
+
+
+def test_an_echo_worker_asks_no_server(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="echo", kind="echo", by=alice)
+    assert isinstance(get_agent(worker), EchoAgent)
+    with pytest.raises(BadInputError, match="asks no model"):
+        change_worker(worker=worker, by=alice, provider=make_provider(project))
+
+
+def test_the_desks_worker_fits_the_desk_alone(project: Project, alice: User) -> None:
+    clerk = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    assert find_environment_error(clerk, "desk") == ""
+    assert "found environment 'chat'" in find_environment_error(clerk, "chat")
+
+
+def test_the_base_model_of_a_row_made_without_one_is_its_kinds(project: Project) -> None:
+    def base(kind: str, **values: Any) -> str:
+        return find_base_model(Worker(project=project, kind=kind, **values))
+
+    assert [base("desk"), base("echo"), base("chat"), base("desk", base_model="mine")] == ["desk", "", "", "mine"]
+    assert base("chat", provider=make_provider(project)) == "qwen"
 
 
 @pytest.mark.parametrize(
