@@ -1,0 +1,154 @@
+"""A model's judgement by votes, on a model server that is not ours."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from pytest_django import Settings
+
+from apps.accounts.models import Project
+from apps.inference.models import Provider
+from apps.scoring.models import Judge, StepScore
+from apps.scoring.services import score_task
+from apps.tasks.models import Task
+from tests.apps.feedback.builders import make_chat_task
+from tests.fakes import FakeModelServer
+
+
+def verdict(score: float, steps: tuple[float, float] = (0.5, 0.5)) -> str:
+    words = [{"index": index, "score": value, "reason": f"as {value}"} for index, value in enumerate(steps)]
+    return json.dumps({"steps": words, "overall": score, "reason": f"said {score}"})
+
+
+def in_turn(*answers: str) -> Callable[[str, int], str]:
+    """A reply that gives each answer once, in the order of asking."""
+    turns = count()
+    return lambda prompt, index: answers[next(turns)]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeModelServer]:
+    with FakeModelServer(models=["judge-model"], is_plain=True) as running:
+        yield running
+
+
+@pytest.fixture
+def judged(project: Project, server: FakeModelServer) -> Task:
+    """A chat task of one attempt, in a project whose one scorer is a judge of three votes."""
+    project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
+    project.save()
+    provider = Provider.objects.create(project=project, name="far", kind="openai", base_url=server.url)
+    Judge.objects.create(project=project, name="strict", provider=provider, model="judge-model", votes=3)
+    return make_chat_task(project, ["first"])
+
+
+def get_score(task: Task, step: int | None = None) -> StepScore:
+    return StepScore.objects.get(attempt__task=task, scorer="prm", step__index=step)
+
+
+def test_the_median_counts_and_the_spread_is_kept_for_the_whole_and_each_step(
+    judged: Task, server: FakeModelServer
+) -> None:
+    server.reply = in_turn(verdict(0.2, (0.0, 1.0)), verdict(0.9, (0.1, 1.0)), verdict(0.4, (0.6, 1.0)))
+    score_task(judged.pk)
+    whole = get_score(judged)
+    assert (whole.score, whole.spread, whole.reason) == (0.4, pytest.approx(0.7), "said 0.4")
+    assert sorted(whole.details["votes"]) == [0.2, 0.4, 0.9]
+    assert (whole.details["judges"], whole.details["invalid_votes"]) == (["strict"], 0)
+    first, second = get_score(judged, 0), get_score(judged, 1)
+    assert (first.score, first.spread, first.reason) == (0.1, pytest.approx(0.6), "as 0.1")
+    assert (second.score, second.spread) == (1.0, 0.0)
+    assert judged.attempts.get().score == pytest.approx(0.75 * 0.4 + 0.25 * 2 / 3)
+
+
+def test_a_broken_vote_is_counted_and_stands_for_no_number(judged: Task, server: FakeModelServer) -> None:
+    server.reply = in_turn(verdict(0.2), "I would rather not.", verdict(0.6))
+    score_task(judged.pk)
+    whole = get_score(judged)
+    assert whole.score == pytest.approx(0.4)
+    assert whole.details["invalid_votes"] == 1
+    assert list(whole.details["invalid_reasons"].values()) == [1]
+
+
+def test_without_a_quorum_of_votes_the_judge_is_unscored_and_its_weight_goes_on(
+    judged: Task, server: FakeModelServer
+) -> None:
+    server.reply = in_turn(verdict(0.2), "no", verdict(7))
+    score_task(judged.pk)
+    whole = get_score(judged)
+    assert whole.score is None
+    assert whole.reason.startswith("1 of 3 votes valid, wanted at least half")
+    attempt = judged.attempts.get()
+    assert attempt.score == pytest.approx(2 / 3)
+    assert [lost["scorer"] for lost in attempt.score_details["redistributed"]] == ["prm"]
+
+
+@pytest.mark.parametrize(("mode", "error"), [("busy", "ProviderBusyError"), ("refusing", "ProviderRefusedError")])
+def test_a_judge_that_cannot_be_asked_leaves_the_servers_words(
+    judged: Task, server: FakeModelServer, mode: str, error: str
+) -> None:
+    server.mode = mode  # type: ignore[assignment]
+    score_task(judged.pk)
+    assert f"3 x {error}" in get_score(judged).reason
+
+
+def test_a_judge_whose_provider_is_switched_off_says_so(judged: Task, server: FakeModelServer) -> None:
+    Provider.objects.update(is_active=False)
+    score_task(judged.pk)
+    assert "strict cannot be asked: provider 'far' is switched off" in get_score(judged).reason
+    assert server.requests == []
+
+
+def test_all_votes_on_all_attempts_are_cast_at_the_same_time(judged: Task, server: FakeModelServer) -> None:
+    task = make_chat_task(judged.project, ["first", "second"])
+    together = threading.Barrier(6)
+
+    def reply(prompt: str, index: int) -> str:
+        together.wait(timeout=20)  # breaks, and the vote with it, unless all six wait here at once
+        return verdict(0.5)
+
+    server.reply = reply
+    score_task(task.pk)
+    assert list(StepScore.objects.filter(scorer="prm", step=None).values_list("score", flat=True)) == [0.5, 0.5]
+
+
+def test_two_judges_votes_are_one_poll_and_a_judge_without_trust_has_none(
+    judged: Task, server: FakeModelServer
+) -> None:
+    provider = Provider.objects.get()
+    for name, trust in (("mild", 1.0), ("distrusted", 0.0)):
+        Judge.objects.create(
+            project=judged.project, name=name, provider=provider, model="judge-model", votes=1, trust=trust
+        )
+    server.reply = in_turn(*[verdict(score) for score in (0.1, 0.2, 0.3, 0.4)])
+    score_task(judged.pk)
+    whole = get_score(judged)
+    assert (whole.score, whole.details["judges"]) == (pytest.approx(0.25), ["strict", "mild"])
+
+
+def test_the_installations_model_judges_where_a_project_has_no_judge(
+    project: Project, server: FakeModelServer, settings: Settings
+) -> None:
+    changes = {"LLM_MODEL": "judge-model", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": server.url}
+    settings.TENTALIS = settings.TENTALIS | changes
+    server.reply = lambda prompt, index: verdict(0.75)
+    task = make_chat_task(project, ["first"])
+    score_task(task.pk)
+    assert get_score(task).score == 0.75
+    assert StepScore.objects.get(scorer="hallucination", step=None).score == 0.75
+    assert judged_words(server) == {"project rubric": False}
+
+
+def judged_words(server: FakeModelServer) -> dict[str, bool]:
+    """Whether the judge was shown a rubric."""
+    return {"project rubric": any("<<<RUBRIC" in json.dumps(request.body) for request in server.requests)}
+
+
+def test_the_judge_reads_the_projects_rubric(judged: Task, server: FakeModelServer) -> None:
+    judged.project.rubric = "Always be kind."
+    judged.project.save()
+    server.reply = lambda prompt, index: verdict(0.5)
+    score_task(judged.pk)
+    assert judged_words(server) == {"project rubric": True}

@@ -1,0 +1,170 @@
+"""Scoring a task: what is stored when every scorer can, when some cannot, and when none can."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.audit.models import AuditEntry
+from apps.scoring.models import StepScore
+from apps.scoring.services import find_profile, score_task
+from apps.tasks.models import Attempt, Task
+from tentalis.core.scoring.protocol import ScoringError
+from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
+
+
+def scores_of(attempt: Attempt) -> dict[tuple[str, int | None], float | None]:
+    """(scorer, step index) -> score."""
+    return {
+        (scorer, step): score
+        for scorer, step, score in attempt.step_scores.values_list("scorer", "step__index", "score")
+    }
+
+
+def test_a_desk_attempt_is_scored_as_worked_by_hand(project: Project) -> None:
+    task = make_desk_task(project, [write_answer(), write_answer("gift"), write_answer(with_unit=False)])
+    score_task(task.pk)
+    right, wrong_rule, no_unit = task.attempts.all()
+    assert scores_of(right) == {
+        ("outcome", None): 1.0,
+        ("step_verifier", None): 1.0,
+        **{("step_verifier", index): 1.0 for index in range(3)},
+    }
+    assert scores_of(wrong_rule) == {
+        ("outcome", None): 0.0,
+        ("step_verifier", None): pytest.approx(1 / 3),
+        ("step_verifier", 0): 1.0,
+        ("step_verifier", 1): 0.0,
+        ("step_verifier", 2): 0.0,
+    }
+    reason = wrong_rule.step_scores.get(step__index=1).reason
+    assert reason == "the house rule is 'ship', found 'gift 12 - 3 = 9'"
+    assert [attempt.outcome for attempt in (right, wrong_rule, no_unit)] == [1.0, 0.0, 0.0]
+    assert [attempt.score for attempt in (right, wrong_rule, no_unit)] == [
+        1.0,
+        pytest.approx(1 / 6),
+        pytest.approx(2.3 / 6),
+    ]
+    task.refresh_from_db()
+    assert (task.state, task.answer) == (Task.State.SCORING, "17 EUR")
+    assert task.score == pytest.approx((1 + 1 / 6 + 2.3 / 6) / 3)
+    entry = AuditEntry.objects.get()
+    assert (entry.kind, entry.payload["unscored"]) == ("task.scored", [])
+
+
+def test_steps_that_are_missing_lower_the_verifiers_score_of_the_whole(project: Project) -> None:
+    task = make_desk_task(project, ["<step> 3 * 4 = 12</step>"])
+    score_task(task.pk)
+    attempt = task.attempts.get()
+    assert attempt.missing_steps == 2
+    assert scores_of(attempt)["step_verifier", None] == pytest.approx(1 / 3)
+
+
+def test_a_scorer_that_cannot_leaves_its_reason_and_its_weight_goes_to_the_others(project: Project) -> None:
+    task = make_chat_task(project, ["first"])
+    score_task(task.pk)
+    attempt = task.attempts.get()
+    assert scores_of(attempt) == {
+        ("prm", None): None,
+        ("hallucination", None): None,
+        ("effort", None): pytest.approx(2 / 3),
+    }
+    assert attempt.score == pytest.approx(2 / 3)
+    assert attempt.score_details["weights"] == {"effort": 1.0}
+    assert attempt.score_details["redistributed"] == [
+        {"scorer": name, "weight": weight, "reason": "no model is configured to judge it"}
+        for name, weight in (("prm", 0.6), ("hallucination", 0.3))
+    ]
+    assert "its 0.60 went to effort 1.00" in attempt.score_details["words"]
+    assert AuditEntry.objects.get().payload["unscored"] == ["hallucination", "prm"]
+
+
+@pytest.mark.parametrize("environment", ["swe", "terminal", "gui"])
+def test_what_an_environment_cannot_measure_is_unscored_and_never_a_number(project: Project, environment: str) -> None:
+    task = make_chat_task(project, environment=environment)
+    project.weight_profiles = {
+        environment: {"tests": 0.25, "diff_size": 0.25, "action_validity": 0.25, "success": 0.25}
+    }
+    project.save()
+    score_task(task.pk)
+    task.refresh_from_db()
+    assert task.score is None
+    for attempt in task.attempts.all():
+        assert attempt.score is None
+        assert attempt.score_details["weights"] == {}
+        assert "had nobody to go to" in attempt.score_details["words"]
+        reasons = dict(attempt.step_scores.values_list("scorer", "reason"))
+        assert reasons["tests"] == "the environment measured no tests_passed of tests_run"
+        assert reasons["diff_size"] == "the environment measured no changed_lines and no expected_lines"
+        assert "needs a sandbox" in reasons["success"]
+
+
+def test_an_attempt_that_failed_is_unscored_and_the_others_are_not(project: Project) -> None:
+    task = make_desk_task(project, [write_answer(), ""])
+    Attempt.objects.filter(index=1).update(state=Attempt.State.FAILED, error="the engine went away")
+    score_task(task.pk)
+    good, failed = task.attempts.all()
+    assert (good.score, failed.score, failed.outcome) == (1.0, None, None)
+    reasons = set(failed.step_scores.values_list("reason", flat=True))
+    assert reasons == {"the attempt failed: the engine went away"}
+    task.refresh_from_db()
+    assert (task.score, task.answer) == (1.0, "17 EUR")
+
+
+def test_a_second_run_finds_the_scores_and_writes_nothing(project: Project) -> None:
+    task = make_desk_task(project, [write_answer(), write_answer("gift")])
+    score_task(task.pk)
+    before = list(StepScore.objects.order_by("id").values())
+    score_task(task.pk)
+    assert list(StepScore.objects.order_by("id").values()) == before
+    assert AuditEntry.objects.count() == 1
+
+
+def test_a_projects_own_weights_stand_in_for_the_built_in_ones(project: Project) -> None:
+    project.weight_profiles = {"desk": {"step_verifier": 1.0}}
+    project.save()
+    task = make_desk_task(project, [write_answer("gift")])
+    score_task(task.pk)
+    attempt = task.attempts.get()
+    assert (attempt.score, attempt.outcome) == (pytest.approx(1 / 3), 0.0)
+    assert find_profile(project, "chat").weights["prm"] == 0.6
+
+
+def test_weights_that_cannot_be_used_stop_the_scoring_by_name(project: Project) -> None:
+    project.weight_profiles = {"desk": {"beauty": 1.0}}
+    project.save()
+    task = make_desk_task(project, [write_answer()])
+    with pytest.raises(ScoringError, match="found 'beauty'"):
+        score_task(task.pk)
+    assert not StepScore.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "effort", "efficiency"),
+    [
+        ({}, 2 / 3, 1.0),
+        ({"expected_steps": 1}, 1.0, 0.5),
+        ({"expected_steps": 2}, 1.0, 1.0),
+        ({"expected_steps": -1}, 2 / 3, 1.0),
+    ],
+)
+def test_how_many_steps_are_expected_is_the_tasks_to_say(
+    project: Project, metadata: dict[str, Any], effort: float, efficiency: float
+) -> None:
+    project.weight_profiles = {"chat": {"effort": 0.5, "efficiency": 0.5}}
+    project.save()
+    task = make_chat_task(project, ["first"], metadata=metadata)
+    score_task(task.pk)
+    found = scores_of(task.attempts.get())
+    assert found == {("effort", None): pytest.approx(effort), ("efficiency", None): pytest.approx(efficiency)}
+
+
+def test_a_chat_answer_is_checked_against_its_reference(project: Project) -> None:
+    project.weight_profiles = {"chat": {"outcome": 0.5, "step_verifier": 0.5}}
+    project.save()
+    task = make_chat_task(project, ["first", "second"], reference="second")
+    score_task(task.pk)
+    assert [(attempt.outcome, attempt.score) for attempt in task.attempts.all()] == [(0.0, 0.0), (1.0, 1.0)]
+    step = StepScore.objects.filter(step__isnull=False).first()
+    assert step is not None
+    assert (step.score, step.reason) == (None, "only the answer has a reference")
