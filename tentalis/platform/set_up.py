@@ -1,4 +1,4 @@
-"""`python -m tentalis.platform.set_up`: migrations and the first admin, in one process because loading Django costs 2 s.
+"""`python -m tentalis.platform.set_up`: migrations and the first admin in one process, as loading Django costs 2 s.
 
 The supervisor runs it once before the web side starts. It is the one place here that loads Django.
 """
