@@ -40,7 +40,8 @@ lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/djlint templates --lint --quiet
 	$(PRODUCTION) $(PY) manage.py check --deploy --fail-level WARNING
-	$(PRODUCTION) $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	$(PRODUCTION) DJANGO_SETTINGS_MODULE=tentalis.settings.test \
+		$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 bench: $(VENV)/installed-dev ## measure side by side (BENCH=trainer|engine|pipeline|learning|faults|...)
 	@test -n "$(BENCH)" || { echo "make bench needs BENCH=name, one of: $$(ls tests/bench/*.py 2>/dev/null | \

@@ -114,9 +114,9 @@ def plan_stack(
         *stores,
         *_plan_engine(plan, _torch_environment(environment), engine_port),
         _plan_gpu(plan, _torch_environment(environment, f"{PREFIX}REDIS_URL"), store_names),
-        _plan_set_up(plan, environment, store_names),
+        *_plan_set_up(plan, environment, store_names),
         _plan_web(plan, environment, web_port),
-        Service(name="relay", argv=_manage("relay"), environment=environment, after=("set-up",)),
+        Service(name="relay", argv=_manage("relay"), environment=environment, after=("migrate",)),
         *_plan_queues(plan, environment),
     ]
     stack = Stack(tuple(services), addresses)
@@ -238,16 +238,26 @@ def _plan_gpu(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ..
     )
 
 
-def _plan_set_up(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> Service:
-    """Migrations and the first admin, whose password no other process gets."""
+def _plan_set_up(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
+    """Migrations, then the first admin, whose password no other process gets."""
     password = plan.settings["ADMIN_PASSWORD"] or plan.config.secrets.admin_password
-    return Service(
-        name="set-up",
-        argv=[sys.executable, "-m", "tentalis.platform.set_up"],
-        environment=dict(environment) | {f"{PREFIX}ADMIN_PASSWORD": password},
-        after=stores,
-        is_oneshot=True,
-    )
+    with_password = dict(environment) | {f"{PREFIX}ADMIN_PASSWORD": password}
+    return [
+        Service(
+            name="migrate",
+            argv=_manage("migrate", "--noinput", "-v", "1"),
+            environment=environment,
+            after=stores,
+            is_oneshot=True,
+        ),
+        Service(
+            name="bootstrap",
+            argv=_manage("bootstrap"),
+            environment=with_password,
+            after=("migrate",),
+            is_oneshot=True,
+        ),
+    ]
 
 
 def _plan_web(plan: _Plan, environment: Mapping[str, str], port: int) -> Service:
@@ -261,7 +271,7 @@ def _plan_web(plan: _Plan, environment: Mapping[str, str], port: int) -> Service
         name="web",
         argv=argv,
         environment=environment,
-        after=("set-up",),
+        after=("migrate",),
         probe=http_probe(host, port, "/healthz", (names or ["localhost"])[0]),
         port=port,
         patience_s=FROZEN_PATIENCE_S,
@@ -283,7 +293,7 @@ def _plan_queues(plan: _Plan, environment: Mapping[str, str]) -> list[Service]:
                 pool=pool,
                 size=size,
                 environment=environment,
-                after=("set-up",),
+                after=("migrate",),
             )
         )
     return services

@@ -32,9 +32,9 @@ def names(stack: Stack) -> list[str]:
 
 def test_every_process_is_planned_after_what_it_needs(home: Home, config: Config, outside: dict[str, str]) -> None:
     stack = plan_stack(home, config, outside)
-    assert names(stack) == ["engine", "gpu", "set-up", "web", "relay", "queues"]
+    assert names(stack) == ["engine", "gpu", "migrate", "bootstrap", "web", "relay", "queues"]
     after = {service.name: service.after for service in stack.services}
-    assert after["web"] == after["relay"] == after["queues"] == ("set-up",)
+    assert after["web"] == after["relay"] == after["queues"] == ("migrate",)
     assert after["engine"] == ()
 
 
@@ -52,13 +52,13 @@ def test_the_training_box_and_the_engine_get_no_secret_of_the_web(
     assert REDIS_URL not in services["engine"].environment.values()
 
 
-def test_only_the_set_up_gets_the_admin_password(home: Home, config: Config, outside: dict[str, str]) -> None:
+def test_only_the_bootstrap_gets_the_admin_password(home: Home, config: Config, outside: dict[str, str]) -> None:
     holders = [
         service.name
         for service in plan_stack(home, config, outside).services
         if config.secrets.admin_password in service.environment.values()
     ]
-    assert holders == ["set-up"]
+    assert holders == ["bootstrap"]
 
 
 def test_a_process_computes_with_one_thread(home: Home, config: Config, outside: dict[str, str]) -> None:
@@ -86,7 +86,7 @@ def test_an_engine_of_somebody_else_is_used_and_ours_is_not_started(
 
 
 def test_one_service_is_planned_with_what_it_needs(home: Home, config: Config, outside: dict[str, str]) -> None:
-    assert names(plan_stack(home, config, outside, only=["web"])) == ["set-up", "web"]
+    assert names(plan_stack(home, config, outside, only=["web"])) == ["migrate", "web"]
 
 
 def test_an_unknown_service_is_refused_by_name(home: Home, config: Config, outside: dict[str, str]) -> None:
