@@ -9,6 +9,7 @@ from apps.adapters.models import Adapter, PanelResult
 from apps.environments.registry import get_world
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.worlds import AttemptDraft, Verification, World
@@ -56,7 +57,7 @@ def measure(worker: Worker, adapter: Adapter | None, panel: Panel, *, greedy: bo
         world=panel.world,
         group_size=1,
         seeds=[item.seed for item in items],
-        model=adapter.name if adapter else worker.base_model,
+        model=adapter.name if adapter else find_base_model(worker),
         greedy=greedy,
     )
     first = [group[0] for group in drafts]

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import ConflictError
+from apps.environments.registry import get_world
 from apps.feedback.models import Hint
 from apps.feedback.selectors import Judgement, effective_judgement, find_hint
 from apps.outbox.services import final_write
@@ -70,6 +71,8 @@ def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: 
     """Why an attempt trains nothing; "" when it does."""
     if not task.project.learning_enabled:
         return "learning is switched off for the project"
+    if get_world(task.environment).is_held_out(task.prompt):
+        return "the task is held out: it is only ever measured on"
     if attempt.state == Attempt.State.FAILED:
         return f"the attempt failed: {attempt.error}"[:300]
     if attempt.exchange is None or not attempt.exchange.has_exact_tokens:

@@ -9,18 +9,23 @@ from django.db import transaction
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
+from apps.adapters.services import load
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError
 from apps.environments.registry import get_world
+from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.tasks.errors import NoAnswerError
 from apps.tasks.models import Attempt, Environment, Step, Task
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
-from tentalis.core.worlds import AttemptDraft
+from apps.workers.rules import find_environment_error
+from apps.workers.selectors import find_base_model
+from tentalis.core.worlds import AttemptDraft, World
 
 MAX_PROMPT_CHARS = 100_000
 MAX_METADATA_CHARS = 20_000
@@ -53,7 +58,7 @@ def submit_task(
     require_right(by, project, Right.TASKS_WRITE)
     worker = worker or _only_worker(project)
     size = project.group_size if group_size is None else group_size
-    errors = _find_faults(project, prompt, environment, worker, size, metadata, parent)
+    errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference)
     if errors:
         raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
     with transaction.atomic():
@@ -90,6 +95,7 @@ def _find_faults(
     group_size: int,
     metadata: Mapping[str, Any] | None,
     parent: Task | None,
+    reference: Any,
 ) -> dict[str, list[str]]:
     errors: dict[str, list[str]] = {}
     if environment not in Environment.values:
@@ -100,13 +106,15 @@ def _find_faults(
         errors["prompt"] = [f"wanted at most {MAX_PROMPT_CHARS:,} characters, found {len(prompt):,}"]
     elif "\x00" in prompt:
         errors["prompt"] = ["wanted text without NUL characters, found one"]
-    elif "environment" not in errors:
+    if "environment" not in errors:
         try:
-            get_world(environment).check_prompt(prompt)
+            world = get_world(environment)
         except BadInputError as error:
             errors["environment"] = [str(error)]
-        except ValueError as error:
-            errors["prompt"] = [str(error)]
+        else:
+            errors |= _find_world_faults(world, {"prompt": prompt, "reference": reference}, known=errors)
+    if "environment" not in errors and (complaint := find_environment_error(worker, environment)):
+        errors["environment"] = [complaint]
     if worker.project_id != project.pk or not worker.is_active:
         errors["worker"] = [f"wanted an active worker of the project, found {worker.name!r}"]
     if not 1 <= group_size <= MAX_GROUP:
@@ -116,6 +124,17 @@ def _find_faults(
     if metadata and len(json.dumps(metadata)) > MAX_METADATA_CHARS:
         errors["metadata"] = [f"wanted at most {MAX_METADATA_CHARS:,} characters of JSON, found more"]
     return errors
+
+
+def _find_world_faults(world: World, values: Mapping[str, Any], *, known: Mapping[str, Any]) -> dict[str, list[str]]:
+    faults = {}
+    for name, check in (("prompt", world.check_prompt), ("reference", world.check_reference)):
+        if name not in known:
+            try:
+                check(values[name])
+            except ValueError as error:
+                faults[name] = [str(error)]
+    return faults
 
 
 def work_task(task_id: int, *, by: str) -> None:
@@ -131,14 +150,8 @@ def work_task(task_id: int, *, by: str) -> None:
     if task.state == Task.State.QUEUED:
         move(task, Task.State.WORKING, by=by)
     adapter = find_deployed(task.worker)
-    model = adapter.name if adapter else task.worker.base_model
-    drafts = get_agent(task.worker).work(
-        prompts=[task.prompt],
-        world=get_world(task.environment),
-        group_size=task.group_size,
-        seeds=[task.seed],
-        model=model,
-    )[0]
+    model = adapter.name if adapter else find_base_model(task.worker)
+    drafts = _try_group(task, adapter, model)
     if all(draft.error for draft in drafts):
         raise NoAnswerError(
             f"none of {len(drafts)} tries gave an answer: {drafts[0].error if drafts else 'none was made'}"
@@ -170,6 +183,28 @@ def work_task(task_id: int, *, by: str) -> None:
         )
         save_steps(attempts, drafts)
         move(task, Task.State.SCORING, by=by, payload={"attempts": [attempt.pk for attempt in attempts]})
+
+
+def _try_group(task: Task, adapter: Adapter | None, model: str) -> list[AttemptDraft]:
+    """The group's tries. A server that was restarted is given the adapter again first."""
+    agent = get_agent(task.worker)
+
+    def work() -> list[AttemptDraft]:
+        return agent.work(
+            prompts=[task.prompt],
+            world=get_world(task.environment),
+            group_size=task.group_size,
+            seeds=[task.seed],
+            model=model,
+        )[0]
+
+    try:
+        return work()
+    except ModelNotServedError:
+        if adapter is None:
+            raise
+        load(adapter)
+        return work()
 
 
 def save_steps(attempts: Sequence[Attempt], drafts: Sequence[AttemptDraft]) -> None:

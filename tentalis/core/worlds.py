@@ -86,6 +86,9 @@ class World(Protocol):
     def check_prompt(self, prompt: str) -> None:
         """Raise ValueError saying what was wanted and found where the prompt cannot be a task here."""
 
+    def check_reference(self, reference: Any) -> None:
+        """Raise ValueError saying what was wanted and found where `verify` could not use the reference."""
+
     def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
         """The conversation an agent is given."""
 
@@ -97,6 +100,9 @@ class World(Protocol):
 
     def hinted_messages(self, messages: Sequence[Mapping[str, str]], hint: str) -> list[dict[str, str]]:
         """The same conversation with a hint in it, as a teacher reads it."""
+
+    def is_held_out(self, prompt: str) -> bool:
+        """Whether this prompt belongs to those that are only ever measured on, never trained on."""
 
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks, the same for the same seed; [] where the world has none."""
@@ -119,7 +125,7 @@ class Agent(Protocol):
 
         Args:
             model: exact name the server knows the adapter (or the base model) by; it serves every try.
-            seeds: one a prompt; the same seed gives the same tries.
+            seeds: one a prompt; the same prompts with the same seeds give the same tries.
         Returns:
             One list of drafts a prompt. A try that failed is a draft with `error`.
         Raises:

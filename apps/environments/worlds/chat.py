@@ -67,6 +67,9 @@ class ChatWorld:
         """The conversation with the hint behind the last user message; raises HintError for a blank hint."""
         return hints.hinted_messages(messages, hint)
 
+    def is_held_out(self, prompt: str) -> bool:
+        return False
+
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         return []
 

@@ -20,6 +20,11 @@ class DeskWorld:
         if prompt.strip() != ticket.text:
             raise ValueError(f"a desk task is the ticket alone: wanted {ticket.text!r}, found {prompt[:200]!r}")
 
+    def check_reference(self, reference: Any) -> None:
+        """Raise ValueError for any reference: the shop's rules say what is right."""
+        if reference is not None:
+            raise ValueError("a ticket takes no reference: the shop's rules say what is right")
+
     def is_held_out(self, prompt: str) -> bool:
         """Whether the prompt is a ticket that nothing may be trained on."""
         return desk.is_held_out(desk.parse_ticket(prompt).text)
