@@ -1,11 +1,14 @@
 """Scoring a task: every scorer of its environment's weight profile on every attempt, then one write."""
 
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from django.db import connection
 
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
@@ -28,6 +31,15 @@ EXPECTED_STEPS = 3
 """Distinct steps a whole answer has, where neither the world nor the task (`metadata.expected_steps`) says."""
 TOLD_BY_THE_TASK = ("expected_steps", "expected_lines")
 ATTEMPTS_AT_ONCE = 8
+
+# bulk_update says the same with one CASE a column and row: half of the link's time for a group of eight
+_SAVE_ATTEMPTS = """
+UPDATE tasks_attempt SET outcome = new.outcome, missing_steps = new.missing_steps, score = new.score,
+                         score_details = new.score_details
+FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, outcome double precision, missing_steps smallint,
+                                   score double precision, score_details jsonb)
+WHERE tasks_attempt.id = new.id
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +172,7 @@ def _gather_facts(task: Task, verification: Verification | None, why_not: str) -
 
 
 def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *, by: str) -> None:
-    """Five statements, whatever the number of attempts. A task that was moved on meanwhile is left alone."""
+    """Four statements, whatever the number of attempts. A task that was moved on meanwhile is left alone."""
     values = [one.combined.value for one in scored if one.combined.value is not None]
     task_score = sum(values) / len(values) if values else None
     best = max(
@@ -173,13 +185,8 @@ def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *
     if not changed:
         return
     StepScore.objects.bulk_create(row for one in scored for row in _rows(one))
-    for one in scored:
-        attempt = one.attempt
-        attempt.outcome = one.verification.outcome if one.verification else None
-        attempt.missing_steps = one.verification.missing_steps if one.verification else 0
-        attempt.score = one.combined.value
-        attempt.score_details = _details(one, profile)
-    Attempt.objects.bulk_update([one.attempt for one in scored], ["outcome", "missing_steps", "score", "score_details"])
+    with connection.cursor() as cursor:
+        cursor.execute(_SAVE_ATTEMPTS, [json.dumps([_columns(one, profile) for one in scored])])
     payload = {
         "score": task_score,
         "attempts": {str(one.attempt.pk): one.combined.value for one in scored},
@@ -188,15 +195,22 @@ def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *
     record(Kind.TASK_SCORED, subject=task, by=by, payload=payload)
 
 
-def _details(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
+def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
+    found = one.verification
     return {
-        "profile": profile.to_json(),
-        "weights": dict(one.combined.used_weights),
-        "redistributed": [
-            {"scorer": lost.scorer, "weight": lost.weight, "reason": lost.reason}
-            for lost in one.combined.redistributed_from
-        ],
-        "words": one.combined.describe_redistribution(),
+        "id": one.attempt.pk,
+        "outcome": found.outcome if found else None,
+        "missing_steps": found.missing_steps if found else 0,
+        "score": one.combined.value,
+        "score_details": {
+            "profile": profile.to_json(),
+            "weights": dict(one.combined.used_weights),
+            "redistributed": [
+                {"scorer": lost.scorer, "weight": lost.weight, "reason": lost.reason}
+                for lost in one.combined.redistributed_from
+            ],
+            "words": one.combined.describe_redistribution(),
+        },
     }
 
 

@@ -16,6 +16,7 @@ from tentalis.core.scoring.judging import (
     tally_judgements,
 )
 from tentalis.core.scoring.protocol import AttemptContext, ScorerResult, StepScored, Unscored
+from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.scoring.votes import Tally
 
 MAX_TOKENS = 4096
@@ -74,7 +75,7 @@ def cast_vote(voter: Voter, request: JudgeRequest, *, seed: int) -> Judgement | 
             request.messages, model=voter.model, max_tokens=MAX_TOKENS, temperature=TEMPERATURE, seed=seed
         )
     except TentalisError as error:
-        return Unscored(f"{type(error).__name__}: {error}"[:500])
+        return Unscored(clean_text(f"{type(error).__name__}: {error}"[:500]))
     return parse_judgement(answers[0].text, step_count=request.step_count)
 
 

@@ -21,7 +21,12 @@ def write_answer(option: str = "ship", *, with_unit: bool = True) -> str:
 
 def make_desk_task(project: Project, texts: Sequence[str], **values: Any) -> Task:
     """A desk task in state scoring, with one attempt a text."""
-    defaults = {"environment": "desk", "prompt": TICKET.text, "state": Task.State.SCORING, "group_size": len(texts)}
+    defaults: dict[str, Any] = {
+        "environment": "desk",
+        "prompt": TICKET.text,
+        "state": Task.State.SCORING,
+        "group_size": len(texts),
+    }
     task = make_task(project, **defaults | values)
     for index, text in enumerate(texts):
         add_desk_attempt(task, index, text)
@@ -55,7 +60,8 @@ def add_desk_attempt(task: Task, index: int, text: str) -> Attempt:
 
 def make_chat_task(project: Project, answers: Sequence[str] = ("first", "second"), **values: Any) -> Task:
     """A chat task in state scoring, with one attempt of two steps an answer."""
-    task = make_task(project, **{"state": Task.State.SCORING, "group_size": len(answers)} | values)
+    defaults: dict[str, Any] = {"state": Task.State.SCORING, "group_size": len(answers)}
+    task = make_task(project, **defaults | values)
     for index, answer in enumerate(answers):
         attempt = Attempt.objects.create(
             task=task, index=index, worker=task.worker, text=f"think\n{answer}", answer=answer
