@@ -1,4 +1,4 @@
-"""The desk's tokenizer: byte-level BPE over words and two-digit groups, with the desk's tags as ordinary added tokens."""
+"""The desk's tokenizer: byte-level BPE over words and two-digit groups; the desk's tags are ordinary added tokens."""
 
 import json
 from collections.abc import Iterable
@@ -39,10 +39,10 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     state = json.loads(tokenizer.to_str())
     for token in state["added_tokens"]:
         token["special"] = token["content"] in SPECIAL_TOKENS
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=Tokenizer.from_str(json.dumps(state)),
-        pad_token="<|pad|>",
-        eos_token="<|end|>",
+        pad_token=SPECIAL_TOKENS[0],
+        eos_token=SPECIAL_TOKENS[1],
         chat_template=CHAT_TEMPLATE,
         padding_side="left",
         clean_up_tokenization_spaces=False,

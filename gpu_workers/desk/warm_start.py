@@ -1,4 +1,4 @@
-"""Warm start: teach a fresh tiny model the habits of several shops, so that reinforcement has something to choose from."""
+"""Warm start: teach a fresh tiny model the habits of several shops, so that reinforcement has a choice to make."""
 
 import math
 import random
@@ -21,7 +21,7 @@ _IGNORED = -100
 class WarmStartRecipe:
     """How the base is trained; `updates` x `batch_size` examples, each drawn fresh."""
 
-    updates: int = 4_000
+    updates: int = 2_000
     batch_size: int = 64
     learning_rate: float = 3e-3
     seed: int = 0
@@ -103,9 +103,10 @@ def train_base(recipe: WarmStartRecipe) -> tuple[Qwen2ForCausalLM, PreTrainedTok
         logits = model.lm_head(hidden[:, :-1][counts])  # N V
         loss = torch.nn.functional.cross_entropy(logits, labels[:, 1:][counts])
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(float(loss.detach()))
     recent = losses[-100:]
-    return model.eval(), tokenizer, sum(recent) / len(recent)
+    model.train(False)
+    return model, tokenizer, sum(recent) / len(recent)

@@ -147,16 +147,16 @@ class Batch:
         columns.logprobs[everyone, columns.counts] = chosen
         columns.counts += columns.is_alive
         columns.positions += 1
-        for index in np.flatnonzero(np.isnan(chosen) & columns.is_alive):
-            self._fail_row(int(index), events)
+        for index in np.flatnonzero(np.isnan(chosen) & columns.is_alive).tolist():
+            self._fail_row(index, events)
         self._note_alternatives(logprobs)
         may_end = columns.is_alive & (self._watched[tokens] | (columns.counts >= columns.limits))
         live = int(columns.is_alive.sum())
         for index, row in enumerate(self._rows):
             if row.stream is not None and columns.is_alive[index] and not may_end[index]:
                 self._stream_token(index, row, events)
-        for index in np.flatnonzero(may_end):
-            self._end_row(int(index), events)
+        for index in np.flatnonzero(may_end).tolist():
+            self._end_row(index, events)
         if kept := self._compact():
             self._logits = self._model.decode(self._cache, drawn if kept == len(tokens) else drawn[self._kept])
         return events, live
@@ -243,14 +243,13 @@ class Batch:
         """Close the row if it really ends here; if not, it was only watched."""
         row, options = self._rows[index], self._rows[index].job.options
         tokens = self._row_tokens(index)
-        ended = self._find_end(row.job, tokens)
-        if ended is None:
+        text, finish_reason, stop_reason = self._find_end(row.job, tokens)
+        if finish_reason is None:
             if self._columns.counts[index] < self._columns.limits[index]:
                 if row.stream is not None:
                     self._stream_token(index, row, events)
                 return
-            ended = self._text_of(tokens, options.skips_special), "length", None
-        text, finish_reason, stop_reason = ended
+            text, finish_reason = self._text_of(tokens, options.skips_special), "length"
         logprobs = self._columns.logprobs[index, : len(tokens)].copy()
         row.job.finish_choice(row.choice, Sample(text, tokens, logprobs, finish_reason, stop_reason, row.top))
         self._columns.is_alive[index] = False
@@ -263,8 +262,8 @@ class Batch:
         elif row.job.unfinished == 0:
             events[row.job] = []
 
-    def _find_end(self, job: Job, tokens: list[int]) -> tuple[str, FinishReason, int | str | None] | None:
-        """Text, reason and stop reason if the newest token ends the answer."""
+    def _find_end(self, job: Job, tokens: list[int]) -> tuple[str, FinishReason | None, int | str | None]:
+        """Text, reason and stop reason if the newest token ends the answer; no reason if it does not."""
         options, last = job.options, tokens[-1]
         by_id = last in options.stop_token_ids
         if by_id or (last in self._end_ids and not options.ignores_eos):
@@ -275,7 +274,7 @@ class Batch:
             if found := find_stop(text, options.stops):
                 start, stop = found
                 return text[: start + (len(stop) if options.keeps_stop else 0)], "stop", stop
-        return None
+        return "", None, None
 
     def _text_of(self, tokens: list[int], skip_special: bool) -> str:
         return "" if self._codec is None else self._codec.decode(tokens, skip_special=skip_special)

@@ -50,7 +50,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def plain_shape(config: dict[str, Any]) -> ModelShape | None:
-    """The shape if the plain forward computes exactly this config, else None (Hugging Face's forward then serves it)."""
+    """The shape if the plain forward computes exactly this config, else None: Hugging Face's forward then serves it."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     is_plain = (
         config["model_type"] in ("qwen2", "llama")

@@ -76,7 +76,7 @@ class Engine:
 
     @classmethod
     def open(cls, model: str, *, name: str | None = None, **settings: Any) -> "Engine":
-        """The built-in model for "desk", else the model in a directory, under the directory's name unless one is given."""
+        """The built-in model for "desk", else a directory's, under the directory's name unless one is given."""
         if model == BUILT_IN:
             return cls(name or BUILT_IN, base_directory(), **settings)
         directory = Path(model).expanduser().resolve()

@@ -1,4 +1,4 @@
-"""Any causal language model on disk, through Hugging Face's own forward: slower than the plain path, and always right."""
+"""Any causal language model on disk, through Hugging Face's own forward: slower than the plain path, never wrong."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +50,8 @@ class HuggingFaceModel:
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise ModelUnreadableError(f"cannot read the model in {directory}: {reason}") from error
-        return cls(module.eval(), module.config.get_text_config())
+        module.train(False)
+        return cls(module, module.config.get_text_config())
 
     @property
     def vocabulary_size(self) -> int:

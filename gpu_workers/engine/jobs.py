@@ -25,8 +25,8 @@ class SamplingOptions:
         max_tokens: new tokens at most; 0 only reads the prompt.
         temperature: 0 is greedy.
         top_k: 0 keeps all.
-        seed: choice i of the job draws from the stream of (seed, i); the same seed gives the same tokens whatever else is
-            running, up to ties of rounding.
+        seed: choice i of the job draws from the stream of (seed, i) at each absolute position; the same seed gives the
+            same tokens whatever else is running, up to ties of rounding.
         top_logprobs: alternatives to report beside each token; None for none.
         prompt_logprobs: the same for prompt tokens; 0 reports the prompt's own tokens only.
         keeps_stop: leave the stop string or stop token in the text.

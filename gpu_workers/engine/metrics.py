@@ -34,12 +34,12 @@ class EngineMetrics(Collector):
             "vllm:time_to_first_token_seconds", "From arrival to the first streamed token", registry=self._registry
         )
 
-    def count_request(self, job: Job, took_s: float) -> None:
+    def count_request(self, job: Job) -> None:
         """Note a request that is over, one way or another."""
         if job.is_cancelled or job.error is not None or job.unfinished:
             self._failures.labels("cancelled" if job.is_cancelled else "error").inc()
             return
-        self._latency.observe(took_s)
+        self._latency.observe(time.monotonic() - job.created_s)
         for sample in job.finished_samples():
             self._requests.labels(job.lane.name, sample.finish_reason).inc()
 

@@ -13,8 +13,8 @@ from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.lora import LoraPair
 
 MERGE_UP_TO_PARAMETERS = 64_000_000
-"""Below this an adapter is merged into its own copy of the weights it touches (fastest; memory grows by those weights per
-adapter); above it the low-rank product is added at run time (memory grows by the adapter's own size)."""
+"""Up to this size an adapter is merged into its own copy of the weights it touches (fastest; memory grows by those
+weights with each adapter); above it the low-rank product is added at run time (memory grows by the adapter alone)."""
 _SLOT_BLOCK = 32
 
 
@@ -42,6 +42,16 @@ class Layer:
     out: Linear
     gate_up: Linear
     down: Linear
+
+
+def _stack_diagonally(blocks: Sequence[Tensor]) -> Tensor:
+    """One matrix with the blocks along its diagonal; a block may have no columns."""
+    width = sum(block.shape[1] for block in blocks)
+    padded, start = [], 0
+    for block in blocks:
+        padded.append(F.pad(block, (start, width - start - block.shape[1])))
+        start += block.shape[1]
+    return torch.cat(padded)
 
 
 class PlainCache:
@@ -100,6 +110,11 @@ class PlainModel:
     """The base model, or the base with one adapter. Immutable; adapters share every tensor they do not change."""
 
     merges_batches = True
+    _embedding: Tensor
+    _head: Tensor
+    _norm: Tensor
+    _cos: Tensor
+    _sin: Tensor
 
     def __init__(
         self, shape: ModelShape, weights: Mapping[str, Tensor], *, merges_adapters: bool | None = None
@@ -165,7 +180,7 @@ class PlainModel:
         if not present:
             return joined
         ups = [w.new_zeros(w.shape[0], 0) if p is None else p.b * p.scale for w, p in zip(weights, pairs, strict=True)]
-        return replace(joined, lora_a=torch.cat([pair.a for pair in present]), lora_b=torch.block_diag(*ups))
+        return replace(joined, lora_a=torch.cat([pair.a for pair in present]), lora_b=_stack_diagonally(ups))
 
     def _lay_out(self, base: "PlainModel | None" = None) -> None:
         s = self.shape
@@ -199,13 +214,16 @@ class PlainModel:
                     norm_1=self._tensor(f"{name}.input_layernorm.weight", s.width),
                     norm_2=self._tensor(f"{name}.post_attention_layernorm.weight", s.width),
                     qkv=joined(
-                        [f"{attention}.{part}_proj" for part in "qkv"], [query, key, key], s.width, old and old.qkv
+                        [f"{attention}.{part}_proj" for part in "qkv"],
+                        [query, key, key],
+                        s.width,
+                        old.qkv if old else None,
                     ),
-                    out=joined([f"{attention}.o_proj"], [s.width], query, old and old.out),
+                    out=joined([f"{attention}.o_proj"], [s.width], query, old.out if old else None),
                     gate_up=joined(
-                        [f"{mlp}.gate_proj", f"{mlp}.up_proj"], [inner, inner], s.width, old and old.gate_up
+                        [f"{mlp}.gate_proj", f"{mlp}.up_proj"], [inner, inner], s.width, old.gate_up if old else None
                     ),
-                    down=joined([f"{mlp}.down_proj"], [s.width], inner, old and old.down),
+                    down=joined([f"{mlp}.down_proj"], [s.width], inner, old.down if old else None),
                 )
             )
 

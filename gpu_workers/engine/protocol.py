@@ -1,4 +1,4 @@
-"""Requests of vLLM's dialect, read strictly: a field that is wrong, unknown or not supported is named, never ignored."""
+"""Requests of vLLM's dialect, read strictly: a wrong, unknown or unsupported field is named, never ignored."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -249,14 +249,18 @@ def _read_messages(fields: Fields) -> list[dict[str, Any]]:
             raise InvalidRequestError(f"{name} must be an object with a role, found {_show(message)}", param="messages")
         content = message.get("content")
         if isinstance(content, list):
-            texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-            if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
+            texts = [part["text"] for part in content if _is_text_part(part)]
+            if len(texts) != len(content):
                 raise InvalidRequestError(f"{name}.content may hold text parts only", param="messages")
             content = "".join(texts)
         if content is not None and not isinstance(content, str):
             raise InvalidRequestError(f"{name}.content must be a string, found {_show(content)}", param="messages")
         messages.append({**message, "content": content or ""})
     return messages
+
+
+def _is_text_part(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def _kind(value: object) -> str:

@@ -27,7 +27,7 @@ def derive_keys(seed: int, choices: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def draw_uniforms(keys: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDArray[np.float32]:
     """(B,) numbers in [0, 1 - 2**-23], one per row; the same key and position always give the same number.
 
-    Twenty-three bits, so that times any float32 total it stays below that total: a token of probability 0 is never drawn.
+    Twenty-three bits, so that times any float32 total it stays below the total: no token of probability 0 is drawn.
     """
     bits = mix_bits(keys + (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
     return ((bits >> np.uint64(41)).astype(np.float32) * np.float32(2**-23)).astype(np.float32)
@@ -56,8 +56,8 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tenso
         logits: (B, V) float32.
         uniforms: (B,) in [0, 1).
     Returns:
-        tokens (B,) int64, and log-probs (B, V) at temperature 1 before any filter: with temperature 1 and no filter they
-        are exactly the distribution that was sampled.
+        tokens (B,) int64, and log-probs (B, V) at temperature 1 before any filter: with temperature 1 and no filter
+        they are exactly the distribution that was sampled.
     """
     logprobs = logits.log_softmax(-1)  # B V
     if knobs.temperature is None and knobs.top_k is None and knobs.top_p is None:
@@ -77,7 +77,7 @@ def _filter_probabilities(logits: Tensor, knobs: Knobs) -> Tensor:
     probabilities = scaled.softmax(-1)  # B V
     if knobs.top_k is None and knobs.top_p is None:
         return probabilities
-    ordered, order = probabilities.sort(-1, descending=True, stable=True)
+    ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
     drops = torch.zeros_like(ordered, dtype=torch.bool)
     if knobs.top_k is not None:
         drops |= torch.arange(ordered.shape[-1], device=ordered.device) >= knobs.top_k[:, None]

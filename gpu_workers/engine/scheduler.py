@@ -2,6 +2,7 @@
 
 import logging
 import queue
+import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -59,12 +60,13 @@ class Scheduler:
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting: deque[tuple[Job, int]] = deque()
         self._lanes: dict[Lane, None] = {}
-        self._queued = 0
+        self._lock = threading.Lock()
+        self._queued = 0  # prompts submitted and not yet read
         self.tally = Tally()
 
     @property
     def waiting_prompts(self) -> int:
-        return self._inbox.qsize() + len(self._waiting)
+        return self._queued
 
     @property
     def running_rows(self) -> int:
@@ -104,10 +106,12 @@ class Scheduler:
                     f"{min(prompt)}..{max(prompt)}",
                     param="prompt",
                 )
-        if len(self._waiting) and len(self._waiting) + len(job.prompts) > self.max_waiting:
-            raise QueueFullError(
-                f"{len(self._waiting)} prompts wait already and at most {self.max_waiting} may", retry_after_s=1
-            )
+        with self._lock:
+            if self._queued and self._queued + len(job.prompts) > self.max_waiting:
+                raise QueueFullError(
+                    f"{self._queued} prompts wait already and at most {self.max_waiting} may", retry_after_s=1
+                )
+            self._queued += len(job.prompts)
         self._inbox.put(job)
 
     def wake(self) -> None:
@@ -159,6 +163,8 @@ class Scheduler:
                 room -= job.options.n
                 admitted.setdefault(job.lane, []).append((job, index))
             self._waiting.popleft()
+            with self._lock:
+                self._queued -= 1
         events: Events = {}
         for lane, prompts in admitted.items():
             for chunk in _chunk_prompts(prompts):

@@ -179,17 +179,16 @@ class EngineServer:
     async def _running(self, job: Job) -> AsyncIterator[asyncio.Queue[list[Delta]]]:
         """A submitted job with its mailbox; leaving early (a client that went away) cancels its rows."""
         mailbox: asyncio.Queue[list[Delta]] = asyncio.Queue()
-        self._mailboxes[job] = mailbox
-        started_s = time.monotonic()
+        self._engine.submit(job)
+        self._mailboxes[job] = mailbox  # before the event loop runs again, so no news is missed
         try:
-            self._engine.submit(job)
             yield mailbox
         finally:
             del self._mailboxes[job]
             if not job.is_over:
                 job.is_cancelled = True
                 self._engine.scheduler.wake()
-            self._metrics.count_request(job, time.monotonic() - started_s)
+            self._metrics.count_request(job)
 
     async def _stream(
         self,

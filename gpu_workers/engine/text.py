@@ -2,7 +2,7 @@
 
 import codecs
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -154,25 +154,30 @@ def _token_bytes(backend: Tokenizer, added: Mapping[int, str]) -> list[bytes]:
     decoder = json.dumps(json.loads(backend.to_str()).get("decoder"))
     size = max(vocabulary, default=-1) + 1
     if '"ByteLevel"' in decoder:
-        letters = _byte_letters()
-
-        def spell(token: str, _: int) -> bytes:
-            return bytes(letters[letter] for letter in token) if set(token) <= letters.keys() else token.encode()
+        spell = _spell_byte_level(_byte_letters())
     elif "\\u2581" in decoder or '"Metaspace"' in decoder:
-
-        def spell(token: str, _: int) -> bytes:
-            if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-                return bytes([int(token[3:5], 16)])
-            return token.replace("\u2581", " ").encode()
+        spell = _spell_metaspace
     else:
-
-        def spell(token: str, index: int) -> bytes:
-            return str(backend.decode([index], skip_special_tokens=False)).encode()
-
+        spell = _spell_by_decoding(backend)
     return [
-        added[index].encode() if index in added else spell(vocabulary[index], index) if index in vocabulary else b""
+        added[index].encode() if index in added else spell(vocabulary[index]) if index in vocabulary else b""
         for index in range(size)
     ]
+
+
+def _spell_byte_level(letters: Mapping[str, int]) -> Callable[[str], bytes]:
+    return lambda token: bytes(letters[letter] for letter in token) if set(token) <= letters.keys() else token.encode()
+
+
+def _spell_metaspace(token: str) -> bytes:
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("\u2581", " ").encode()
+
+
+def _spell_by_decoding(backend: Tokenizer) -> Callable[[str], bytes]:
+    ids = backend.get_vocab(with_added_tokens=True)
+    return lambda token: str(backend.decode([ids[token]], skip_special_tokens=False)).encode()
 
 
 def _byte_letters() -> dict[str, int]:

@@ -1,0 +1,117 @@
+"""Working tickets with an in-process engine: sample, let the tool answer a call, go on, and judge the whole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpu_workers.engine.engine import Engine
+from tentalis.core.desk import DeskVerdict, Ticket, answer_call, find_open_call, hinted_prompt, read_pieces, verify
+
+MOST_TOKENS = 44
+_MOST_CALLS = 4
+
+
+@dataclass
+class Attempt:
+    """One attempt at a ticket.
+
+    Args:
+        prompt_ids: (P,) the chat prompt.
+        token_ids: (T,) everything after it, tool results included.
+        logprobs: (T,) behaviour log-probs at temperature 1; 0.0 where not sampled.
+        sampled: (T,) True where the model chose the token.
+        ended: the model closed its turn itself.
+    """
+
+    ticket: Ticket
+    prompt_ids: list[int]
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    sampled: list[bool] = field(default_factory=list)
+    ended: bool = False
+
+
+def attempt_tickets(
+    engine: Engine,
+    tickets: Sequence[Ticket],
+    *,
+    n: int = 1,
+    seed: int,
+    temperature: float = 1.0,
+    adapter: str | None = None,
+    hints: Sequence[Sequence[str]] | None = None,
+) -> list[list[Attempt]]:
+    """Attempt every ticket n times, all together; an attempt has at most `MOST_TOKENS` tokens after its prompt.
+
+    Args:
+        hints: one sequence a ticket, written into its prompt.
+    """
+    codec = engine.codec
+    texts = [
+        codec.render_chat([{"role": "user", "content": hinted_prompt(ticket.text, told)}])
+        for ticket, told in zip(tickets, hints or [()] * len(tickets), strict=True)
+    ]
+    prompts = codec.encode(texts, add_special_tokens=False)
+    call_end = codec.encode(["</call>"], add_special_tokens=False)[0][0]
+    first = engine.generate(
+        prompts,
+        n,
+        adapter=adapter,
+        max_tokens=MOST_TOKENS,
+        temperature=temperature,
+        seed=seed,
+        stop_token_ids=frozenset({call_end}),
+    )
+    groups = [
+        [Attempt(ticket, list(prompt)) for _ in range(n)] for ticket, prompt in zip(tickets, prompts, strict=True)
+    ]
+    running = [attempt for group in groups for attempt in group]
+    samples = [sample for group in first for sample in group]
+    for turn in range(1, _MOST_CALLS + 1):
+        waiting = []
+        for attempt, sample in zip(running, samples, strict=True):
+            attempt.token_ids += sample.token_ids
+            attempt.logprobs += sample.logprobs.tolist()
+            attempt.sampled += [True] * len(sample.token_ids)
+            attempt.ended = sample.finish_reason == "stop" and sample.stop_reason is None
+            call = find_open_call("".join(codec.split_pieces(attempt.token_ids)))
+            if call is not None and sample.stop_reason == call_end:
+                result = codec.encode([answer_call(attempt.ticket, call)], add_special_tokens=False)[0]
+                if len(attempt.token_ids) + len(result) < MOST_TOKENS:
+                    attempt.token_ids += result
+                    attempt.logprobs += [0.0] * len(result)
+                    attempt.sampled += [False] * len(result)
+                    waiting.append(attempt)
+        if not waiting:
+            break
+        running = waiting
+        left = MOST_TOKENS - min(len(attempt.token_ids) for attempt in running)
+        grouped = engine.generate(
+            [attempt.prompt_ids + attempt.token_ids for attempt in running],
+            adapter=adapter,
+            max_tokens=left,
+            temperature=temperature,
+            seed=seed + turn,
+            stop_token_ids=frozenset({call_end}),
+        )
+        samples = [group[0] for group in grouped]
+    return groups
+
+
+def judge_attempt(engine: Engine, attempt: Attempt) -> DeskVerdict:
+    """The rule book's verdict on an attempt."""
+    reading = read_pieces(engine.codec.split_pieces(attempt.token_ids))
+    return verify(attempt.ticket, reading.parts, attempt.ended)
+
+
+def measure_accuracy(
+    engine: Engine,
+    tickets: Sequence[Ticket],
+    *,
+    seed: int,
+    temperature: float = 1.0,
+    adapter: str | None = None,
+    hints: Sequence[Sequence[str]] | None = None,
+) -> float:
+    """The share of tickets, attempted once each, whose outcome is right."""
+    groups = attempt_tickets(engine, tickets, seed=seed, temperature=temperature, adapter=adapter, hints=hints)
+    return sum(judge_attempt(engine, group[0]).outcome for group in groups) / len(groups)

@@ -1,0 +1,85 @@
+"""Tiny random models of several architectures on disk, and PEFT adapters for them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import (
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from gpu_workers.desk import base_directory
+from gpu_workers.engine import Engine
+
+VOCABULARY = 600
+
+
+def make_model(architecture: str) -> PreTrainedModel:
+    """A random model whose weights are large enough that mistakes show."""
+    torch.manual_seed(5)
+    shared = {"vocab_size": VOCABULARY, "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "intermediate_size": 80, "max_position_embeddings": 128}
+    model: PreTrainedModel
+    if architecture == "qwen2":
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+        model = Qwen2ForCausalLM(Qwen2Config(**shared, **sizes, **heads, tie_word_embeddings=True))
+    elif architecture == "llama":
+        heads = {"num_attention_heads": 3, "num_key_value_heads": 3, "head_dim": 8}
+        model = LlamaForCausalLM(LlamaConfig(**shared, **sizes, **heads, tie_word_embeddings=False))
+    else:
+        model = GPT2LMHeadModel(GPT2Config(**shared, n_embd=48, n_layer=2, n_head=4, n_positions=128))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2 or name.endswith("bias"):
+                parameter.normal_(0, 0.25)
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Directory of a tiny model by architecture: qwen2, llama or gpt2."""
+    root = tmp_path_factory.mktemp("models")
+
+    def find(architecture: str) -> Path:
+        directory = root / architecture
+        if not directory.exists():
+            make_model(architecture).save_pretrained(directory)
+            AutoTokenizer.from_pretrained(base_directory()).save_pretrained(directory)
+        return directory
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def write_adapter(model_directory: Callable[[str], Path]) -> Callable[..., Path]:
+    """Write a random PEFT adapter for a tiny model; the same seed gives the same adapter."""
+
+    def write(directory: Path, architecture: str = "qwen2", seed: int = 0, **settings: object) -> Path:
+        torch.manual_seed(seed)
+        modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+        config = {"r": 4, "lora_alpha": 8, "target_modules": modules, "lora_dropout": 0.0} | settings
+        peft_model = get_peft_model(make_model(architecture), LoraConfig(task_type="CAUSAL_LM", **config))  # type: ignore[arg-type]
+        with torch.no_grad():
+            for name, parameter in peft_model.named_parameters():
+                if "lora_" in name:
+                    torch.manual_seed(seed + len(name))
+                    parameter.normal_(0, 0.2)
+        peft_model.save_pretrained(directory)
+        return directory
+
+    return write
+
+
+@pytest.fixture
+def engine(model_directory: Callable[[str], Path]) -> Engine:
+    """An in-process engine over the tiny Qwen2."""
+    return Engine("tiny", model_directory("qwen2"))

@@ -1,0 +1,91 @@
+"""The engine's log-probs are those of Hugging Face and PEFT."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from gpu_workers.engine import Engine, Sample
+from gpu_workers.engine.plain_model import PlainModel
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
+
+TOLERANCE = 1e-4
+PROMPTS = [[3, 40, 50, 60, 1, 4], [3, 77, 1, 4], [3, 90, 91, 92, 93, 94, 95, 96, 1, 4]]
+
+
+def reference_logprobs(model: torch.nn.Module, prompt: Sequence[int], completion: Sequence[int]) -> np.ndarray:
+    """(T,) log-probs of a completion by a Hugging Face model."""
+    ids = torch.tensor([[*prompt, *completion]])
+    with torch.no_grad():
+        spread = model(input_ids=ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+    found: np.ndarray = spread.gather(-1, torch.tensor(completion)[:, None])[:, 0].numpy()
+    return found
+
+
+def assert_agrees(model: torch.nn.Module, groups: list[list[Sample]]) -> None:
+    for prompt, group in zip(PROMPTS, groups, strict=True):
+        for sample in group:
+            assert len(sample.token_ids) > 0
+            np.testing.assert_allclose(
+                sample.logprobs, reference_logprobs(model, prompt, sample.token_ids), atol=TOLERANCE
+            )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "uses_plain_path"), [("qwen2", True), ("qwen2", False), ("llama", True), ("gpt2", True)]
+)
+def test_behaviour_logprobs_agree_with_hugging_face(
+    model_directory: Callable[[str], Path], architecture: str, uses_plain_path: bool
+) -> None:
+    directory = model_directory(architecture)
+    engine = Engine("tiny", directory, uses_plain_path=uses_plain_path)
+    assert isinstance(engine.base.model, PlainModel) == (uses_plain_path and architecture != "gpt2")
+    groups = engine.generate(PROMPTS, 3, max_tokens=20, seed=4)
+    reference = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    assert_agrees(reference, groups)
+    scored = engine.score(
+        [prompt for prompt, group in zip(PROMPTS, groups, strict=True) for _ in group],
+        [sample.token_ids for group in groups for sample in group],
+    )
+    for score, sample in zip(scored, [sample for group in groups for sample in group], strict=True):
+        np.testing.assert_allclose(score, sample.logprobs, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings", "extra"),
+    [
+        ("qwen2", {"merges_adapters": True}, {}),
+        ("qwen2", {"merges_adapters": False}, {}),
+        (
+            "qwen2",
+            {"merges_adapters": False},
+            {"target_modules": ["q_proj", "v_proj", "down_proj"], "use_rslora": True},
+        ),
+        ("qwen2", {"uses_plain_path": False}, {}),
+        ("llama", {}, {}),
+    ],
+)
+def test_adapters_agree_with_peft_and_leave_the_base_alone(
+    model_directory: Callable[[str], Path],
+    write_adapter: Callable[..., Path],
+    tmp_path: Path,
+    architecture: str,
+    settings: dict[str, bool],
+    extra: dict[str, object],
+) -> None:
+    directory = model_directory(architecture)
+    engine = Engine("tiny", directory, **settings)  # type: ignore[arg-type]
+    before = engine.generate(PROMPTS, 2, max_tokens=12, seed=1)
+    for seed in (1, 2):
+        engine.load_adapter(f"a@v{seed}", write_adapter(tmp_path / str(seed), architecture, seed, **extra))
+    for seed in (1, 2):
+        base = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+        reference = PeftModel.from_pretrained(base, tmp_path / str(seed)).eval()
+        assert_agrees(reference, engine.generate(PROMPTS, 2, adapter=f"a@v{seed}", max_tokens=12, seed=1))
+    after = engine.generate(PROMPTS, 2, max_tokens=12, seed=1)
+    assert [[s.token_ids for s in group] for group in before] == [[s.token_ids for s in group] for group in after]

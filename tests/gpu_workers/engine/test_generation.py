@@ -1,0 +1,199 @@
+"""Batching, seeds, stops and adapters of the in-process engine."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu_workers.engine import Engine, SamplingOptions
+from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError, UnknownModelError
+from gpu_workers.engine.jobs import Job
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
+
+PROMPT = [3, 40, 50, 60, 1, 4]
+
+
+def drain(engine: Engine) -> None:
+    while engine.scheduler.has_work:
+        engine.scheduler.step()
+
+
+def test_the_same_seed_gives_the_same_tokens_whatever_else_runs(engine: Engine) -> None:
+    alone = [sample.token_ids for sample in engine.generate([PROMPT], 4, max_tokens=30, seed=9)[0]]
+    crowd = [
+        Job(engine.base, [[3, 70 + index, 1, 4]], SamplingOptions(n=3, max_tokens=5 + 3 * index, seed=index))
+        for index in range(8)
+    ]
+    mine = Job(engine.base, [PROMPT], SamplingOptions(n=4, max_tokens=30, seed=9))
+    for index, job in enumerate([*crowd[:4], mine, *crowd[4:]]):
+        engine.submit(job)
+        if index % 2:
+            engine.scheduler.step()
+    drain(engine)
+    assert [sample.token_ids for sample in mine.finished_samples()] == alone
+    assert len({tuple(tokens) for tokens in alone}) > 1
+    other = [sample.token_ids for sample in engine.generate([PROMPT], 4, max_tokens=30, seed=10)[0]]
+    assert other != alone
+
+
+def test_an_answer_continued_from_its_middle_draws_what_it_would_have_drawn(engine: Engine) -> None:
+    whole = engine.generate([PROMPT], max_tokens=20, seed=3, ignores_eos=True)[0][0].token_ids
+    start = engine.generate([PROMPT], max_tokens=8, seed=3, ignores_eos=True)[0][0].token_ids
+    rest = engine.generate([PROMPT + start], max_tokens=12, seed=3, ignores_eos=True)[0][0].token_ids
+    assert start + rest == whole
+
+
+def test_samples_of_one_prompt_share_its_reading(engine: Engine) -> None:
+    engine.generate([PROMPT, [3, 99, 1, 4], PROMPT], 8, max_tokens=4, seed=1)
+    assert engine.scheduler.tally.prompt_tokens == len(PROMPT) + 4
+
+
+def test_greedy_takes_the_most_likely_token_and_filters_narrow_the_choice(engine: Engine) -> None:
+    greedy = engine.generate([PROMPT], 2, temperature=0.0, max_tokens=10, seed=1)[0]
+    assert greedy[0].token_ids == greedy[1].token_ids
+    for changes in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}):
+        assert engine.generate([PROMPT], max_tokens=10, seed=2, **changes)[0][0].token_ids == greedy[0].token_ids
+    few = engine.generate([PROMPT], 64, max_tokens=1, seed=1, top_k=3, top_logprobs=3)[0]
+    assert {sample.token_ids[0] for sample in few} <= {token for token, _ in (few[0].top or [[]])[0]}
+
+
+def test_rows_with_different_knobs_do_not_disturb_each_other(engine: Engine) -> None:
+    plain = Job(engine.base, [PROMPT], SamplingOptions(max_tokens=12, seed=5))
+    greedy = Job(engine.base, [PROMPT], SamplingOptions(max_tokens=12, seed=5, temperature=0.0))
+    narrow = Job(engine.base, [PROMPT], SamplingOptions(max_tokens=12, seed=5, top_k=2, temperature=0.7))
+    alone = [engine.generate(job.prompts, options=job.options)[0][0].token_ids for job in (plain, greedy, narrow)]
+    for job in (plain, greedy, narrow):
+        engine.submit(job)
+    drain(engine)
+    assert [job.finished_samples()[0].token_ids for job in (plain, greedy, narrow)] == alone
+
+
+def test_sampling_follows_the_models_distribution(engine: Engine) -> None:
+    samples = engine.generate([PROMPT] * 8, 500, max_tokens=1, seed=1, top_logprobs=5)
+    drawn = [sample.token_ids[0] for group in samples for sample in group]
+    for token, logprob in (samples[0][0].top or [[]])[0]:
+        expected = np.exp(logprob)
+        spread = np.sqrt(expected * (1 - expected) / len(drawn))
+        assert abs(drawn.count(token) / len(drawn) - expected) < 5 * spread + 1e-3
+
+
+def test_a_stop_token_ends_the_answer_and_stays_in_the_token_ids_only(engine: Engine) -> None:
+    whole = engine.generate([PROMPT], max_tokens=20, seed=3, ignores_eos=True)[0][0]
+    stop = whole.token_ids[6]
+    first = whole.token_ids.index(stop)
+    cut = engine.generate([PROMPT], max_tokens=20, seed=3, ignores_eos=True, stop_token_ids=frozenset({stop}))[0][0]
+    assert cut.token_ids == whole.token_ids[: first + 1]
+    assert (cut.finish_reason, cut.stop_reason) == ("stop", stop)
+    assert cut.text == engine.codec.decode(whole.token_ids[:first])
+    assert whole.finish_reason == "length"
+
+
+def test_a_stop_string_across_tokens_cuts_the_text_before_it(engine: Engine) -> None:
+    whole = engine.generate([PROMPT], max_tokens=30, seed=8, ignores_eos=True)[0][0]
+    start = len(whole.text) // 2
+    stop = whole.text[start : start + 5]
+    cut = engine.generate([PROMPT], max_tokens=30, seed=8, ignores_eos=True, stops=(stop, "never there"))[0][0]
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert (cut.finish_reason, cut.stop_reason) == ("stop", stop)
+    assert stop in engine.codec.decode(cut.token_ids)
+    assert stop not in engine.codec.decode(cut.token_ids[:-1])
+    kept = engine.generate([PROMPT], max_tokens=30, seed=8, ignores_eos=True, stops=(stop,), keeps_stop=True)[0][0]
+    assert kept.text == cut.text + stop
+
+
+def test_unloading_refuses_new_requests_and_lets_running_ones_end_on_their_weights(
+    engine: Engine, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    lane = engine.load_adapter("w@v1", write_adapter(tmp_path / "1", seed=1))
+    expected = engine.generate([PROMPT], 2, adapter="w@v1", max_tokens=15, seed=2)[0]
+    job = Job(engine.find_lane("w@v1"), [PROMPT], SamplingOptions(n=2, max_tokens=15, seed=2))
+    engine.submit(job)
+    engine.scheduler.step()
+    engine.unload_adapter("w@v1")
+    with pytest.raises(UnknownModelError, match="w@v1"):
+        engine.find_lane("w@v1")
+    again = engine.load_adapter("w@v1", write_adapter(tmp_path / "2", seed=2))
+    assert again.fingerprint != lane.fingerprint
+    drain(engine)
+    assert [sample.token_ids for sample in job.finished_samples()] == [sample.token_ids for sample in expected]
+
+
+def test_rows_of_several_adapters_decode_in_turn_and_keep_apart(
+    engine: Engine, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    names = [f"w@v{seed}" for seed in (1, 2, 3)]
+    for seed, name in enumerate(names, start=1):
+        engine.load_adapter(name, write_adapter(tmp_path / name, seed=seed))
+    alone = {name: engine.generate([PROMPT], adapter=name, max_tokens=12, seed=2)[0][0].token_ids for name in names}
+    jobs = {name: Job(engine.find_lane(name), [PROMPT], SamplingOptions(max_tokens=12, seed=2)) for name in names}
+    for job in jobs.values():
+        engine.submit(job)
+    drain(engine)
+    assert {name: job.finished_samples()[0].token_ids for name, job in jobs.items()} == alone
+    assert len({tuple(tokens) for tokens in alone.values()}) == 3
+
+
+def test_a_cancelled_job_frees_its_rows(engine: Engine) -> None:
+    job = Job(engine.base, [PROMPT], SamplingOptions(n=16, max_tokens=100, seed=1, ignores_eos=True))
+    other = Job(engine.base, [PROMPT], SamplingOptions(max_tokens=3, seed=1, ignores_eos=True))
+    engine.submit(job)
+    engine.submit(other)
+    engine.scheduler.step()
+    assert engine.scheduler.running_rows == 17
+    job.is_cancelled = True
+    engine.scheduler.step()
+    assert engine.scheduler.running_rows == 1
+    drain(engine)
+    assert other.finished_samples()[0].finish_reason == "length"
+
+
+def test_more_rows_than_fit_wait_their_turn(model_directory: Callable[[str], Path]) -> None:
+    engine = Engine("tiny", model_directory("qwen2"), max_rows=4)
+    groups = engine.generate([[3, 40 + index, 1, 4] for index in range(9)], 3, max_tokens=6, seed=1)
+    wide = Engine("tiny", model_directory("qwen2"))
+    same = wide.generate([[3, 40 + index, 1, 4] for index in range(9)], 3, max_tokens=6, seed=1)
+    assert [[s.token_ids for s in group] for group in groups] == [[s.token_ids for s in group] for group in same]
+    with pytest.raises(InvalidRequestError, match="at most 4, found 5"):
+        engine.generate([PROMPT], 5)
+
+
+def test_a_full_queue_says_when_to_come_back(model_directory: Callable[[str], Path]) -> None:
+    engine = Engine("tiny", model_directory("qwen2"), max_rows=1, max_waiting=2)
+    options = SamplingOptions(max_tokens=50, seed=1, ignores_eos=True)
+    engine.submit(Job(engine.base, [PROMPT, PROMPT], options))
+    engine.scheduler.step()
+    engine.submit(Job(engine.base, [PROMPT], options))
+    assert (engine.scheduler.running_rows, engine.scheduler.waiting_prompts) == (1, 2)
+    with pytest.raises(QueueFullError) as caught:
+        engine.submit(Job(engine.base, [PROMPT], options))
+    assert caught.value.retry_after_s == 1
+
+
+def test_a_prompt_that_cannot_fit_is_refused_with_the_numbers(engine: Engine) -> None:
+    with pytest.raises(
+        InvalidRequestError, match="context is 128 tokens; the prompt has 6 and max_tokens asks for 123"
+    ):
+        engine.generate([PROMPT], max_tokens=123)
+    assert len(engine.generate([PROMPT], max_tokens=122, ignores_eos=True)[0][0].token_ids) == 122
+    with pytest.raises(InvalidRequestError, match=r"0\.\.599, found 3\.\.600"):
+        engine.generate([[3, 600]])
+    with pytest.raises(InvalidRequestError, match="at least one token"):
+        engine.generate([[]])
+
+
+def test_a_model_that_overflows_fails_its_own_job_only(
+    engine: Engine, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    directory = write_adapter(tmp_path / "huge", seed=1)
+    tensors = {name: tensor * 1e25 for name, tensor in load_file(directory / "adapter_model.safetensors").items()}
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
+    save_file(tensors, directory / "adapter_model.safetensors", metadata={"format": "pt"})
+    engine.load_adapter("huge@v1", directory)
+    with pytest.raises(EngineError, match="huge@v1 produced NaN"):
+        engine.generate([PROMPT], adapter="huge@v1", max_tokens=5)
+    assert engine.generate([PROMPT], max_tokens=5)[0][0].token_ids

@@ -1,0 +1,240 @@
+"""The engine over HTTP, as vLLM's clients use it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from gpu_workers.engine import Engine
+from gpu_workers.engine.server import ADAPTER_HEADER, EngineServer
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
+
+Client = TestClient[Any, Any]
+PROMPT = "<|user|>Order: 3 mug<|end|><|assistant|>"
+
+
+@pytest.fixture
+async def client(model_directory: Callable[[str], Path]) -> AsyncIterator[Client]:
+    server = EngineServer(Engine("tiny", model_directory("qwen2"), max_rows=64, max_waiting=64), host="127.0.0.1")
+    async with TestClient(TestServer(server.app, handler_cancellation=True)) as found:
+        server.start()
+        yield found
+        await server.stop(drain_s=5)
+
+
+async def post(client: Client, path: str, body: Any, status: int = 200) -> Any:
+    response = await client.post(path, json=body)
+    assert response.status == status, await response.text()
+    return (
+        await response.json(content_type=None) if response.content_type == "application/json" else await response.text()
+    )
+
+
+async def stream(client: Client, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    response = await client.post(path, json=body | {"stream": True})
+    assert response.content_type == "text/event-stream"
+    lines = [line.removeprefix("data: ") for line in (await response.text()).split("\n\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+async def test_a_completion_carries_text_token_ids_and_logprobs_that_fit_together(client: Client) -> None:
+    body = {
+        "model": "tiny",
+        "prompt": PROMPT,
+        "n": 3,
+        "max_tokens": 12,
+        "seed": 5,
+        "logprobs": 2,
+        "return_token_ids": True,
+    }
+    answer = await post(client, "/v1/completions", body)
+    assert (answer["object"], answer["model"], len(answer["choices"])) == ("text_completion", "tiny", 3)
+    for index, choice in enumerate(answer["choices"]):
+        assert choice["index"] == index
+        logprobs = choice["logprobs"]
+        assert len(choice["token_ids"]) == len(logprobs["tokens"]) == len(logprobs["token_logprobs"])
+        assert logprobs["text_offset"][0] == 0
+        assert all(len(entry) <= 2 for entry in logprobs["top_logprobs"])
+    used = sum(len(choice["token_ids"]) for choice in answer["choices"])
+    prompt_size = len(answer["choices"][0]["prompt_token_ids"])
+    assert answer["usage"] == {
+        "prompt_tokens": prompt_size,
+        "completion_tokens": used,
+        "total_tokens": prompt_size + used,
+    }
+    again = await post(client, "/v1/completions", body)
+    assert [choice["token_ids"] for choice in again["choices"]] == [c["token_ids"] for c in answer["choices"]]
+
+
+async def test_prompts_come_as_text_or_token_ids_alone_or_many(client: Client) -> None:
+    tokens = (await post(client, "/tokenize", {"prompt": PROMPT}))["tokens"]
+    answers = [
+        await post(
+            client,
+            "/v1/completions",
+            {"model": "tiny", "prompt": prompt, "n": 2, "temperature": 0, "max_tokens": 6, "return_token_ids": True},
+        )
+        for prompt in (PROMPT, tokens, [PROMPT], [tokens], [PROMPT, "other"], [tokens, [3, 4]])
+    ]
+    assert [len(answer["choices"]) for answer in answers] == [2, 2, 2, 2, 4, 4]
+    assert len({tuple(answer["choices"][0]["token_ids"]) for answer in answers}) == 1
+    assert (await post(client, "/detokenize", {"tokens": tokens}))["prompt"] == PROMPT
+
+
+@pytest.mark.parametrize("extra", [{}, {"stop": ["e", "1"]}, {"logprobs": 1, "return_token_ids": True}])
+async def test_a_streamed_completion_is_the_whole_one_in_pieces(client: Client, extra: dict[str, Any]) -> None:
+    body = {"model": "tiny", "prompt": PROMPT, "n": 3, "max_tokens": 20, "seed": 6} | extra
+    whole = await post(client, "/v1/completions", body)
+    chunks = await stream(client, "/v1/completions", body | {"stream_options": {"include_usage": True}})
+    assert chunks[-1]["usage"] == whole["usage"]
+    assert chunks[-1]["choices"] == []
+    for choice in whole["choices"]:
+        mine = [chunk["choices"][0] for chunk in chunks[:-1] if chunk["choices"][0]["index"] == choice["index"]]
+        assert "".join(piece["text"] for piece in mine) == choice["text"]
+        assert (mine[-1]["finish_reason"], mine[-1]["stop_reason"]) == (choice["finish_reason"], choice["stop_reason"])
+        if extra.get("logprobs"):
+            assert [token for piece in mine for token in piece["token_ids"]] == choice["token_ids"]
+            streamed = [piece["logprobs"] for piece in mine if piece["logprobs"]]
+            for field in ("tokens", "text_offset"):
+                assert [value for entry in streamed for value in entry[field]] == choice["logprobs"][field]
+
+
+async def test_a_chat_is_answered_whole_and_streamed(client: Client) -> None:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "Order: 3 mug"}], "max_tokens": 8, "seed": 2}
+    whole = await post(
+        client, "/v1/chat/completions", body | {"logprobs": True, "top_logprobs": 1, "return_token_ids": True}
+    )
+    assert whole["object"] == "chat.completion"
+    assert whole["prompt_token_ids"] == (await post(client, "/tokenize", {"prompt": PROMPT}))["tokens"]
+    choice = whole["choices"][0]
+    assert choice["message"]["role"] == "assistant"
+    assert len(choice["logprobs"]["content"]) == len(choice["token_ids"])
+    chunks = await stream(client, "/v1/chat/completions", body)
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks) == choice["message"]["content"]
+
+
+async def test_a_teacher_reads_log_probs_of_given_tokens_without_sampling(client: Client) -> None:
+    sampled = await post(
+        client,
+        "/v1/completions",
+        {"model": "tiny", "prompt": PROMPT, "max_tokens": 9, "seed": 1, "logprobs": 0, "return_token_ids": True},
+    )
+    choice = sampled["choices"][0]
+    whole = choice["prompt_token_ids"] + choice["token_ids"]
+    scored = await post(
+        client, "/v1/completions", {"model": "tiny", "prompt": whole, "max_tokens": 0, "prompt_logprobs": 0}
+    )
+    entries = scored["choices"][0]["prompt_logprobs"]
+    assert entries[0] is None
+    assert scored["choices"][0]["text"] == ""
+    found = [entry[str(token)]["logprob"] for entry, token in zip(entries[1:], whole[1:], strict=True)]
+    assert found[-len(choice["token_ids"]) :] == pytest.approx(choice["logprobs"]["token_logprobs"], abs=1e-4)
+
+
+async def test_adapters_are_loaded_named_in_the_answer_and_unloaded(
+    client: Client, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = str(write_adapter(tmp_path / "a"))
+    assert "added successfully" in await post(client, "/v1/load_lora_adapter", {"lora_name": "w@v1", "lora_path": path})
+    models = await (await client.get("/v1/models")).json()
+    assert [(model["id"], model["parent"]) for model in models["data"]] == [("tiny", None), ("w@v1", "tiny")]
+    response = await client.post("/v1/completions", json={"model": "w@v1", "prompt": PROMPT, "max_tokens": 3})
+    assert response.headers[ADAPTER_HEADER] == "w@v1"
+    assert (await response.json())["model"] == "w@v1"
+    refused = await post(client, "/v1/load_lora_adapter", {"lora_name": "w@v1", "lora_path": path}, 400)
+    assert refused["error"]["code"] == "adapter_name_taken"
+    missing = await post(client, "/v1/load_lora_adapter", {"lora_name": "w@v2", "lora_path": "/nowhere"}, 400)
+    assert "/nowhere" in missing["error"]["message"]
+    await post(client, "/v1/unload_lora_adapter", {"lora_name": "w@v1"})
+    gone = await post(client, "/v1/completions", {"model": "w@v1", "prompt": PROMPT}, 404)
+    assert (gone["error"]["code"], gone["error"]["param"]) == ("model_not_found", "model")
+
+
+GOOD = {"model": "tiny", "prompt": "x"}
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "named"),
+    [
+        ([], None, "must be a JSON object"),
+        ({"prompt": "x"}, "model", "model must be a non-empty string"),
+        (GOOD | {"prompt": None}, "prompt", "prompt must be"),
+        (GOOD | {"prompt": [1, "x"]}, "prompt", "list of token ids"),
+        (GOOD | {"prompt": [[1], "x"]}, "prompt", "list of token ids"),
+        (GOOD | {"prompt": [10**9]}, "prompt", "must lie in 0..599"),
+        (GOOD | {"n": 0}, "n", "found 0"),
+        (GOOD | {"n": True}, "n", "found True"),
+        (GOOD | {"n": 65}, "n", "at most 64, found 65"),
+        (GOOD | {"max_tokens": -1}, "max_tokens", "found -1"),
+        (GOOD | {"max_tokens": 999}, "prompt", "context is 128 tokens; the prompt has 1"),
+        (GOOD | {"temperature": -0.1}, "temperature", "found -0.1"),
+        (GOOD | {"temperature": "hot"}, "temperature", "found 'hot'"),
+        (GOOD | {"top_p": 0}, "top_p", "above 0"),
+        (GOOD | {"top_p": 1.5}, "top_p", "found 1.5"),
+        (GOOD | {"seed": "7"}, "seed", "found '7'"),
+        (GOOD | {"stop": [""]}, "stop", "non-empty"),
+        (GOOD | {"stop": ["x"] * 17}, "stop", "at most 16"),
+        (GOOD | {"stop_token_ids": "x"}, "stop_token_ids", "list of token ids"),
+        (GOOD | {"logprobs": 21}, "logprobs", "from 0 to 20"),
+        (GOOD | {"stream": "yes"}, "stream", "true or false"),
+        (GOOD | {"stream_options": {}}, "stream_options", "only with stream"),
+        (GOOD | {"logit_bias": {"1": 5}}, "logit_bias", "not supported"),
+        (GOOD | {"echo": True}, "echo", "not supported"),
+        (GOOD | {"colour": 1}, "colour", "unknown field"),
+        (GOOD | {"prompt": ["x"] * 65}, "prompt", "at most 64 prompts"),
+    ],
+)
+async def test_a_wrong_field_is_refused_by_name(client: Client, body: Any, param: str | None, named: str) -> None:
+    error = (await post(client, "/v1/completions", body, 400))["error"]
+    assert error["param"] == param
+    assert named in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+async def test_what_is_no_request_gets_an_error_of_the_same_shape(client: Client) -> None:
+    broken = await client.post("/v1/completions", data=b"{", headers={"Content-Type": "application/json"})
+    assert (broken.status, "not JSON" in (await broken.json())["error"]["message"]) == (400, True)
+    form = await client.post("/v1/completions", data={"model": "tiny"})
+    assert form.status == 415
+    assert (await client.get("/nowhere")).status == 404
+    assert (await client.get("/v1/completions")).status == 405
+    rebound = await client.get("/v1/models", headers={"Host": "attacker.example"})
+    assert (rebound.status, (await rebound.json())["error"]["code"]) == (403, "forbidden_host")
+
+
+async def read_metric(client: Client, name: str) -> float:
+    text = await (await client.get("/metrics")).text()
+    return float(next(line.split()[-1] for line in text.splitlines() if line.startswith(name)))
+
+
+async def test_a_client_that_goes_away_takes_its_rows_with_it(client: Client) -> None:
+    long = {"model": "tiny", "prompt": PROMPT, "n": 32, "max_tokens": 100, "ignore_eos": True}
+    request = asyncio.create_task(client.post("/v1/completions", json=long))
+    streaming = await client.post("/v1/completions", json=long | {"stream": True})
+    await streaming.content.readline()
+    request.cancel()
+    streaming.close()
+    async with asyncio.timeout(10):
+        while await read_metric(client, "vllm:num_requests_running") > 0:
+            await asyncio.sleep(0)
+    assert await read_metric(client, "vllm:generation_tokens_total") < 64 * 100
+    assert (await client.get("/health")).status == 200
+
+
+async def test_a_full_queue_answers_429_with_a_time_to_come_back(client: Client) -> None:
+    crowd = {"model": "tiny", "prompt": ["x"] * 64, "n": 64, "max_tokens": 90, "ignore_eos": True}
+    first = asyncio.create_task(client.post("/v1/completions", json=crowd))
+    async with asyncio.timeout(10):
+        while await read_metric(client, "vllm:num_requests_waiting") < 60:
+            await asyncio.sleep(0)
+    refused = await client.post("/v1/completions", json=GOOD | {"prompt": ["x"] * 10})
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+    assert (await refused.json())["error"]["code"] == "queue_full"
+    first.cancel()
