@@ -14,11 +14,11 @@ from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.console import services
 from apps.feedback.services import StepWord
+from apps.feedback.words import MAX_COMMENT_CHARS, MAX_TEXT_CHARS
 from apps.tasks.models import Attempt, Environment, Step
 from apps.workers.models import Worker
 
 MAX_PROMPT = 100_000
-MAX_WORDS = 20_000
 NO_PREFERENCE = ""
 
 
@@ -129,7 +129,7 @@ class FeedbackForm(forms.Form):
     text = forms.CharField(
         label="What should the worker learn?",
         required=False,
-        max_length=MAX_WORDS,
+        max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 5}),
         help_text="The rule behind your judgement teaches more than the verdict.",
     )
@@ -137,7 +137,7 @@ class FeedbackForm(forms.Form):
     edited_answer = forms.CharField(
         label="The answer as it should have been",
         required=False,
-        max_length=MAX_WORDS,
+        max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
     )
 
@@ -157,14 +157,14 @@ class FeedbackForm(forms.Form):
         where = f"attempt {attempt.index + 1}" + ("" if step is None else f", step {step.index + 1}")
         name = _place_name(attempt, step)
         self.fields[f"{name}-score"] = forms.FloatField(
-            label=f"Score of {where}",
+            label=where,
             required=False,
             min_value=0,
             max_value=1,
             widget=forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal"}),
         )
         self.fields[f"{name}-comment"] = forms.CharField(
-            label=f"Comment on {where}", required=False, max_length=MAX_WORDS, widget=forms.TextInput
+            label=where, required=False, max_length=MAX_COMMENT_CHARS, widget=forms.TextInput
         )
 
     def attempt_fields(self) -> Iterator[AttemptFields]:

@@ -14,6 +14,7 @@ from apps.training.models import TrainingRun
 PAGE = 25
 MOST_UPDATES = 2000
 SAMPLE_TASKS = 60
+INITIALS = {"kl", "opd", "rl"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class MetricColumn:
 
     @property
     def label(self) -> str:
-        return self.name.replace("_", " ").capitalize()
+        words = self.name.replace("_per_s", "_per_second").replace("_", " ")
+        return words.upper() if words in INITIALS else words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,9 @@ class TaskCounts:
         return sum(self.by_state.values())
 
     @property
-    def rows(self) -> list[tuple[str, str, int]]:
-        return [(state.value, str(state.label), self.by_state.get(state.value, 0)) for state in WAY]
+    def rows(self) -> list[tuple[str, int]]:
+        """(label, count) of the states that hold any."""
+        return [(str(state.label), self.by_state[state]) for state in WAY if state in self.by_state]
 
 
 def find_task(project: Project, task_id: int) -> Task | None:

@@ -76,7 +76,7 @@ def moment(at: datetime | None) -> SafeString | str:
 @register.filter
 def share(value: float | None) -> str:
     """A number in [0, 1] as a percentage."""
-    return "–" if value is None else f"{100 * value:.1f} %"
+    return "–" if value is None else f"{100 * value:.1f}\u00a0%"
 
 
 @register.filter
@@ -140,7 +140,10 @@ def facts(payload: object) -> list[tuple[str, str]]:
 
 
 def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and {"from", "to"} <= set(value) and not name:
+        yield "", f"{value['from']} → {value['to']}"
+        yield from _flatten(name, {key: inner for key, inner in value.items() if key not in {"from", "to"}})
+    elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flatten(f"{name} {key}".strip().replace("_", " "), inner)
     elif isinstance(value, list | tuple):
@@ -153,8 +156,8 @@ def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 @register.filter
-def get(mapping: Mapping[str, Any], key: str) -> Any:
-    return mapping.get(key)
+def get(mapping: Mapping[str, Any] | None, key: str) -> Any:
+    return mapping.get(key) if mapping else None
 
 
 @register.filter

@@ -1,0 +1,36 @@
+"""Who there is and what they may do."""
+
+from django.contrib import admin
+
+from apps.accounts.models import ApiToken, Member, Project, User
+from apps.base.admin import ReadOnlyAdmin
+
+
+@admin.register(User)
+class UserAdmin(ReadOnlyAdmin):
+    list_display = ["username", "is_active", "is_agent", "is_staff", "is_superuser", "last_login"]
+    list_filter = ["is_active", "is_agent", "is_superuser"]
+    search_fields = ["username"]
+    exclude = ["password"]
+
+
+@admin.register(Project)
+class ProjectAdmin(ReadOnlyAdmin):
+    list_display = ["slug", "name", "group_size", "batch_tasks", "learning_enabled", "created_at"]
+    search_fields = ["slug", "name"]
+
+
+@admin.register(Member)
+class MemberAdmin(ReadOnlyAdmin):
+    list_display = ["project", "user", "role", "created_at"]
+    list_filter = ["role", "project"]
+    search_fields = ["user__username"]
+    list_select_related = ["project", "user"]
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
+    list_display = ["key_id", "name", "user", "project", "expires_at", "last_used_at", "revoked_at"]
+    search_fields = ["key_id", "name", "user__username"]
+    list_select_related = ["user", "project"]
+    exclude = ["secret_hash"]

@@ -1,0 +1,23 @@
+"""Django's admin is for looking: every page of it reads, none writes."""
+
+from django.contrib import admin
+from django.db import models
+from django.http import HttpRequest
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Shows rows to auditors. Changes go through services, which check, decide and write the audit."""
+
+    actions = None
+    list_per_page = 50
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False

@@ -1,0 +1,36 @@
+"""What managers said."""
+
+from django.contrib import admin
+
+from apps.base.admin import ReadOnlyAdmin
+from apps.feedback.models import Feedback, Hint, Review, StepFeedback
+
+
+@admin.register(Review)
+class ReviewAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "task", "audience", "state", "claimed_by", "due_at", "closed_at"]
+    list_filter = ["state", "audience", "project"]
+    search_fields = ["=task__id"]
+    list_select_related = ["project", "task", "claimed_by"]
+
+
+@admin.register(Feedback)
+class FeedbackAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "task", "source", "author", "score", "trust", "created_at"]
+    list_filter = ["source", "project"]
+    search_fields = ["=task__id", "=author"]
+    list_select_related = ["project", "task"]
+
+
+@admin.register(StepFeedback)
+class StepFeedbackAdmin(ReadOnlyAdmin):
+    list_display = ["id", "feedback", "attempt", "step", "score"]
+    search_fields = ["=attempt__id"]
+    list_select_related = ["feedback", "attempt", "step"]
+
+
+@admin.register(Hint)
+class HintAdmin(ReadOnlyAdmin):
+    list_display = ["id", "task", "feedback", "source", "created_at"]
+    search_fields = ["=task__id"]
+    list_select_related = ["task", "feedback"]

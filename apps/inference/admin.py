@@ -1,0 +1,41 @@
+"""Model endpoints and the calls to them. Keys and packed tokens stay out of sight."""
+
+from django.contrib import admin
+
+from apps.base.admin import ReadOnlyAdmin
+from apps.inference.models import Exchange, Provider, Session
+
+
+@admin.register(Provider)
+class ProviderAdmin(ReadOnlyAdmin):
+    list_display = ["name", "kind", "base_url", "project", "is_active"]
+    list_filter = ["kind", "is_active"]
+    search_fields = ["name"]
+    list_select_related = ["project"]
+    exclude = ["api_key_sealed"]
+
+
+@admin.register(Session)
+class SessionAdmin(ReadOnlyAdmin):
+    list_display = ["key", "project", "worker_name", "last_seen_at", "closed_at"]
+    search_fields = ["key"]
+    list_select_related = ["project"]
+
+
+@admin.register(Exchange)
+class ExchangeAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "project",
+        "worker_name",
+        "model",
+        "adapter_name",
+        "prompt_tokens",
+        "completion_tokens",
+        "created_at",
+    ]
+    list_filter = ["project"]
+    search_fields = ["=id", "=adapter_name"]
+    list_select_related = ["project"]
+    raw_id_fields = ["session"]
+    exclude = ["prompt_token_ids", "token_ids", "logprobs", "sampled"]

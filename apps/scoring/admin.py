@@ -1,0 +1,20 @@
+"""What scorers said."""
+
+from django.contrib import admin
+
+from apps.base.admin import ReadOnlyAdmin
+from apps.scoring.models import Judge, StepScore
+
+
+@admin.register(Judge)
+class JudgeAdmin(ReadOnlyAdmin):
+    list_display = ["name", "project", "model", "votes", "trust", "is_active"]
+    list_filter = ["is_active", "project"]
+    list_select_related = ["project"]
+
+
+@admin.register(StepScore)
+class StepScoreAdmin(ReadOnlyAdmin):
+    list_display = ["id", "attempt", "step", "scorer", "score", "spread", "reason"]
+    search_fields = ["=attempt__id", "=scorer"]
+    list_select_related = ["attempt", "step"]

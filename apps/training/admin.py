@@ -1,0 +1,21 @@
+"""Runs."""
+
+from django.contrib import admin
+
+from apps.base.admin import ReadOnlyAdmin
+from apps.training.models import ManagerRun, TrainingRun
+
+
+@admin.register(TrainingRun)
+class TrainingRunAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "worker", "batch", "state", "attempt", "backend", "started_at", "finished_at"]
+    list_filter = ["state", "backend", "project"]
+    search_fields = ["=id"]
+    list_select_related = ["project", "worker", "batch__worker"]
+
+
+@admin.register(ManagerRun)
+class ManagerRunAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "manager", "created_at"]
+    list_filter = ["project"]
+    list_select_related = ["project"]

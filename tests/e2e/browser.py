@@ -1,0 +1,68 @@
+"""Chromium, and eyes for what it refuses: content security violations and script errors."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+
+def find_chromium() -> str | None:
+    """Path of an installed Chromium; None where there is none."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def open_chromium() -> Iterator[Browser]:
+    path = find_chromium()
+    if path is None:
+        raise RuntimeError(f"no Chromium found; looked for {', '.join(NAMES)}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=SWITCHES)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watch:
+    """What went wrong on any page of a browser context."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.problems: list[str] = []
+        context.on("page", self._watch)
+
+    def _watch(self, page: Page) -> None:
+        page.on("pageerror", lambda error: self.problems.append(f"{page.url}: {error}"))
+        page.on("console", lambda message: self._hear(page, message))
+
+    def _hear(self, page: Page, message: ConsoleMessage) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.problems.append(f"{page.url}: {message.text}")
+
+
+def sign_in(page: Page, address: str, name: str) -> None:
+    page.goto(f"{address}/sign-in/")
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(f"{name}-has-a-password")
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(lambda url: "sign-in" not in url)
+
+
+def open_context(browser: Browser, **options: Any) -> tuple[BrowserContext, Watch]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", **options)
+    context.set_default_timeout(15_000)
+    return context, Watch(context)

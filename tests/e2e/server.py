@@ -1,0 +1,36 @@
+"""The project's real ASGI application behind a real socket, in a thread of the test's own process."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from channels.routing import ProtocolTypeRouter
+from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
+from django.db import connections
+
+
+@contextmanager
+def serve() -> Iterator[str]:
+    """Yields the address; static files come straight from their sources."""
+    from tentalis.asgi import application
+
+    mapping = application.application_mapping | {
+        "http": ASGIStaticFilesHandler(application.application_mapping["http"])
+    }
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(ProtocolTypeRouter(mapping), log_level="warning", lifespan="off", ws="websockets-sansio")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="web under test")
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        bound.close()
+        connections.close_all()
+        if thread.is_alive():
+            raise RuntimeError("the web under test did not stop within 20 s")
