@@ -30,6 +30,20 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("tentalis.cli.doctor", "doctor", "Show the settings in effect and find what is wrong."),
     "demo": Entry("tentalis.cli.demo", "demo", "Watch a worker learn on the built-in desk."),
     "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
+    # a platform, here or elsewhere
+    "login": Entry("tentalis.cli.account", "login", "Sign in to a platform."),
+    "logout": Entry("tentalis.cli.account", "logout", "Revoke the token and forget it."),
+    "whoami": Entry("tentalis.cli.account", "whoami", "Show who you are on the platform."),
+    "project": Entry("tentalis.cli.project", "app", "Projects, and why nothing trains."),
+    "worker": Entry("tentalis.cli.worker", "app", "The agents that do tasks."),
+    "task": Entry("tentalis.cli.task", "app", "Submit tasks and look at them."),
+    "review": Entry("tentalis.cli.review", "app", "Judge what was done."),
+    "rollout": Entry("tentalis.cli.rollout", "app", "What was done and judged, as training data."),
+    "train": Entry("tentalis.cli.run", "train", "Train a worker now."),
+    "run": Entry("tentalis.cli.run", "app", "Look at trainings and watch them."),
+    "adapter": Entry("tentalis.cli.adapter", "app", "What was learnt, and what serves."),
+    "audit": Entry("tentalis.cli.audit", "app", "Check and export what happened."),
+    "token": Entry("tentalis.cli.token", "app", "Tokens for programs and agents."),
 }
 
 

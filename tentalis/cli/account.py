@@ -1,0 +1,83 @@
+"""Signing in to a platform, and out."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tentalis.cli.output import AsJson, print_json
+from tentalis.platform.home import Home
+
+
+def login(
+    url: Annotated[str, typer.Option(help="Address of the platform; default: the one of this home.")] = "",
+    username: Annotated[str, typer.Option("--username", "-u", help="Asked for when left out.")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(help="Use the token in this file (- for standard input) instead of a password.")
+    ] = None,
+) -> None:
+    """Sign in, and keep the token in the home directory (mode 0600)."""
+    from tentalis.cli.session import Credentials, find_local_url, save_credentials
+    from tentalis.client import Client
+
+    home = Home.find(os.environ)
+    address = url or find_local_url(home)
+    if token_file is not None:
+        token = _read_token(token_file)
+    else:
+        name = username or typer.prompt("User name")
+        password = typer.prompt("Password", hide_input=True)
+        with Client(address) as client:
+            token = client.login(username=name, password=password, name=f"tentalis on {socket.gethostname()}"[:100])[
+                "token"
+            ]
+    with Client(address, token) as client:
+        who = client.whoami()
+    path = save_credentials(home, Credentials(address, token))
+    typer.echo(f"signed in to {address} as {who['username']}; the token is in {path}")
+
+
+def logout() -> None:
+    """Revoke the token and forget it."""
+    from tentalis.cli.session import CredentialsError, credentials_file, find_credentials
+    from tentalis.client import Client, NotSignedInError
+
+    home = Home.find(os.environ)
+    path = credentials_file(home)
+    if not path.exists():
+        raise CredentialsError("not signed in: there is nothing to sign out of")
+    credentials = find_credentials(home)
+    with Client(credentials.url, credentials.token) as client:
+        try:
+            client.logout()
+        except NotSignedInError:
+            typer.echo("the token was no longer valid", err=True)
+    path.unlink(missing_ok=True)
+    typer.echo(f"signed out of {credentials.url}")
+
+
+def whoami(as_json: AsJson = False) -> None:
+    """Show who you are on the platform, and your projects."""
+    from tentalis.cli.session import find_credentials
+    from tentalis.client import Client
+
+    credentials = find_credentials(Home.find(os.environ))
+    with Client(credentials.url, credentials.token) as client:
+        who = client.whoami()
+    if as_json:
+        print_json({"url": credentials.url, **who})
+        return
+    typer.echo(f"{who['username']} at {credentials.url}; the token ends {who['token_expires_at'] or 'never'}")
+    for membership in who["memberships"]:
+        typer.echo(f"  {membership['role']:<9} {membership['project']}")
+
+
+def _read_token(path: Path) -> str:
+    if str(path) == "-":
+        return typer.get_text_stream("stdin").readline().strip()
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}") from None

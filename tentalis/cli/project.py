@@ -1,0 +1,57 @@
+"""Projects: a team's space."""
+
+from typing import Annotated
+
+import typer
+
+from tentalis.cli.output import AsJson, print_json, print_row, print_rows
+
+app = typer.Typer(no_args_is_help=True)
+Slug = Annotated[str, typer.Argument(help="Slug of the project; default: your only one.")]
+
+
+@app.command("list")
+def list_projects(as_json: AsJson = False) -> None:
+    """List your projects."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        rows = list(client.iterate(client.list_projects))
+    columns = ("id", "slug", "name", "group_size", "batch_tasks", "learning_enabled")
+    print_rows(rows, columns, as_json=as_json, empty="no projects")
+
+
+@app.command()
+def create(
+    slug: Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")],
+    name: Annotated[str, typer.Option(help="Name people read; default: the slug.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a project; you become its owner."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        project = client.create_project(slug=slug, name=name or slug)
+    if as_json:
+        print_json(project)
+    else:
+        typer.echo(f"made project {project['slug']}")
+
+
+@app.command()
+def show(slug: Slug = "", as_json: AsJson = False) -> None:
+    """Show a project's settings."""
+    from tentalis.cli.session import choose_project, open_client
+
+    with open_client() as client:
+        print_row(client.get_project(choose_project(client, slug)), as_json=as_json)
+
+
+@app.command()
+def why(slug: Slug = "", as_json: AsJson = False) -> None:
+    """Say why nothing trains."""
+    from tentalis.cli.session import choose_project, open_client
+
+    with open_client() as client:
+        findings = client.why(choose_project(client, slug))["findings"]
+    print_rows(findings, ("count", "words"), as_json=as_json, empty="nothing is in the way")

@@ -1,0 +1,113 @@
+"""Reviews: look, and give one's judgement."""
+
+import re
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+
+app = typer.Typer(no_args_is_help=True)
+ReviewId = Annotated[int, typer.Argument(min=1, help="Number of the review.")]
+STEP = re.compile(r"(?:(\d{1,2}):)?(\d{1,5})(?:=([0-9.]+))?(?: (.*))?", re.DOTALL)
+
+
+@app.command("list")
+def list_reviews(
+    project: Project = "",
+    state: Annotated[str, typer.Option(help="open, closed, skipped or expired; `all` for every one.")] = "open",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List reviews, oldest first."""
+    from tentalis.cli.session import open_client
+
+    filters = {"project": project, "state": "" if state == "all" else state}
+    with open_client() as client:
+        given = {name: value for name, value in filters.items() if value}
+        rows = list(islice(client.iterate(client.list_reviews, limit=min(limit, 200), **given), limit))
+    columns = ("id", "project", "task", "audience", "state", "claimed_by", "due_at", "reason")
+    print_rows(rows, columns, as_json=as_json, empty="no reviews")
+
+
+@app.command()
+def show(review_id: ReviewId, as_json: AsJson = False) -> None:
+    """Show a review with its task, the attempts and their steps."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        review = client.get_review(review_id)
+        task = client.get_task(review["task"])
+        attempts = sorted(client.iterate(client.list_attempts, task_id=task["id"]), key=lambda row: int(row["index"]))
+        for attempt in attempts:
+            attempt["steps"] = list(client.iterate(client.list_steps, attempt_id=attempt["id"]))
+    if as_json:
+        print_json({**review, "task": task, "attempts": attempts})
+        return
+    print_row(review, as_json=False)
+    print_row({"prompt": task["prompt"]}, as_json=False)
+    for attempt in attempts:
+        typer.echo()
+        print_row({f"attempt {attempt['index']}": attempt["answer"] or attempt["error"]}, as_json=False)
+        rows = [{"step": row["index"], **row} for row in attempt["steps"]]
+        print_rows(rows, ("step", "kind", "text", "tool_result"), as_json=False, empty="no steps")
+
+
+@app.command()
+def give(
+    review_id: ReviewId,
+    score: Annotated[float | None, typer.Option(min=0, max=1, help="Overall, 0 to 1.")] = None,
+    text: Annotated[str, typer.Option(help="What was good or bad, in your words.")] = "",
+    step: Annotated[
+        list[str] | None,
+        typer.Option(help="'[ATTEMPT:]STEP[=SCORE] [COMMENT]', e.g. '0:2=0.5 wrong rule'; repeatable."),
+    ] = None,
+    prefer: Annotated[int | None, typer.Option(min=0, help="The best attempt, from 0.")] = None,
+    edited_answer: Annotated[str, typer.Option(help="What the answer should have been.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Close a review with your judgement."""
+    from tentalis.cli.session import open_client
+
+    steps = [read_step(words) for words in step or ()]
+    if score is None and prefer is None and not (text or steps or edited_answer):
+        raise typer.BadParameter("say something: --score, --text, --step, --prefer or --edited-answer")
+    with open_client() as client:
+        given = client.give_feedback(
+            review_id,
+            score=score,
+            text=text or None,
+            steps=steps or None,
+            preferred_attempt=prefer,
+            edited_answer=edited_answer or None,
+        )
+    if as_json:
+        print_json(given)
+    else:
+        typer.echo(f"review {review_id} is closed")
+
+
+def read_step(words: str) -> dict[str, Any]:
+    """'0:2=0.5 wrong rule' -> {"attempt": 0, "index": 2, "score": 0.5, "comment": "wrong rule"}.
+
+    Raises:
+        typer.BadParameter: it is nothing like that.
+    """
+    match = STEP.fullmatch(words)
+    score = None
+    if match is not None and match[3] is not None:
+        try:
+            score = float(match[3])
+        except ValueError:
+            match = None
+    if match is None or (score is not None and not 0 <= score <= 1):
+        raise typer.BadParameter(
+            f"--step wants '[ATTEMPT:]STEP[=SCORE] [COMMENT]' with a score of 0 to 1, found {words!r}"
+        )
+    word: dict[str, Any] = {"attempt": int(match[1] or 0), "index": int(match[2])}
+    if score is not None:
+        word["score"] = score
+    if match[4]:
+        word["comment"] = match[4]
+    return word

@@ -1,0 +1,100 @@
+"""Training runs: start one now, look, watch."""
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows, to_cell
+
+if TYPE_CHECKING:
+    from tentalis.client import Client
+
+app = typer.Typer(no_args_is_help=True)
+RunId = Annotated[int, typer.Argument(min=1, help="Number of the run.")]
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+POLL_S = 1.0
+
+
+def train(
+    project: Project = "",
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Stay and show its metrics until it ends.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a worker now, with what its batch holds."""
+    from tentalis.cli.session import choose_project, open_client
+
+    with open_client() as client:
+        run = client.train(project=choose_project(client, project), worker=worker or None)
+        if watch:
+            watch_run(client, run["id"], as_json=as_json)
+            return
+    if as_json:
+        print_json(run)
+    else:
+        typer.echo(f"run {run['id']} is {run['state']}; see: tentalis run watch {run['id']}")
+
+
+@app.command("list")
+def list_runs(
+    project: Project = "",
+    state: Annotated[str, typer.Option(help="queued, running, succeeded, failed or cancelled.")] = "",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        given = {name: value for name, value in {"project": project, "state": state}.items() if value}
+        rows = list(islice(client.iterate(client.list_runs, limit=min(limit, 200), **given), limit))
+    columns = ("id", "project", "worker", "batch", "state", "attempt", "backend", "finished_at", "failure")
+    print_rows(rows, columns, as_json=as_json, empty="no runs")
+
+
+@app.command()
+def show(run_id: RunId, as_json: AsJson = False) -> None:
+    """Show a run with its recipe and what came of it."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(client.get_run(run_id), as_json=as_json)
+
+
+@app.command()
+def watch(
+    run_id: RunId,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run's metrics as they come, until it ends; exit 1 when it fails."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        watch_run(client, run_id, as_json=as_json)
+
+
+def watch_run(client: "Client", run_id: int, *, as_json: bool) -> None:
+    """One line an update. Raises typer.Exit(1) where the run did not succeed."""
+    shown = 0
+    while True:
+        answer = client.get_run_metrics(run_id)
+        for update in answer["metrics"][shown:]:
+            shown += 1
+            if as_json:
+                print_json({"run": run_id, "update": shown, **update})
+            else:
+                typer.echo(f"update {shown}: {describe_update(update)}")
+        if answer["state"] in ENDED:
+            break
+        time.sleep(POLL_S)
+    if answer["state"] != "succeeded":
+        typer.echo(f"run {run_id} {answer['state']}: {client.get_run(run_id)['failure']}", err=True)
+        raise typer.Exit(1)
+    if not as_json:
+        typer.echo(f"run {run_id} succeeded")
+
+
+def describe_update(update: dict[str, Any]) -> str:
+    return " · ".join(f"{name.replace('_', ' ')} {to_cell(value)}" for name, value in update.items())

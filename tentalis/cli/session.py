@@ -1,0 +1,129 @@
+"""Which platform the domain commands talk to, and with which token."""
+
+import os
+import stat
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tentalis.platform.home import Home, write_private_file
+
+if TYPE_CHECKING:
+    from tentalis.client import Client, Json
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+class CredentialsError(Exception):
+    """There are none, or their file cannot be used."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Args:
+    url: of the platform. token: bearer token.
+    """
+
+    url: str
+    token: str
+
+
+def credentials_file(home: Home) -> Path:
+    """What `login` writes."""
+    return home.root / "credentials.toml"
+
+
+def local_token_file(home: Home) -> Path:
+    """What `up` leaves for its own user: a token of the first admin."""
+    return home.run / "admin-token"
+
+
+def find_credentials(home: Home) -> Credentials:
+    """Those of the last login; else those of the platform that runs on this home.
+
+    Raises:
+        CredentialsError: neither is there, or the file is readable by others or no TOML.
+    """
+    path = credentials_file(home)
+    if path.exists():
+        return _read_credentials(path)
+    if local_token_file(home).exists():
+        _require_private(local_token_file(home))
+        token = local_token_file(home).read_text(encoding="ascii").strip()
+        return Credentials(find_local_url(home), token)
+    raise CredentialsError("not signed in: run `tentalis login`, or start a platform here with `tentalis up`")
+
+
+def find_local_url(home: Home) -> str:
+    """Where the platform of this home answers, or would by default."""
+    from tentalis.platform.state import read_state
+
+    state = read_state(home)
+    return (state.addresses.get("console_url") if state else None) or DEFAULT_URL
+
+
+def save_credentials(home: Home, credentials: Credentials) -> Path:
+    """Write them, readable by you alone."""
+    import tomli_w
+
+    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = credentials_file(home)
+    write_private_file(path, tomli_w.dumps({"url": credentials.url, "token": credentials.token}))
+    return path
+
+
+def _read_credentials(path: Path) -> Credentials:
+    _require_private(path)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CredentialsError(f"{path} cannot be read: {error}; run `tentalis login`") from None
+    url, token = document.get("url"), document.get("token")
+    if not isinstance(url, str) or not isinstance(token, str):
+        raise CredentialsError(f"{path} needs url and token, both texts; run `tentalis login`")
+    return Credentials(url, token)
+
+
+def _require_private(path: Path) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise CredentialsError(f"{path} holds a token and must have mode 0600, found {mode:04o}; run: chmod 600 {path}")
+
+
+def open_client() -> "Client":
+    """A client of the platform we are signed in to."""
+    from tentalis.client import Client
+
+    credentials = find_credentials(Home.find(os.environ))
+    return Client(credentials.url, credentials.token)
+
+
+def choose_project(client: "Client", given: str) -> str:
+    """The project named, else the only one there is.
+
+    Raises:
+        typer.BadParameter: there is none or a choice.
+    """
+    if given:
+        return given
+    slugs = [membership["project"] for membership in client.whoami()["memberships"]]
+    if len(slugs) == 1:
+        return str(slugs[0])
+    raise typer.BadParameter(f"name one with --project: {', '.join(slugs[:20]) or 'you are in none yet'}")
+
+
+def find_by_name(rows: "list[Json]", name: str, thing: str) -> "Json":
+    """The only row of this name.
+
+    Raises:
+        typer.BadParameter: there is none, or one in several projects.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    if not rows:
+        raise typer.BadParameter(f"no {thing} {name!r} that you may see")
+    projects = ", ".join(str(row["project"]) for row in rows)
+    raise typer.BadParameter(f"{thing} {name!r} is in several projects ({projects}): add --project")

@@ -1,0 +1,137 @@
+"""Tasks: submit, look, cancel."""
+
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+
+app = typer.Typer(no_args_is_help=True)
+COLUMNS = ("id", "project", "worker", "environment", "state", "score", "prompt")
+TaskId = Annotated[int, typer.Argument(min=1, help="Number of the task.")]
+
+
+@app.command()
+def submit(
+    prompt: Annotated[str, typer.Argument(help="What is to be done; @FILE reads a file, - standard input.")],
+    project: Project = "",
+    environment: Annotated[
+        str, typer.Option("--environment", "-e", help="chat, terminal, swe, gui or desk; default: fits the worker.")
+    ] = "",
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
+    reference: Annotated[str, typer.Option(help="What a right answer holds, as JSON.")] = "",
+    metadata: Annotated[str, typer.Option(help="A JSON object kept with the task.")] = "",
+    parent: Annotated[int | None, typer.Option(min=1, help="Task this one is part of.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed and adapter give the same attempts.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a task."""
+    from tentalis.cli.session import choose_project, open_client
+
+    with open_client() as client:
+        slug = choose_project(client, project)
+        task = client.submit_task(
+            project=slug,
+            prompt=_read_prompt(prompt),
+            environment=environment or _fit_environment(client, slug, worker),
+            worker=worker or None,
+            group_size=group_size,
+            reference=_read_json("--reference", reference),
+            metadata=_read_object("--metadata", metadata),
+            parent=parent,
+            seed=seed,
+        )
+    if as_json:
+        print_json(task)
+    else:
+        typer.echo(f"task {task['id']} is {task['state']} for {task['worker']}")
+
+
+@app.command("list")
+def list_tasks(
+    project: Project = "",
+    state: Annotated[
+        str, typer.Option(help="queued, working, scoring, in_review, learning, done, failed, cancelled.")
+    ] = "",
+    environment: Annotated[str, typer.Option("--environment", "-e")] = "",
+    worker: Annotated[str, typer.Option("--worker", "-w")] = "",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List tasks, newest first."""
+    from tentalis.cli.session import open_client
+
+    filters = {"project": project, "state": state, "environment": environment, "worker": worker}
+    with open_client() as client:
+        given = {name: value for name, value in filters.items() if value}
+        rows = list(islice(client.iterate(client.list_tasks, limit=min(limit, 200), **given), limit))
+    print_rows(rows, COLUMNS, as_json=as_json, empty="no tasks")
+
+
+@app.command()
+def show(task_id: TaskId, as_json: AsJson = False) -> None:
+    """Show a task with its attempts."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        task = client.get_task(task_id)
+        attempts = sorted(client.iterate(client.list_attempts, task_id=task_id), key=lambda row: int(row["index"]))
+    if as_json:
+        print_json({**task, "attempts": attempts})
+        return
+    print_row(task, as_json=False)
+    typer.echo()
+    columns = ("index", "id", "state", "outcome", "score", "adapter", "answer")
+    print_rows(attempts, columns, as_json=False, empty="no attempts yet")
+
+
+@app.command()
+def cancel(task_id: TaskId, as_json: AsJson = False) -> None:
+    """Give a task up."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        task = client.cancel_task(task_id)
+    if as_json:
+        print_json(task)
+    else:
+        typer.echo(f"task {task_id} is {task['state']}")
+
+
+def _read_prompt(text: str) -> str:
+    if text == "-":
+        return sys.stdin.read()
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"the prompt's file {text[1:]} cannot be read: {error}") from None
+
+
+def _read_json(option: str, text: str) -> Any:
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} must be JSON: {error}") from None
+
+
+def _read_object(option: str, text: str) -> dict[str, Any] | None:
+    value = _read_json(option, text)
+    if value is not None and not isinstance(value, dict):
+        raise typer.BadParameter(f"{option} must be a JSON object, found {text[:60]}")
+    return value
+
+
+def _fit_environment(client: Any, project: str, worker: str) -> str:
+    """desk for a desk worker, else chat."""
+    filters = {"name": worker} if worker else {"is_active": True}
+    rows = list(client.iterate(client.list_workers, project=project, **filters))
+    return "desk" if rows and all(row["kind"] == "desk" for row in rows) else "chat"

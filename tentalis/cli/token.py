@@ -1,0 +1,55 @@
+"""Tokens: for programs and agents."""
+
+from typing import Annotated
+
+import typer
+
+from tentalis.cli.output import AsJson, Project, print_json, print_rows
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", "-s", help="e.g. tasks:read; repeatable; default: all.")
+    ] = None,
+    project: Project = "",
+    agent: Annotated[str, typer.Option(help="An agent of a project you own; default: yourself.")] = "",
+    days: Annotated[int, typer.Option(min=1, max=365, help="How long it lives.")] = 90,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print it, this once."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        token = client.create_token(
+            name=name, scopes=scope, project=project or None, username=agent or None, expires_in_days=days
+        )
+    if as_json:
+        print_json(token)
+    else:
+        typer.echo(token["token"])
+        typer.echo("Keep it: it is not shown again.", err=True)
+
+
+@app.command("list")
+def list_tokens(as_json: AsJson = False) -> None:
+    """List your tokens and those of your agents."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        rows = list(client.iterate(client.list_tokens))
+    columns = ("id", "key_id", "name", "username", "project", "expires_at", "last_used_at", "revoked_at")
+    print_rows(rows, columns, as_json=as_json, empty="no tokens")
+
+
+@app.command()
+def revoke(token_id: Annotated[int, typer.Argument(min=1, help="Number of the token.")]) -> None:
+    """Make a token worthless at once."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        client.revoke_token(token_id)
+    typer.echo(f"token {token_id} is revoked")

@@ -1,0 +1,71 @@
+"""Workers: the agents that do tasks."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
+
+if TYPE_CHECKING:
+    from tentalis.client import Client, Json
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("list")
+def list_workers(project: Project = "", as_json: AsJson = False) -> None:
+    """List workers."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        rows = list(client.iterate(client.list_workers, **({"project": project} if project else {})))
+    columns = ("id", "project", "name", "kind", "base_model", "adapter", "is_active")
+    print_rows(rows, columns, as_json=as_json, empty="no workers")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Lower-case letters, digits, - and _.")],
+    kind: Annotated[str, typer.Option("--kind", "-k", help="echo, desk or chat.")],
+    project: Project = "",
+    base_model: Annotated[str, typer.Option(help="Name the model server knows it by.")] = "",
+    provider: Annotated[str, typer.Option(help="Name of a model server.")] = "",
+    system_prompt: Annotated[str, typer.Option(help="What the worker is told first.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Give a project a worker."""
+    from tentalis.cli.session import choose_project, open_client
+
+    settings = {"base_model": base_model, "provider": provider, "system_prompt": system_prompt}
+    with open_client() as client:
+        worker = client.create_worker(
+            project=choose_project(client, project),
+            name=name,
+            kind=kind,
+            **{field: value for field, value in settings.items() if value},
+        )
+    if as_json:
+        print_json(worker)
+    else:
+        typer.echo(f"worker {worker['name']} works in {worker['project']}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name or number.")], project: Project = "", as_json: AsJson = False
+) -> None:
+    """Show a worker and what serves it."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(find_worker(client, name, project), as_json=as_json)
+
+
+def find_worker(client: "Client", name: str, project: str) -> "Json":
+    """A worker by number, or by name where that is unique. Raises typer.BadParameter where it is not."""
+    from tentalis.cli.session import find_by_name
+
+    if name.isdigit():
+        return client.get_worker(int(name))
+    filters = {"name": name} | ({"project": project} if project else {})
+    return find_by_name(list(client.iterate(client.list_workers, **filters)), name, "worker")
