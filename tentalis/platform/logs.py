@@ -73,14 +73,17 @@ def choose_logs(home: Home, names: Sequence[str]) -> dict[str, Path]:
 
 
 def follow_logs(files: dict[str, Path]) -> Iterator[tuple[str, str]]:
-    """Yield (service, line) as they are written, for ever."""
-    positions = {name: path.stat().st_size if path.exists() else 0 for name, path in files.items()}
+    """Yield (service, line) for what is written from this call on, for ever."""
+    return _follow(files, {name: path.stat().st_size if path.exists() else 0 for name, path in files.items()})
+
+
+def _follow(files: dict[str, Path], positions: dict[str, int]) -> Iterator[tuple[str, str]]:
     rests = dict.fromkeys(files, b"")
     while True:
         for name, path in files.items():
             size = path.stat().st_size if path.exists() else 0
             if size < positions[name]:  # it was rotated
-                positions[name] = 0
+                positions[name], rests[name] = 0, b""
             if size == positions[name]:
                 continue
             with path.open("rb") as file:

@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from tentalis.platform.errors import BinaryMissingError, DataVersionError, StartError
 from tentalis.platform.home import Home
-from tentalis.platform.processes import process_name
+from tentalis.platform.processes import die_with_parent, process_name
 
 MAJOR_VERSION = "18"
 USER = "tentalis"
@@ -118,13 +119,14 @@ def _make_cluster(home: Home, *, password: str, run_as: RunAs, is_throwaway: boo
     data = home.postgres_data
     binaries = find_postgres_binaries()
     staging = data.with_name(data.name + ".init")
-    password_file = home.run / "initdb-password"
+    password_file = data.with_name(data.name + ".password")
     shutil.rmtree(staging, ignore_errors=True)
     try:
         password_file.touch(mode=0o600)
         password_file.write_text(password, encoding="ascii")
         staging.mkdir(mode=0o700)
         if run_as.user:
+            let_in(run_as.user, home.root, binaries)
             shutil.chown(staging, run_as.user)
             shutil.chown(password_file, run_as.user)
         _run_to_end(
@@ -153,6 +155,22 @@ def _make_cluster(home: Home, *, password: str, run_as: RunAs, is_throwaway: boo
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def let_in(user: str, root: Path, binaries: Path) -> None:
+    """Let another user through a home of root's to the data inside; what else is there stays closed to everyone.
+
+    Raises:
+        StartError: a directory on the way to the home or to the programs is closed, and is not ours to open.
+    """
+    for directory in (*root.parents, binaries, *binaries.parents):
+        if not directory.stat().st_mode & stat.S_IXOTH:
+            raise StartError(
+                f"Postgres may not run as root and this machine refuses user namespaces; it would run as {user}, "
+                f"who may not enter {directory}: move TENTALIS_HOME ({root}) and the installation out of there, "
+                "run as an ordinary user, or set TENTALIS_DATABASE_URL"
+            )
+    root.chmod(0o711)
+
+
 def _run_to_end(argv: Sequence[str], *, run_as: RunAs, script: str = "") -> None:
     try:
         done = subprocess.run(
@@ -164,6 +182,7 @@ def _run_to_end(argv: Sequence[str], *, run_as: RunAs, script: str = "") -> None
             timeout=INITDB_TIMEOUT_S,
             user=run_as.user,
             extra_groups=[] if run_as.user else None,
+            preexec_fn=die_with_parent(signal.SIGKILL),
         )
     except subprocess.TimeoutExpired:
         raise StartError(f"{Path(argv[0]).name} did not end within {INITDB_TIMEOUT_S} s") from None
