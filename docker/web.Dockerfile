@@ -1,0 +1,15 @@
+# The web side: web, relay and queue processes. No torch in it.
+FROM python:3.11-slim-bookworm
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HOME=/var/lib/tentalis
+WORKDIR /app
+COPY docker/requirements docker/requirements
+RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock
+COPY . .
+RUN useradd --system --home-dir /var/lib/tentalis --create-home tentalis \
+    && TENTALIS_SECRET_KEY=only-for-collecting-static-files-0123456789-0123456789 \
+       TENTALIS_DATABASE_URL=postgres://build@127.0.0.1:1/build TENTALIS_REDIS_URL=redis://127.0.0.1:1/0 \
+       python manage.py collectstatic --noinput \
+    && chown -R tentalis /var/lib/tentalis
+USER tentalis
+EXPOSE 8000
+CMD ["uvicorn", "tentalis.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--loop", "uvloop", "--no-access-log"]
