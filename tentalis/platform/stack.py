@@ -22,7 +22,7 @@ from tentalis.platform.service import Service
 PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 LOOPBACK = "127.0.0.1"
 STORES = ("postgres", "redis")
-FROZEN_PATIENCE_S = 30.0
+FROZEN_PATIENCE_S = 20.0
 ENGINE_MODEL = "desk"
 QUEUE_FLAGS = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
 ONE_THREAD = {
