@@ -1,0 +1,143 @@
+"""Does what the plan says to a running stack, and notes it in the history."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, LiteralString, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from tentalis.platform.up import RunningStack
+from tests.chaos.broken_adapters import make_nan, make_result, make_truncated
+from tests.chaos.history import History
+from tests.chaos.plan import Fault, FaultKind
+from tests.chaos.stage import LEASE_S
+
+Found = TypeVar("Found")
+
+FREEZE_S = LEASE_S + 4.0
+STAGE_WAIT_S = 120.0
+POLL_S = 0.02
+
+RUNNING: LiteralString = (
+    "SELECT id, attempt, spec->>'output_uri' FROM training_trainingrun WHERE state = 'running' ORDER BY id LIMIT 1"
+)
+WHOLE: LiteralString = (
+    "SELECT uri FROM adapters_adapter WHERE state IN ('deployed', 'retired', 'verified') ORDER BY id LIMIT 1"
+)
+
+
+@dataclass
+class Nemesis:
+    """Breaks a stack by a plan.
+
+    Attributes:
+        not_staged: faults for which the stack never came into the state they need; a run with one of these proves less.
+    """
+
+    stack: RunningStack
+    history: History
+    not_staged: list[str] = field(default_factory=list)
+    done: int = 0
+
+    def carry_out(self, plan: Sequence[Fault], stop: threading.Event) -> None:
+        """One fault after another, each after its gap, until the plan or the run ends."""
+        for fault in plan:
+            if stop.wait(fault.after_s):
+                return
+            self.history.note("fault", fault.kind, fault.target)
+            self.cause(fault)
+            self.done += 1
+
+    def cause(self, fault: Fault) -> None:
+        """Make it happen, and return when it is over (what was killed may still be starting)."""
+        match fault.kind:
+            case FaultKind.KILL:
+                self.stack.signal(fault.target, signal.SIGKILL)
+            case FaultKind.LOSE_REDIS:
+                self.stack.signal("redis", signal.SIGKILL)
+            case FaultKind.CRASH_POSTGRES:
+                self.stack.signal("postgres", signal.SIGQUIT)
+            case FaultKind.FREEZE:
+                pid = self.stack.signal(fault.target, signal.SIGSTOP)
+                time.sleep(FREEZE_S)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+            case FaultKind.KILL_TRAINING:
+                if self._wait_for(fault, lambda: self._ask(RUNNING)):
+                    self.stack.signal("gpu", signal.SIGKILL)
+            case FaultKind.TRUNCATED_ADAPTER:
+                self._send_home(fault, make_truncated)
+            case FaultKind.NAN_ADAPTER:
+                self._send_home(fault, make_nan)
+
+    def _send_home(self, fault: Fault, make: Callable[[Path, Path], str]) -> None:
+        """Stop the box in a training and answer in its place, with what `make` makes of a whole adapter."""
+        whole = self._wait_for(fault, lambda: self._ask(WHOLE))
+        if whole is None:
+            return
+        staged = self._wait_for(fault, self._freeze_in_training)
+        if staged is None:
+            return
+        pid, run_id, attempt = staged
+        try:
+            target = self.stack.home.artifacts / "broken" / f"{run_id}-{attempt}"
+            target.parent.mkdir(exist_ok=True)
+            sha256 = make(path_of(whole[0]), target)
+            result = make_result(run_id=run_id, attempt=attempt, directory=target, sha256=sha256)
+            self._wait_for(fault, lambda: self._send(result))
+            self._wait_for(fault, lambda: self._ask(f"{RUNNING_ONE} {run_id:d}") is None or None)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _freeze_in_training(self) -> tuple[int, int, int] | None:
+        """The box stopped with a run under way whose result does not lie there yet: (its pid, run, attempt)."""
+        row = self._ask(RUNNING)
+        if row is None:
+            return None
+        pid = self.stack.signal("gpu", signal.SIGSTOP)
+        if self._ask(RUNNING) == row and not (path_of(row[2]) / "result.json").exists():
+            return pid, row[0], row[1]
+        os.kill(pid, signal.SIGCONT)
+        return None
+
+    def _send(self, result: dict[str, object]) -> bool | None:
+        app = Celery("nemesis", broker=self.stack.state().addresses["redis_url"])
+        app.conf.broker_transport_options = {"global_keyprefix": "tentalis:"}
+        try:
+            app.send_task("training.record", args=[result], queue="control", retry=False)
+        except (OperationalError, OSError):
+            return None
+        return True
+
+    def _ask(self, query: str) -> tuple[Any, ...] | None:
+        try:
+            with psycopg.connect(self.stack.state().addresses["database_url"], connect_timeout=5) as connection:
+                return connection.execute(query.encode()).fetchone()
+        except psycopg.OperationalError:
+            return None
+
+    def _wait_for(self, fault: Fault, find: Callable[[], Found | None]) -> Found | None:
+        deadline = time.monotonic() + STAGE_WAIT_S
+        while time.monotonic() < deadline:
+            if (found := find()) is not None:
+                return found
+            time.sleep(POLL_S)
+        self.not_staged.append(fault.kind)
+        return None
+
+
+RUNNING_ONE: LiteralString = "SELECT id FROM training_trainingrun WHERE state = 'running' AND id ="
+
+
+def path_of(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))

@@ -1,0 +1,80 @@
+"""The stack a fault run breaks: in a throw-away home, on free ports, with a short lease and little patience."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tentalis.platform.home import Home
+from tentalis.platform.up import RunningStack, running_stack
+
+LEASE_S = 8.0
+PORT_VARIABLES = ("TENTALIS_POSTGRES_PORT", "TENTALIS_REDIS_PORT", "TENTALIS_WEB_PORT", "TENTALIS_ENGINE_PORT")
+SETTINGS: Mapping[str, str] = {
+    "TENTALIS_LEASE_SECONDS": str(LEASE_S),
+    "TENTALIS_WATCHDOG_SECONDS": "10",
+    "TENTALIS_RUN_SILENCE_SECONDS": "10",
+    "TENTALIS_RETRY_BASE_SECONDS": "0.5",
+    "TENTALIS_MAX_ATTEMPTS": "8",
+    "TENTALIS_LOG_LEVEL": "WARNING",
+    "TENTALIS_QUEUE_PROCESSES": "workers=threads:4;scorers,hints,control=threads:4",
+}
+
+
+@contextmanager
+def chaos_stack(
+    *, settings: Mapping[str, str] | None = None, keep_in: Path | None = None, first_port: int | None = None
+) -> Iterator[RunningStack]:
+    """A whole stack for the length of a block; its home goes with it unless it was given.
+
+    Args:
+        settings: over `SETTINGS`.
+        keep_in: a home that stays, with its logs.
+        first_port: where its ports begin; None: free ones.
+    """
+    root = keep_in or Path(tempfile.mkdtemp(prefix="tentalis-chaos-"))
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TENTALIS_")}
+    environ.pop("DJANGO_SETTINGS_MODULE", None)
+    environ |= {**SETTINGS, **choose_ports(first_port), **(settings or {})}
+    try:
+        with running_stack(Home(root), environ, is_throwaway=True) as stack:
+            yield stack
+    finally:
+        if keep_in is None:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def choose_ports(first_port: int | None) -> dict[str, str]:
+    """A port for each server of the stack."""
+    if first_port is not None:
+        return {name: str(first_port + number) for number, name in enumerate(PORT_VARIABLES)}
+    with ExitStack() as held:
+        ports = {}
+        for name in PORT_VARIABLES:
+            holder = held.enter_context(socket.socket())
+            holder.bind(("127.0.0.1", 0))
+            ports[name] = str(holder.getsockname()[1])
+    return ports
+
+
+def environment_of(stack: RunningStack) -> dict[str, str]:
+    """What a process beside the stack needs to work on it, the stack's own settings included."""
+    return stack.environment(dict(os.environ) | dict(SETTINGS) | {"DJANGO_SETTINGS_MODULE": "tentalis.settings.dev"})
+
+
+def make_admin_token(stack: RunningStack) -> str:
+    """A token of the first admin, of every scope."""
+    file = stack.home.run / "admin.token"
+    subprocess.run(
+        [sys.executable, "-m", "django", "bootstrap", "--token-file", str(file)],
+        env=environment_of(stack),
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return file.read_text(encoding="utf-8").strip()
