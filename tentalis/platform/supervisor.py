@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tentalis.platform.errors import PlatformError, StartError
+from tentalis.platform.errors import HomeError, PlatformError, StartError
 from tentalis.platform.home import Home
 from tentalis.platform.logs import open_log, read_last_lines, rotate_log
 from tentalis.platform.processes import die_with_parent, process_identity, signal_group
@@ -125,7 +125,13 @@ class Supervisor:
             restarts_in_a_row = 0
             while not self._stop.is_set():
                 started_at = time.monotonic()
-                reason = await self._run_once(unit)
+                try:
+                    reason = await self._run_once(unit)
+                except PlatformError as error:
+                    if not unit.is_ready.is_set():
+                        self._give_up(unit, error)
+                        return
+                    reason = f"cannot be started ({error})"
                 if reason is None or self._stop.is_set():
                     return
                 if not unit.is_ready.is_set():
@@ -140,8 +146,6 @@ class Supervisor:
                 logger.warning("%s %s; restart %d in %.2g s", unit.service.name, reason, unit.restarts, delay_s)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), delay_s)
-        except PlatformError as error:
-            self._give_up(unit, error)
         finally:
             if unit.state not in (State.DONE, State.FAILED):
                 self._move(unit, State.STOPPED)
@@ -181,8 +185,9 @@ class Supervisor:
 
     async def _spawn(self, unit: Unit) -> asyncio.subprocess.Process:
         service = unit.service
-        log = open_log(self._home.log_file(service.name))
+        log = None
         try:
+            log = open_log(self._home.log_file(service.name))
             process = await asyncio.create_subprocess_exec(
                 *service.argv,
                 env=dict(service.environment),
@@ -196,9 +201,10 @@ class Supervisor:
                 preexec_fn=die_with_parent(service.death_signal),
             )
         except OSError as error:
-            raise StartError(f"{service.name}: {service.argv[0]} cannot be run: {error.strerror}") from None
+            raise StartError(f"{service.name}: {error.filename or service.argv[0]}: {error.strerror}") from None
         finally:
-            os.close(log)
+            if log is not None:
+                os.close(log)
         unit.process = process
         unit.identity = process_identity(process.pid)
         self._move(unit, State.STARTING)
@@ -315,14 +321,18 @@ class Supervisor:
             )
             for unit in self._units.values()
         )
-        StackState(
+        state = StackState(
             supervisor_pid=os.getpid(),
             supervisor_identity=process_identity(os.getpid()),
             phase=self._phase,
             started_at=self._started_at,
             services=rows,
             addresses=self._addresses,
-        ).write(self._home)
+        )
+        try:
+            state.write(self._home)
+        except HomeError as error:  # a full disk must not take the services down
+            logger.warning("the state is not published: %s", error)
 
 
 def _name_exit(code: int | None) -> str:

@@ -182,8 +182,26 @@ async def test_a_service_that_is_never_ready_stops_the_start(home: Home, worksho
 
 async def test_a_program_that_is_not_there_is_named(home: Home, workshop: Workshop) -> None:
     supervisor = supervise(home, workshop.service("web", argv=["/no/such/program"]))
-    with pytest.raises(StartError, match="web: /no/such/program cannot be run: No such file"):
+    with pytest.raises(StartError, match="web: /no/such/program: No such file"):
         await supervisor.run()
+
+
+async def test_a_home_that_vanishes_takes_no_service_down(
+    home: Home, workshop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = supervise(home, workshop.service("web"))
+    run = asyncio.create_task(supervisor.run())
+    web = (await wait_for(home, run, is_ready)).of("web")
+    home.root.rename(home.root.with_name("moved"))
+    os.kill(web.pid or 0, signal.SIGKILL)
+    while "cannot be started" not in caplog.text:
+        await asyncio.sleep(0.01)
+    home.root.with_name("moved").rename(home.root)
+    again = await wait_for(home, run, lambda state: _is_up(state) and state.of("web").pid != web.pid)
+    supervisor.request_stop()
+    await run
+    assert again.of("web").restarts >= 2
+    assert "the state is not published" in caplog.text
 
 
 def test_a_service_before_what_it_needs_is_a_defect(home: Home, workshop: Workshop) -> None:
