@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from apps.accounts.models import Member, Project, Role, User
+from apps.accounts.models import Project, User
+from apps.accounts.services import create_project
 from apps.adapters.models import Adapter, PanelResult
 from apps.adapters.panels import Panel, measure
 from apps.adapters.selectors import find_deployed
@@ -18,6 +19,7 @@ from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from apps.workers.services import create_worker
 from tentalis.core.desk import make_tickets
 
 Found = TypeVar("Found")
@@ -72,16 +74,16 @@ class Outcome:
 def make_demo_project(by: User) -> Worker:
     """A fresh project with a desk worker whose rule-book manager reviews everything."""
     number = Project.objects.filter(slug__startswith="demo-").count() + 1
-    project = Project.objects.create(
+    project = create_project(
         slug=f"demo-{number}",
         name=f"Ticket desk, demonstration {number}",
+        by=by,
         rubric="Answer tickets by the shop's house rules. Write the unit. Check the sum.",
         review_policy={"who": "ai", "ai_manager": "rule-book"},
         group_size=8,
         batch_tasks=24,
     )
-    Member.objects.create(project=project, user=by, role=Role.OWNER)
-    return Worker.objects.create(project=project, name="desk", kind=Worker.Kind.DESK, base_model="desk")
+    return create_worker(project=project, name="desk", kind=Worker.Kind.DESK, by=by)
 
 
 def run_loop(
