@@ -5,7 +5,8 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 HEADER = "X-Request-Id"
 READABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -17,23 +18,23 @@ class RequestIdMiddleware:
     sync_capable = True
     async_capable = True
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]) -> None:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]) -> None:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
 
-    def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         given = request.headers.get(HEADER, "")
         request.request_id = given if READABLE.fullmatch(given) else uuid.uuid4().hex  # type: ignore[attr-defined]
         answer = self.get_response(request)
-        if isinstance(answer, HttpResponse):
+        if isinstance(answer, HttpResponseBase):
             return self._mark(request, answer)
         return self._mark_later(request, answer)
 
-    async def _mark_later(self, request: HttpRequest, answer: Awaitable[HttpResponse]) -> HttpResponse:
+    async def _mark_later(self, request: HttpRequest, answer: Awaitable[HttpResponseBase]) -> HttpResponseBase:
         return self._mark(request, await answer)
 
     @staticmethod
-    def _mark(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+    def _mark(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
         answer[HEADER] = request.request_id  # type: ignore[attr-defined]
         return answer

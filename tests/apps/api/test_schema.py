@@ -1,0 +1,49 @@
+"""The schema says what is served, without a warning; its page reads under the strictest policy."""
+
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+
+def test_the_schema_is_valid_and_makes_no_warning(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+    out = StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", stdout=out)
+    assert out.getvalue().startswith("openapi: 3.1")
+    assert "Warning" not in capsys.readouterr().err
+
+
+@pytest.mark.django_db
+def test_the_schema_is_served_as_yaml_and_json() -> None:
+    assert Client().get("/api/schema/").headers["Content-Type"].startswith("application/vnd.oai.openapi")
+    schema = Client().get("/api/schema/", headers={"Accept": "application/vnd.oai.openapi+json"}).json()
+    assert schema["openapi"].startswith("3.1")
+    operations = [item for path in schema["paths"].values() for verb, item in path.items() if verb != "parameters"]
+    for operation in operations:
+        assert operation["operationId"]
+        assert "400" in operation["responses"]
+        ok = [status for status in operation["responses"] if status.startswith("2")]
+        assert ok, operation["operationId"]
+
+
+@pytest.mark.django_db
+def test_everything_that_changes_something_takes_an_idempotency_key() -> None:
+    schema = Client().get("/api/schema/", headers={"Accept": "application/vnd.oai.openapi+json"}).json()
+    for path, item in schema["paths"].items():
+        for verb in item.keys() & {"post", "patch", "delete"}:
+            names = {parameter["name"] for parameter in item[verb].get("parameters", [])}
+            assert "Idempotency-Key" in names or path.endswith("/login"), (verb, path)
+
+
+@pytest.mark.django_db
+def test_the_docs_page_needs_no_script_and_no_foreign_style() -> None:
+    response = Client().get("/api/docs/")
+    page = response.content.decode()
+    assert response.status_code == 200
+    assert "Content-Security-Policy" in response.headers
+    assert "<script" not in page
+    assert "style=" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    for words in ("/api/v1/tasks", "group_size", "Idempotency-Key", "tasks:write"):
+        assert words in page
