@@ -47,7 +47,7 @@ class Service:
     user: str | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     death_signal: signal.Signals = signal.SIGKILL
-    start_timeout_s: float = 60.0
+    start_timeout_s: float = 180.0
     stop_timeout_s: float = 15.0
     patience_s: float | None = None
 

@@ -219,7 +219,6 @@ def _plan_engine(plan: _Plan, environment: Mapping[str, str], port: int) -> list
             environment=environment,
             probe=http_probe(LOOPBACK, port, "/health"),
             port=port,
-            start_timeout_s=120,
         )
     ]
 

@@ -24,7 +24,7 @@ from tentalis.platform.tenancy import hold_home, stop_leftovers
 
 logger = logging.getLogger("tentalis.platform")
 
-START_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 90.0
 
 
