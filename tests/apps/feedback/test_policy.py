@@ -219,6 +219,8 @@ def run_elsewhere(work: Any) -> Any:
 
     def run() -> Any:
         try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '5s'")  # waiting for a lock is a failure here, and not for ever
             return work()
         finally:
             connection.close()
