@@ -1,9 +1,6 @@
 """What happened, entry by entry, and its place in the chain."""
 
-from collections.abc import Sequence
-
 from django.contrib import admin
-from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
@@ -37,9 +34,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     list_filter = ["kind"]
     search_fields = ["=actor", "=subject_id", "=project_id"]
     ordering = ["-id"]
-
-    def get_sortable_by(self, request: HttpRequest) -> Sequence[str]:
-        return ["id"]
+    sortable_by = ["id"]
 
     @admin.display(description="subject")
     def subject(self, entry: AuditEntry) -> str:

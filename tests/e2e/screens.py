@@ -30,20 +30,6 @@ def main() -> None:
     try:
         photograph(given.out, everything=given.all)
     finally:
-        print(
-            connection.cursor().execute(
-                "select pid, state, application_name, left(query,120), now()-state_change from pg_stat_activity where datname=current_database()"
-            )
-            and None
-        )
-        for row in (
-            connection.cursor()
-            .execute(
-                "select pid, state, application_name, left(query,120), now()-state_change from pg_stat_activity where datname=current_database()"
-            )
-            .fetchall()
-        ):
-            print(row)
         connection.creation.destroy_test_db(name, verbosity=0)
         teardown_test_environment()
 

@@ -60,16 +60,16 @@ def find_announcements(entry_ids: Collection[int]) -> list[Announcement]:
 
 def find_announcements_since(after: int) -> Iterator[list[Announcement]]:
     """Every entry a listener who last heard of `after` may have missed, in pages, oldest first."""
-    return _page(_entries_since(after))
+    yield from _page(_entries_since(after))
 
 
 def replay_announcements(user: User, after: int) -> Iterator[list[Announcement]]:
-    """The same for one user, who gets only what they may see."""
+    """The same for one user, who gets only what they may see. Nothing is read before the first page is asked for."""
     entries = _entries_since(after)
     if not (user.is_active and user.is_superuser):
         projects = list(Project.objects.visible_to(user).values_list("pk", flat=True))
         entries = entries.filter(project_id__in=projects)
-    return _page(entries)
+    yield from _page(entries)
 
 
 def find_sight(user_ids: Collection[int], announcements: Iterable[Announcement]) -> Sight:

@@ -134,6 +134,19 @@ def sentence(kind: str) -> str:
 
 
 @register.filter
+def scorer(name: str) -> str:
+    """A scorer's name as people write it."""
+    return "PRM" if name == "prm" else sentence(name)
+
+
+@register.filter
+def who(handle: str) -> str:
+    """`user:alice` as "alice"; agents say that they are one."""
+    kind, _, name = handle.partition(":")
+    return {"user": name, "agent": f"{name} (agent)"}.get(kind, handle)
+
+
+@register.filter
 def facts(payload: object) -> list[tuple[str, str]]:
     """What an object says, as pairs a person can read: nested names are joined, lists are counted or spelled out."""
     return list(_flatten("", payload))[:40]

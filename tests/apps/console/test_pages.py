@@ -1,23 +1,28 @@
 """Every page, as everybody: what they see, what they must not, and what it costs."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from apps.accounts.models import User
+from apps.accounts.models import Member, Project, Role, User
 from tests.e2e.pages import find_pages
 from tests.e2e.scenery import Scene, add_task, build_scene
-from tests.factories import make_project, make_user, make_worker
+from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
 
-MANAGERS_ONLY = {"audit"}
 MOST_QUERIES = 24
+ROW_ACTIONS = (
+    "task-cancel",
+    "review-claim",
+    "review-release",
+    "review-skip",
+    "run-cancel",
+    "adapter-promote",
+    "replay",
+)
 
 
 @pytest.fixture
@@ -41,5 +46,153 @@ def count_queries(client: Client, path: str) -> int:
 def test_a_manager_sees_every_page_in_a_bounded_number_of_queries(scene: Scene) -> None:
     client = sign_in(scene.alice)
     for name, path in find_pages(scene).items():
-        client.get(path)
         assert count_queries(client, path) <= MOST_QUERIES, name
+
+
+def test_pages_cost_the_same_however_much_there_is_to_show(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    pages = find_pages(scene)
+    changing = [pages[name] for name in ("dashboard", "tasks", "runs", "adapters", "reviews", "audit")]
+    client.get(changing[0])
+    before = [count_queries(client, path) for path in changing]
+    short = count_queries(client, reverse("console:task", args=("desk", add_task(scene, attempts=2).pk)))
+    for _ in range(4):
+        long_task = add_task(scene, attempts=12)
+    assert [count_queries(client, path) for path in changing] == before
+    assert count_queries(client, reverse("console:task", args=("desk", long_task.pk))) == short
+
+
+def test_a_reviewer_sees_every_page_but_the_audit(scene: Scene) -> None:
+    client = sign_in(make_user("bob"))
+    for name, path in find_pages(scene).items():
+        assert client.get(path).status_code == (403 if name == "audit" else 200), name
+
+
+def test_a_viewer_may_look_and_is_offered_nothing_to_change(scene: Scene) -> None:
+    viewer = make_user("vera")
+    Member.objects.create(project=scene.project, user=viewer, role=Role.VIEWER)
+    client = sign_in(viewer)
+    pages = find_pages(scene)
+    for name in ("dashboard", "tasks", "task", "reviews", "runs", "run", "adapters", "adapter", "dead_letters"):
+        page = client.get(pages[name]).content.decode()
+        assert page.count('method="post"') == 1, name  # signing out
+    assert client.get(pages["task_new"]).status_code == 403
+    assert client.post(pages["task_new"], {}).status_code == 403
+
+
+def test_an_outsider_finds_nothing_anywhere(scene: Scene, charlie: User) -> None:
+    client = sign_in(charlie)
+    for name, path in find_pages(scene).items():
+        assert client.get(path).status_code == 404, name
+        assert client.get(f"{path}?fragment={name}").status_code == 404, name
+    for name in ROW_ACTIONS:
+        assert client.post(reverse(f"console:{name}", args=("desk", 1))).status_code == 404, name
+
+
+def test_nobody_is_sent_to_sign_in_and_back(scene: Scene) -> None:
+    for name, path in find_pages(scene).items():
+        answer = Client().get(path)
+        assert answer.status_code == 302, name
+        assert answer.headers["Location"] == f"{reverse('console:sign-in')}?next={path}"
+
+
+def test_rows_of_another_project_are_not_found_under_ones_own(scene: Scene) -> None:
+    own = Project.objects.create(slug="own", name="Own")
+    Member.objects.create(project=own, user=scene.alice, role=Role.OWNER)
+    client = sign_in(scene.alice)
+    rows = {"task": scene.reviewed, "review": scene.review, "run": scene.run, "adapter": scene.adapter}
+    for name, row in rows.items():
+        assert client.get(reverse(f"console:{name}", args=("own", row.pk))).status_code == 404, name
+    for name, row in {**rows, "replay": scene.dead}.items():
+        for action in ROW_ACTIONS:
+            if action.startswith(name):
+                assert client.post(reverse(f"console:{action}", args=("own", row.pk))).status_code == 404, action
+
+
+def test_a_superuser_sees_projects_without_being_a_member(scene: Scene) -> None:
+    client = sign_in(make_user("root", is_superuser=True))
+    assert client.get(find_pages(scene)["audit"]).status_code == 200
+
+
+def test_the_first_page_is_the_project_one_was_in_last(scene: Scene) -> None:
+    other = Project.objects.create(slug="apes", name="Apes")
+    Member.objects.create(project=other, user=scene.alice, role=Role.OWNER)
+    client = sign_in(scene.alice)
+    first = reverse("console:dashboard")
+    assert client.get(first).headers["Location"] == reverse("console:project", args=("apes",))
+    page = client.get(reverse("console:project", args=("desk",))).content.decode()
+    assert reverse("console:project", args=("apes",)) in page
+    assert client.get(first).headers["Location"] == reverse("console:project", args=("desk",))
+
+
+def test_who_is_in_no_project_is_told_so(charlie: User) -> None:
+    page = sign_in(charlie).get(reverse("console:dashboard"))
+    assert page.status_code == 200
+    assert "no project yet" in page.content.decode()
+
+
+def test_an_empty_project_says_on_every_list_what_it_is_for(alice: User, project: Project) -> None:
+    client = sign_in(alice)
+    said = {
+        "project": "No worker yet",
+        "task-list": "No task yet",
+        "task-new": "no active worker",
+        "review-list": "Nothing waits for a person",
+        "run-list": "No run yet",
+        "adapter-list": "No adapter yet",
+        "blockers": "No task was ever submitted",
+        "dead-letters": "Nothing was given up",
+        "audit": "Nothing has happened yet",
+    }
+    for name, words in said.items():
+        assert words in client.get(reverse(f"console:{name}", args=(project.slug,))).content.decode(), name
+
+
+def test_a_live_update_gets_the_very_fragment_the_page_holds(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    path = find_pages(scene)["task"]
+    fragment = client.get(path, {"fragment": "task"}).content.decode()
+    assert fragment.lstrip().startswith('<div class="stack" id="task"')
+    assert "<html" not in fragment
+    assert "<html" in client.get(path, {"fragment": "../../base"}).content.decode()
+
+
+@pytest.mark.parametrize(
+    "query", ["state=gone", "before=x", "before=-1", "before=" + "9" * 20], ids=["state", "word", "negative", "huge"]
+)
+def test_an_unreadable_filter_is_not_found_rather_than_broken(scene: Scene, query: str) -> None:
+    assert sign_in(scene.alice).get(f"{find_pages(scene)['tasks']}?{query}").status_code == 404
+
+
+def test_lists_go_on_where_the_last_page_ended(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    path = find_pages(scene)["audit"]
+    seen: list[int] = []
+    older: int | None = None
+    while True:
+        context = client.get(path, {"before": older} if older else {}).context
+        seen += [entry.pk for entry in context["entries"]]
+        older = context["older"]
+        if older is None:
+            break
+    assert seen == sorted(set(seen), reverse=True)
+    assert len(seen) > 50
+
+
+def test_pages_are_not_kept_by_the_browser_and_hold_no_inline_script_or_style(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    for name, path in find_pages(scene).items():
+        answer = client.get(path)
+        page = answer.content.decode()
+        assert "no-store" in answer.headers["Cache-Control"], name
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"], name
+        assert " style=" not in page, name
+        assert "<style" not in page, name
+        assert page.count("<script") == page.count("<script src=") + page.count('<script type="module" src='), name
+
+
+@pytest.mark.parametrize("path", ["/p/gone/", "/no-such-page/"])
+def test_a_missing_page_is_one_of_ours(alice: User, path: str) -> None:
+    answer = sign_in(alice).get(path)
+    assert answer.status_code == 404
+    assert "There is nothing here" in answer.content.decode()

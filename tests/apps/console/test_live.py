@@ -1,0 +1,188 @@
+"""The live socket: what happened, to who may see it, without gaps."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from channels.db import database_sync_to_async
+from channels.routing import URLRouter
+from django.contrib.auth.models import AnonymousUser
+from django.db import connection, transaction
+
+from apps.accounts.models import Member, Project, User
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.audit.services import record
+from apps.console.routing import websocket_urlpatterns
+from apps.console.selectors.live import find_announcements_since
+from tests.factories import make_task, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SOON_S = 5.0
+QUIET_S = 0.5
+
+
+class Socket:
+    """A browser's end of the live socket."""
+
+    def __init__(self, user: User | AnonymousUser, query: str) -> None:
+        scope = {"type": "websocket", "path": "/ws/live/", "query_string": query.encode(), "headers": [], "user": user}
+        self._pipe = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)
+
+    async def connect(self) -> bool:
+        await self._pipe.send_input({"type": "websocket.connect"})
+        return bool((await self.receive())["type"] == "websocket.accept")
+
+    async def receive(self) -> dict[str, Any]:
+        return dict(await self._pipe.receive_output(SOON_S))
+
+    async def hear(self) -> dict[str, Any]:
+        return dict(json.loads((await self.receive())["text"]))
+
+    async def hears_nothing(self) -> bool:
+        return bool(await self._pipe.receive_nothing(timeout=QUIET_S))
+
+    async def disconnect(self) -> None:
+        await self._pipe.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self._pipe.wait(SOON_S)
+
+
+@asynccontextmanager
+async def listening(user: User | AnonymousUser, after: str = "") -> AsyncIterator[Socket]:
+    socket = Socket(user, f"after={after}" if after else "")
+    try:
+        yield socket
+    finally:
+        await socket.disconnect()
+
+
+@pytest.fixture
+def task_subject(project: Project) -> Any:
+    return make_task(project)
+
+
+async def say(kind: Kind, subject: Any) -> AuditEntry:
+    return await database_sync_to_async(record)(kind, subject=subject, by="pipeline")
+
+
+async def test_a_member_hears_what_is_committed_with_every_field_of_the_contract(
+    alice: User, task_subject: Any
+) -> None:
+    async with listening(alice, after="0") as socket:
+        assert await socket.connect()
+        first = await say(Kind.TASK_STARTED, task_subject)
+        heard = await socket.hear()
+        assert heard["id"] == first.pk
+        assert heard["kind"] == "task.started"
+        assert heard["subject"] == f"task:{task_subject.pk}"
+        assert heard["project"] == "shop"
+        assert heard["at"].endswith("Z")
+
+
+async def test_an_outsider_and_a_stranger_hear_nothing(charlie: User, task_subject: Any) -> None:
+    async with listening(AnonymousUser()) as socket:
+        assert not await socket.connect()
+    async with listening(charlie, after="0") as socket:
+        assert await socket.connect()
+        await say(Kind.TASK_STARTED, task_subject)
+        assert await socket.hears_nothing()
+
+
+async def test_a_member_who_is_removed_hears_no_more_though_the_socket_stays_open(
+    alice: User, bob: User, task_subject: Any
+) -> None:
+    await say(Kind.TASK_STARTED, task_subject)
+    async with listening(bob, after="0") as socket, listening(alice, after="0") as witness:
+        for one in (socket, witness):
+            await one.connect()
+            assert (await one.hear())["kind"] == "task.started"
+        await Member.objects.filter(user=bob).adelete()
+        await say(Kind.TASK_DONE, task_subject)
+        assert (await witness.hear())["kind"] == "task.done"
+        assert await socket.hears_nothing()
+
+
+async def test_a_superuser_hears_every_project_and_what_stands_above_them(db: None) -> None:
+    root = await database_sync_to_async(make_user)("root", is_superuser=True)
+    async with listening(root, after="0") as socket:
+        await socket.connect()
+        await database_sync_to_async(record)(Kind.SIGN_IN_FAILED, by="anonymous")
+        heard = await socket.hear()
+        assert (heard["kind"], heard["project"], heard["subject"]) == ("user.sign_in_failed", None, "")
+
+
+async def test_what_was_missed_is_replayed_in_order_and_only_the_callers(alice: User, task_subject: Any) -> None:
+    other = await database_sync_to_async(Project.objects.create)(slug="other", name="Other")
+    said = [await say(kind, task_subject) for kind in (Kind.TASK_SUBMITTED, Kind.TASK_STARTED, Kind.TASK_ATTEMPTED)]
+    await say(Kind.PROJECT_CHANGED, other)
+    async with listening(alice, after="0") as socket:
+        await socket.connect()
+        assert [(await socket.hear())["id"] for _ in said] == [entry.pk for entry in said]
+        assert await socket.hears_nothing()
+
+
+def test_an_entry_that_commits_after_a_later_one_is_replayed_to_who_heard_the_later(task_subject: Any) -> None:
+    given = connection.get_connection_params()
+    wanted = {name: given[name] for name in ("host", "port", "dbname", "user", "password") if given.get(name)}
+    with psycopg.connect(**wanted) as slow:
+        late_id = slow.execute(
+            "INSERT INTO audit_auditentry (kind, subject_type, actor, payload) VALUES (%s, '', 'x', '{}') RETURNING id",
+            [Kind.TASK_STARTED.value],
+        ).fetchone()[0]  # type: ignore[index]
+        with transaction.atomic():
+            heard = record(Kind.TASK_DONE, subject=task_subject, by="pipeline")
+        assert late_id < heard.pk
+        slow.commit()
+    replayed = [item.id for page in find_announcements_since(heard.pk) for item in page]
+    assert late_id in replayed
+
+
+async def test_the_feed_finds_postgres_again_and_has_lost_nothing(alice: User, task_subject: Any) -> None:
+    async with listening(alice, after="0") as socket:
+        await socket.connect()
+        first = await say(Kind.TASK_STARTED, task_subject)
+        assert (await socket.hear())["id"] == first.pk
+        await database_sync_to_async(cut_the_listener)()
+        second = await say(Kind.TASK_ATTEMPTED, task_subject)
+        heard = set()
+        while second.pk not in heard:
+            heard.add((await socket.hear())["id"])
+
+
+@pytest.mark.parametrize("after", ["latest", "-1", "1.5", "٣", "9" * 20])
+async def test_an_unreadable_place_to_start_is_refused_with_words(alice: User, after: str) -> None:
+    async with listening(alice, after=after.replace("٣", "%D9%A3")) as socket:
+        await socket.connect()
+        closed = await socket.receive()
+        assert (closed["type"], closed["code"]) == ("websocket.close", 4400)
+        assert "after" in closed["reason"]
+
+
+async def test_nobody_listening_leaves_no_connection_behind(alice: User, task_subject: Any) -> None:
+    await say(Kind.TASK_STARTED, task_subject)
+    async with listening(alice, after="0") as socket:
+        await socket.connect()
+        await socket.hear()
+        assert await database_sync_to_async(count_listeners)() == 1
+    assert await database_sync_to_async(count_listeners)() == 0
+
+
+def count_listeners() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE application_name = 'tentalis live' AND datname = current_database()"
+        )
+        return int(cursor.fetchone()[0])
+
+
+def cut_the_listener() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'tentalis live' AND datname = current_database()"
+        )
