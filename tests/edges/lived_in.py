@@ -1,0 +1,78 @@
+"""A project in which one row of everything stands, and the requests that name them."""
+
+from typing import Any
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.accounts.services import create_token
+from apps.adapters.models import Adapter
+from apps.feedback.models import Feedback, Review
+from apps.outbox.models import Segment
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.tasks.models import Attempt, Step, Task
+from apps.training.models import TrainingRun
+from tests.factories import make_task, make_user, make_worker
+
+EVERY_ROLE = {role.value: f"{role.value}-of-shop" for role in Role}
+
+
+def make_lived_in(project: Project) -> dict[str, Any]:
+    """Fill a project; what a path's placeholders stand for."""
+    for role, name in EVERY_ROLE.items():
+        Member.objects.create(project=project, user=make_user(name, is_agent=role == "agent"), role=role)
+    owner = User.objects.get(username=EVERY_ROLE["owner"])
+    worker = make_worker(project)
+    task = make_task(project, worker, state=Task.State.IN_REVIEW, submitted_by=owner)
+    attempt = Attempt.objects.create(task=task, index=0, worker=worker, answer="hi", text="hi", score=0.5)
+    Step.objects.create(attempt=attempt, index=0, kind="step", text="hi")
+    review = Review.objects.create(project=project, task=task, audience=Review.Audience.HUMAN)
+    feedback = Feedback.objects.create(project=project, task=task, source="human", author="user:bob", score=1)
+    adapter = Adapter.objects.create(
+        project=project, worker=worker, name="shop.echo@v1-0", version=1, uri="file:///nowhere", sha256="0" * 64,
+        manifest={}, state=Adapter.State.REFUSED,
+    )  # fmt: skip
+    rollout = Rollout.objects.create(
+        project=project, worker=worker, task=task, attempt=attempt, is_usable=False, unusable_reason="for a test"
+    )
+    batch = Batch.objects.create(project=project, worker=worker, number=1, state=Batch.State.CLOSED, target_tasks=1)
+    TrainingUse.objects.create(rollout=rollout, batch=batch)
+    run = TrainingRun.objects.create(
+        project=project, worker=worker, batch=batch, recipe={}, recipe_hash="0" * 64, state=TrainingRun.State.FAILED
+    )
+    segment = Segment.objects.create(
+        kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers", state="dead"
+    )
+    token, _ = create_token(user=owner, name="owner's", scopes=["tasks:read"], by=owner)
+    rows = {
+        "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
+        "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
+        "run": run, "adapter": adapter, "segment": segment,
+    }  # fmt: skip
+    return {"slug": project.slug, **{name: row.pk for name, row in rows.items()}}
+
+
+def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
+    """A valid body for every route that takes one."""
+    slug = ids["slug"]
+    return {
+        "POST login": {"username": "alice", "password": "alice-has-a-password"},
+        "POST projects": {"slug": "fresh", "name": "Fresh"},
+        "PATCH projects/{slug}": {"name": "Renamed"},
+        "POST members": {"project": slug, "username": "newcomer", "role": "viewer"},
+        "PATCH members/{member}": {"role": "viewer"},
+        "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
+        "POST workers": {"project": slug, "name": "another", "kind": "echo"},
+        "PATCH workers/{worker}": {"system_prompt": "Be kind."},
+        "POST tasks": {"project": slug, "prompt": "Say hello.", "environment": "chat", "worker": "echo"},
+        "POST attempts": {"task": ids["task"], "steps": [{"text": "so"}], "answer": "hi"},
+        "POST reviews/claim": {"project": slug},
+        "POST reviews/{review}/feedback": {"score": 1, "text": "Good."},
+        "POST reviews/{review}/skip": {"reason": "Mine."},
+        "POST feedback": {"task": ids["task"], "score": 0.5},
+        "POST runs": {"project": slug, "worker": "echo"},
+    }
+
+
+QUERIES = {
+    "GET metrics/learning": "?project={slug}&worker=echo",
+    "GET metrics/queues": "?project={slug}",
+}

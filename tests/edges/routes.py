@@ -1,0 +1,58 @@
+"""The routes that the resolver knows, in the words of permissions.toml."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+PREFIX = "api/v1/"
+PLACEHOLDERS = {
+    "projects": "{slug}", "members": "{member}", "tokens": "{token}", "workers": "{worker}", "tasks": "{task}",
+    "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
+    "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
+}  # fmt: skip
+TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8"))
+
+
+def walk(resolver: Any, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
+    for entry in resolver.url_patterns:
+        path = prefix + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from walk(entry, path)
+        else:
+            yield path, entry
+
+
+def list_api_routes() -> list[str]:
+    """`VERB path` of every REST route: `GET tasks/{task}`."""
+    routes = []
+    for path, entry in walk(get_resolver()):
+        if path.startswith(PREFIX):
+            routes += [f"{verb} {_name(path)}" for verb in _list_verbs(entry)]
+    return sorted(routes)
+
+
+def list_other_paths() -> list[str]:
+    """Patterns outside the REST API and Django's admin."""
+    return [path for path, _ in walk(get_resolver()) if not path.startswith((PREFIX, "admin/"))]
+
+
+def find_unclassified(routes: list[str]) -> list[str]:
+    return sorted(set(routes) ^ set(TABLE["routes"]))
+
+
+def _name(path: str) -> str:
+    path = path.removeprefix(PREFIX).replace("^", "").replace("$", "")
+    resource = path.split("/")[0]
+    return re.sub(r"\(\?P<\w+>.*?\)", PLACEHOLDERS.get(resource, "?"), path)
+
+
+def _list_verbs(entry: URLPattern) -> list[str]:
+    actions = getattr(entry.callback, "actions", None)
+    if actions is None:
+        view: Any = getattr(entry.callback, "cls", None)
+        return [verb.upper() for verb in ("get", "post", "patch", "delete") if hasattr(view, verb)]
+    return [verb.upper() for verb in actions if verb != "head"]
