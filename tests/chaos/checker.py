@@ -1,4 +1,4 @@
-"""What must be true after a fault run, as pure functions of the history and the rows: each returns one sentence a fault."""
+"""What must be true after a fault run, as pure functions of the history and the rows; one sentence for each fault."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -77,9 +77,7 @@ def find_unfinished(ledger: Ledger) -> list[str]:
         *_name("runs are not final", [row.id for row in ledger.runs if row.state not in FINAL_RUN]),
         *_name("batches are filling", [row.id for row in ledger.batches if row.state == "open" and row.rollout_count]),
         *_name("adapters were never judged", [row.id for row in ledger.adapters if row.state == "candidate"]),
-        *_name(
-            "reviews are open", [row.id for row in ledger.states if (row.model, row.state) == ("review", "open")]
-        ),
+        *_name("reviews are open", [row.id for row in ledger.states if (row.model, row.state) == ("review", "open")]),
     ]
 
 

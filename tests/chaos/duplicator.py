@@ -1,4 +1,4 @@
-"""Delivers every message of the queues up to five times, in another order: it listens to the broker and says it again."""
+"""Delivers every message of the queues up to five times, in another order: it hears them and says them again."""
 
 import heapq
 import json
@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
+from typing import Any
 
 import redis
 
@@ -49,21 +50,18 @@ class Duplicator:
         keys = {f"{PREFIX}{queue}".encode(): f"{PREFIX}{queue}" for queue in QUEUES}
         while not self._ended.is_set():
             try:
-                with redis.Redis.from_url(self.redis_url, socket_timeout=1) as client:
+                with redis.Redis.from_url(self.redis_url, socket_timeout=None) as client:
                     self._listen_on(client, keys, draw)
             except redis.RedisError:
                 self._ended.wait(0.1)
 
     def _listen_on(self, client: redis.Redis, keys: dict[bytes, str], draw: random.Random) -> None:
-        connection = client.connection_pool.get_connection()
+        connection: Any = client.connection_pool.get_connection()
         try:
             connection.send_command("MONITOR")
             connection.read_response()
             while not self._ended.is_set():
-                try:
-                    line = connection.read_response(disable_decoding=True)
-                except redis.TimeoutError:
-                    continue
+                line = connection.read_response(disable_decoding=True)
                 words = split_words(bytes(line)) if b"LPUSH" in line else []
                 if len(words) == 3 and words[1] in keys:
                     self._note(keys[words[1]], words[2], draw)

@@ -172,9 +172,7 @@ def make_orders(load: Load) -> list[Order]:
     return orders
 
 
-def submit_with(
-    url: str, token: str, tally: Tally, orders: Sequence[Order], history: History, over_s: float
-) -> None:
+def submit_with(url: str, token: str, tally: Tally, orders: Sequence[Order], history: History, over_s: float) -> None:
     with PatientClient(url, token, tally) as client:
         submit_all(client, orders, history, over_s=over_s)
 

@@ -37,16 +37,27 @@ def chaos_stack(
         keep_in: a home that stays, with its logs.
         first_port: where its ports begin; None: free ones.
     """
+    environ = make_environ(first_port) | {**SETTINGS, **(settings or {})}
+    with own_home(keep_in) as home, running_stack(home, environ, is_throwaway=True) as stack:
+        yield stack
+
+
+@contextmanager
+def own_home(keep_in: Path | None = None) -> Iterator[Home]:
+    """A home for the length of a block, or one that stays."""
     root = keep_in or Path(tempfile.mkdtemp(prefix="tentalis-chaos-"))
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TENTALIS_")}
-    environ.pop("DJANGO_SETTINGS_MODULE", None)
-    environ |= {**SETTINGS, **choose_ports(first_port), **(settings or {})}
     try:
-        with running_stack(Home(root), environ, is_throwaway=True) as stack:
-            yield stack
+        yield Home(root)
     finally:
         if keep_in is None:
             shutil.rmtree(root, ignore_errors=True)
+
+
+def make_environ(first_port: int | None = None) -> dict[str, str]:
+    """This process's environment without any Tentalis setting but ports of its own."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TENTALIS_")}
+    environ.pop("DJANGO_SETTINGS_MODULE", None)
+    return environ | choose_ports(first_port)
 
 
 def choose_ports(first_port: int | None) -> dict[str, str]:
