@@ -11,7 +11,6 @@ from tentalis.core.review_policy import PolicyError, ReviewPolicy
 from tentalis.core.scoring.protocol import ScoringError
 from tentalis.core.scoring.weights import ENVIRONMENTS, WeightProfile
 
-MAX_MODEL_CHARS = 200
 RANGES = {"group_size": (1, 64), "batch_tasks": (1, 100_000)}
 
 
@@ -44,11 +43,7 @@ def _check_weight_profiles(value: Any) -> None:
 
 
 def _check_review_policy(value: Any) -> None:
-    policy = dict(_require_object(value))
-    model = policy.pop("model", "")  # of the llm manager
-    if not isinstance(model, str) or len(model) > MAX_MODEL_CHARS:
-        raise PolicyError("model", wanted="the name of a model", found=model)
-    ReviewPolicy.from_json(policy)
+    ReviewPolicy.from_json(_require_object(value))
 
 
 def _check_recipe(value: Any) -> None:

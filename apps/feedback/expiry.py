@@ -9,8 +9,9 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.feedback.models import Feedback, Review
-from apps.feedback.rules import ReviewRules, validate_review_policy
+from apps.feedback.rules import validate_review_policy
 from apps.tasks.models import Task
+from tentalis.core.review_policy import ReviewPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -44,26 +45,24 @@ def _expire(review: Review, *, by: str) -> bool:
     except BadInputError as error:
         logger.error("review %s is due and stays open: %s", review.pk, error)
         return False
-    move(
-        review, Review.State.EXPIRED, by=by, payload={"task": task.pk, "then": rules.policy.on_timeout}, closed_at=Now()
-    )
+    move(review, Review.State.EXPIRED, by=by, payload={"task": task.pk, "then": rules.on_timeout}, closed_at=Now())
     if task.state != Task.State.IN_REVIEW or task.reviews.filter(state=Review.State.OPEN).exists():
         return False
-    if rules.policy.on_timeout == "fail":
-        failure = f"no review came within {rules.policy.patience_s} s"
+    if rules.on_timeout == "fail":
+        failure = f"no review came within {rules.patience_s} s"
         move(task, Task.State.FAILED, by=by, payload={"link": LINK}, failed_link=LINK, failure=failure)
         return False
-    if rules.policy.on_timeout == "ai":
+    if rules.on_timeout == "ai":
         _turn_to_ai(task, rules, by=by)
     move(task, Task.State.LEARNING, by=by, payload={"reason": "no review came in time"})
     return True
 
 
-def _turn_to_ai(task: Task, rules: ReviewRules, *, by: str) -> None:
+def _turn_to_ai(task: Task, rules: ReviewPolicy, *, by: str) -> None:
     """Open a review for the AI manager, unless it has spoken already."""
     if task.feedback.filter(source=Feedback.Source.AI).exists():
         return
-    reason = f"nobody came within {rules.policy.patience_s} s"
+    reason = f"nobody came within {rules.patience_s} s"
     review = Review.objects.create(project_id=task.project_id, task=task, audience=Review.Audience.AI, reason=reason)
     record(Kind.REVIEW_OPENED, subject=review, by=by, payload={"task": task.pk, "reason": reason})
 

@@ -11,11 +11,11 @@ from apps.audit.models import AuditEntry
 from apps.audit.services import move, record, record_many
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.rules import ReviewRules, validate_review_policy
+from apps.feedback.rules import validate_review_policy
 from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts
 from apps.tasks.models import Attempt, Task
-from tentalis.core.review_policy import ReviewDecision, decide
+from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
 
 MAX_REASON_CHARS = 300
 
@@ -45,12 +45,12 @@ def open_review(task_id: int, *, by: str = "policy") -> None:
             move(task, Task.State.LEARNING, by=by, payload={"reason": decision.reason})
 
 
-def decide_reviewers(task: Task, rules: ReviewRules) -> ReviewDecision:
+def decide_reviewers(task: Task, rules: ReviewPolicy) -> ReviewDecision:
     """The policy's word on this task; asked again it answers the same."""
     spread = None
-    if rules.policy.uncertain_spread is not None:
+    if rules.uncertain_spread is not None:
         spread = task.attempts.aggregate(spread=Max("step_scores__spread"))["spread"]
-    return decide(rules.policy, task_id=task.pk, environment=task.environment, spread=spread, score=task.score)
+    return decide(rules, task_id=task.pk, environment=task.environment, spread=spread, score=task.score)
 
 
 def ask_manager(task: Task, manager: Manager, *, times: int) -> list[ManagerWord | NoWord]:
@@ -61,14 +61,14 @@ def ask_manager(task: Task, manager: Manager, *, times: int) -> list[ManagerWord
     return [manager.review(task, answered) for _ in range(times)]
 
 
-def open_human_review(task: Task, rules: ReviewRules, *, reason: str, by: str) -> Review:
+def open_human_review(task: Task, rules: ReviewPolicy, *, reason: str, by: str) -> Review:
     """Put a review before the project's people, due when the policy's patience ends."""
     review = Review.objects.create(
         project_id=task.project_id,
         task=task,
         audience=Review.Audience.HUMAN,
         reason=reason[:MAX_REASON_CHARS],
-        due_at=Now() + timedelta(seconds=rules.policy.patience_s),
+        due_at=Now() + timedelta(seconds=rules.patience_s),
     )
     record(Kind.REVIEW_OPENED, subject=review, by=by, payload={"task": task.pk, "reason": review.reason})
     return review

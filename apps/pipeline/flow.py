@@ -211,8 +211,8 @@ def skip_review(*, review: Review, by: User, reason: str) -> Review:
 
 def expire_reviews() -> int:
     """Let the policy decide about reviews whose patience is over. Returns how many tasks that touched."""
-    task_ids = feedback.expire_reviews()
     with transaction.atomic():
+        task_ids = feedback.expire_reviews()
         for task_id in task_ids:
             learn_when_reviewed(task_id)
     return len(task_ids)

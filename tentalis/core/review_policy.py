@@ -9,11 +9,12 @@ from typing import Any, Literal, Self, get_args
 from tentalis.core.scoring.weights import ENVIRONMENTS
 
 Who = Literal["none", "ai", "human", "both"]
+AiManager = Literal["", "rule-book", "llm"]
 OnTimeout = Literal["learn_without", "fail", "ai"]
 Reviewer = Literal["ai", "human"]
 
+MAX_NAME_CHARS = 200
 MAX_PATIENCE_S = 365 * 24 * 3600
-_MAX_NAME_CHARS = 64
 
 
 class PolicyError(ValueError):
@@ -40,7 +41,9 @@ class ReviewPolicy:
         environments: where the policy applies.
         patience_s: how long a review waits, 1 s to a year.
         on_timeout: then: learn from the scores without it, fail the task, or let an AI manager review.
-        ai_manager: name of the AI manager that reviews, e.g. "rule-book"; "" leaves the choice to the platform.
+        ai_manager: who reviews where an AI manager is asked: the desk's rule book, or a model; "" takes the rule book
+            at the desk and a model elsewhere.
+        model: of the `llm` manager; "" takes the installation's.
         double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where
             persons review), in [0, 1]; drawn like `rate`, independently of it.
     Raises:
@@ -55,7 +58,8 @@ class ReviewPolicy:
     patience_s: int = 86_400
     on_timeout: OnTimeout = "learn_without"
     double_review_rate: float = 0.0
-    ai_manager: str = ""
+    ai_manager: AiManager = ""
+    model: str = ""
 
     def __post_init__(self) -> None:
         _require_choice("who", self.who, get_args(Who))
@@ -73,9 +77,14 @@ class ReviewPolicy:
             raise PolicyError("patience_s", wanted="whole seconds", found=self.patience_s)
         if not 1 <= self.patience_s <= MAX_PATIENCE_S:
             raise PolicyError("patience_s", wanted=f"1 to {MAX_PATIENCE_S} seconds", found=self.patience_s)
-        _require_name("ai_manager", self.ai_manager)
+        _require_choice("ai_manager", self.ai_manager, get_args(AiManager))
+        _require_name("model", self.model)
         if self.on_timeout == "ai" and self.who == "ai":
             raise PolicyError("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
+
+    def manager_for(self, environment: str) -> str:
+        """Which AI manager reviews there."""
+        return self.ai_manager or ("rule-book" if environment == "desk" else "llm")
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"environments": list(self.environments)}
@@ -153,14 +162,14 @@ def _is_drawn(purpose: str, task_id: int | str, rate: float) -> bool:
     return int.from_bytes(digest[:7]) / 2**56 < rate  # 56 bits: exact in a float, and below 1
 
 
+def _require_name(field: str, value: object) -> None:
+    if not isinstance(value, str) or len(value) > MAX_NAME_CHARS:
+        raise PolicyError(field, wanted=f"a name of at most {MAX_NAME_CHARS} characters", found=value)
+
+
 def _require_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise PolicyError(field, wanted=f"one of {', '.join(choices)}", found=value)
-
-
-def _require_name(field: str, value: object) -> None:
-    if not isinstance(value, str) or len(value) > _MAX_NAME_CHARS:
-        raise PolicyError(field, wanted=f"a name of at most {_MAX_NAME_CHARS} characters", found=value)
+        raise PolicyError(field, wanted=f"one of {', '.join(filter(None, choices))}", found=value)
 
 
 def _require_number(field: str, value: object, low: float, high: float) -> None:
