@@ -22,7 +22,7 @@ help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: ## watch a worker learn its manager's rules (DEMO_UPDATES=24 DEMO_SEED=0 DEMO_KEEP=0)
-	@started=$$(date +%s); $(MAKE) $(VENV)/installed-base; installed=$$(date +%s); \
+	@started=$$(date +%s); $(MAKE) -s $(VENV)/installed-base; installed=$$(date +%s); \
 	TENTALIS_HOME="$${TENTALIS_HOME:-$(CURDIR)/.tentalis}" $(VENV)/bin/tentalis demo --updates $(DEMO_UPDATES) \
 		--seed $(DEMO_SEED) $(if $(filter-out 0,$(DEMO_KEEP)),--keep) --install-s $$((installed - started))
 
