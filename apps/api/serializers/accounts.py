@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.core.validators import RegexValidator
 from rest_framework import serializers
 
 from apps.accounts.models import ApiToken, Member, Project, Role
@@ -15,7 +16,8 @@ from apps.api.serializers.strict import (
     WordField,
 )
 
-SLUG = r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$"
+SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
+USERNAME = RegexValidator(r"^[\w.@+-]+\Z", "wanted letters, digits and @ . + - _")
 MAX_RUBRIC_CHARS = 50_000
 
 
@@ -57,9 +59,7 @@ class ProjectChange(StrictSerializer):
 class ProjectIn(ProjectChange):
     """A new project."""
 
-    slug = serializers.RegexField(
-        SLUG, max_length=64, error_messages={"invalid": "wanted lower-case letters, digits and inner hyphens"}
-    )
+    slug = TextField(max_length=64, validators=[SLUG])
     name = TextField(max_length=200)
 
 
@@ -79,7 +79,7 @@ class MemberIn(StrictSerializer):
     """A new member. With the role agent an unknown username makes that agent."""
 
     project = TextField(max_length=64)
-    username = serializers.RegexField(r"^[\w.@+-]+$", max_length=150)
+    username = TextField(max_length=150, validators=[USERNAME])
     role = WordField(choices=Role.choices)
 
 

@@ -20,7 +20,7 @@ from apps.workers.models import Worker
 
 MAX_PROMPT_CHARS = 100_000
 MAX_STEPS = 500
-STEP_KIND = RegexValidator(r"^(step|call|answer|other)$", "wanted one of step, call, answer, other")
+STEP_KIND = RegexValidator(r"^(step|call|answer|other)\Z", "wanted one of step, call, answer, other")
 
 
 class WorkerOut(serializers.ModelSerializer[Worker]):

@@ -1,0 +1,225 @@
+"""Each documented field of each body, with every kind of wrong value: the error names the field, nothing is written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from drf_spectacular.generators import SchemaGenerator
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import create_token
+from apps.api.models import IdempotencyKey
+from apps.audit.models import AuditEntry
+from apps.outbox.models import Segment
+from apps.tasks.models import Task
+from tests.edges.caller import Caller
+from tests.edges.lived_in import EVERY_ROLE, make_bodies, make_lived_in
+
+WRONG_TYPES: dict[str, tuple[Any, ...]] = {
+    "string": (3, 1.5, True, [], {}, ["x"]),
+    "integer": ("3", 1.5, True, [], {}),
+    "number": ("0.5", True, [], {}, "NaN"),
+    "boolean": ("true", 1, 0, [], {}),
+    "array": ("x", 3, {}, True),
+    "object": ("x", 3, [], True),
+}
+
+
+def load_bodies() -> dict[str, dict[str, dict[str, Any]]]:
+    """`VERB path` -> field -> its schema, of every operation with a body."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    found = {}
+    for path, item in schema["paths"].items():
+        for verb in item.keys() & {"post", "patch"}:
+            content = item[verb].get("requestBody", {}).get("content", {}).get("application/json", {})
+            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            properties = schema["components"]["schemas"].get(name, {}).get("properties", {})
+            if properties:
+                route = f"{verb.upper()} {path.removeprefix('/api/v1/')}"
+                found[route] = {field: _resolve(value, schema) for field, value in properties.items()}
+    return found
+
+
+def _resolve(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    for part in (value, *value.get("allOf", ())):
+        if "$ref" in part:
+            return {**schema["components"]["schemas"][part["$ref"].rpartition("/")[2]], **value}
+    return value
+
+
+def wrong_values(field: dict[str, Any]) -> Iterator[Any]:
+    """Values of other types, beyond the range, too long, not among the choices."""
+    declared = field.get("type", [])
+    kinds = [declared] if isinstance(declared, str) else list(declared)
+    if not kinds or field.get("description", "").startswith("What a right answer"):
+        return
+    yield from WRONG_TYPES[kinds[0]]
+    if "null" not in kinds:
+        yield None
+    if "minimum" in field:
+        yield field["minimum"] - 1
+    if "maximum" in field:
+        yield field["maximum"] + 1
+    if "maxLength" in field:
+        yield "x" * (field["maxLength"] + 1)
+    if "enum" in field:
+        yield "no such word"
+    if kinds[0] == "string" and "minLength" in field:
+        yield ""
+
+
+@pytest.fixture
+def ids(project: Project) -> dict[str, Any]:
+    return make_lived_in(project)
+
+
+@pytest.fixture
+def owner(ids: dict[str, Any]) -> Caller:
+    user = User.objects.get(username=EVERY_ROLE["owner"])
+    return Caller(create_token(user=user, name="t", scopes=Right.values, by=user)[1])
+
+
+BODIES = load_bodies()
+TEMPLATES = {
+    "projects": "{slug}", "members": "{member}", "workers": "{worker}", "tasks": "{task}", "reviews": "{review}",
+}  # fmt: skip
+
+
+def fill(path: str, ids: dict[str, Any]) -> tuple[str, str]:
+    """(route in the words of permissions.toml, path to send)."""
+    placeholder = TEMPLATES.get(path.split("/")[0], "")
+    route = path.replace("{slug}", placeholder).replace("{id}", placeholder)
+    return route, route.format(**ids)
+
+
+@pytest.mark.parametrize("operation", sorted(BODIES))
+def test_every_wrong_value_of_every_field_is_refused_by_name(
+    ids: dict[str, Any], owner: Caller, operation: str
+) -> None:
+    verb, path = operation.split(" ")
+    route, full = fill(path, ids)
+    body = make_bodies(ids)[f"{verb} {route}"]
+    before = AuditEntry.objects.count(), Segment.objects.count(), Task.objects.count()
+    checked, accepted = 0, []
+    for name, schema in BODIES[operation].items():
+        for value in wrong_values(schema):
+            cache.clear()
+            answer = owner.send(verb, full, {**body, name: value}, headers={"Idempotency-Key": f"{checked}"})
+            checked += 1
+            fields = answer.body.get("errors", {})
+            if answer.status != 400 or not any(field.split(".")[0] == name for field in fields):
+                accepted.append((name, value if not isinstance(value, str) else value[:20], answer))
+    assert accepted == []
+    assert checked >= 5
+    assert before == (AuditEntry.objects.count(), Segment.objects.count(), Task.objects.count())
+    assert not IdempotencyKey.objects.exists()
+
+
+@pytest.mark.parametrize("operation", sorted(BODIES))
+def test_a_field_nobody_knows_is_refused_by_name(ids: dict[str, Any], owner: Caller, operation: str) -> None:
+    verb, path = operation.split(" ")
+    route, full = fill(path, ids)
+    answer = owner.send(verb, full, {**make_bodies(ids)[f"{verb} {route}"], "promt": 1})
+    assert answer.status == 400, answer
+    assert "promt" in answer.body["errors"]
+
+
+@pytest.mark.parametrize("operation", sorted(BODIES))
+def test_an_empty_body_names_what_is_missing_or_changes_nothing(
+    ids: dict[str, Any], owner: Caller, operation: str
+) -> None:
+    verb, path = operation.split(" ")
+    before = AuditEntry.objects.count()
+    answer = owner.send(verb, fill(path, ids)[1], {})
+    assert answer.status == 400 or (verb == "PATCH" and answer.status == 200), answer
+    assert AuditEntry.objects.count() == before
+
+
+TASK = {"project": "shop", "prompt": "Say hello.", "environment": "chat", "worker": "echo"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "field", "words"),
+    [
+        ({"environment": "moon"}, 400, "environment", "chat, terminal, swe, gui, desk"),
+        ({"prompt": "x" * 100_001}, 400, "prompt", "100000"),
+        ({"prompt": "  \n "}, 400, "prompt", ""),
+        ({"project": "nobody's"}, 404, "project", "nobody's"),
+        ({"project": "secret"}, 404, "project", "secret"),
+        ({"worker": "nobody"}, 404, "worker", "nobody"),
+        ({"worker": "idle"}, 400, "worker", "active"),
+        ({"parent": 999_999}, 404, "parent", "999999"),
+        ({"group_size": 65}, 400, "group_size", "64"),
+        ({"group_size": 0}, 400, "group_size", "1"),
+        ({"metadata": {"x": "y" * 20_001}}, 400, "metadata", "20000"),
+        ({"environment": "desk", "prompt": "Say hello."}, 400, "prompt", "ticket"),
+        ({"seed": -1}, 400, "seed", "0"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused_by_the_name_of_the_fault(
+    ids: dict[str, Any], owner: Caller, project: Project, changes: Any, status: int, field: str, words: str
+) -> None:
+    from tests.factories import make_worker
+
+    make_worker(project, "idle", is_active=False)
+    Project.objects.create(slug="secret", name="Secret")
+    before = Task.objects.count()
+    answer = owner.post("tasks", {**TASK, **changes})
+    assert answer.status == status, answer
+    assert words in " ".join(answer.body["errors"][field])
+    assert Task.objects.count() == before
+
+
+def test_the_largest_prompt_is_accepted(ids: dict[str, Any], owner: Caller) -> None:
+    assert owner.post("tasks", {**TASK, "prompt": "ü" * 100_000}).status == 201
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "words"),
+    [
+        ({"review_policy": {"who": "everybody"}}, "review_policy", "none, ai, human, both"),
+        ({"review_policy": {"rate": 2}}, "review_policy", "0 to 1"),
+        ({"review_policy": {"whoo": "ai"}}, "review_policy", "whoo"),
+        ({"weight_profiles": {"moon": {}}}, "weight_profiles", "moon"),
+        ({"weight_profiles": {"chat": {"prm": 0.4}}}, "weight_profiles", "sum to 1"),
+        ({"weight_profiles": {"chat": {"luck": 1}}}, "weight_profiles", "luck"),
+        ({"recipe": {"learning_rate": 7}}, "recipe", "learning_rate"),
+        ({"recipe": {"speed": 1}}, "recipe", "speed"),
+        ({"gate_policy": {"margin": 4}}, "gate_policy", "margin"),
+        ({"gate_policy": {"margins": 0.1}}, "gate_policy", "margins"),
+        ({"gate_policy": {"panel_size": "many"}}, "gate_policy", "panel_size"),
+        ({"slug": "Not A Slug"}, "slug", "lower-case"),
+    ],
+)
+def test_a_project_setting_that_cannot_be_is_refused(
+    ids: dict[str, Any], owner: Caller, settings: Any, field: str, words: str
+) -> None:
+    answer = owner.post("projects", {"slug": "fresh", "name": "Fresh", **settings})
+    assert answer.status == 400, answer
+    assert words in " ".join(answer.body["errors"][field])
+    assert not Project.objects.filter(slug="fresh").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ({}, "errors"),
+        ({"score": None, "text": "", "steps": []}, "errors"),
+        ({"preferred_attempt": 7}, "preferred_attempt"),
+        ({"steps": [{"index": 99, "score": 1}]}, "steps.0"),
+        ({"steps": [{"attempt": 5, "index": 0, "score": 1}]}, "steps.0"),
+        ({"steps": [{"index": 0, "score": 1.5}]}, "steps.0.score"),
+        ({"steps": [{"index": 0, "note": "x"}]}, "steps.0.note"),
+        ({"steps": [{"index": 0}]}, "steps.0"),
+        ({"steps": [3]}, "steps.0"),
+    ],
+)
+def test_a_feedback_that_cannot_be_leaves_the_review_open(
+    ids: dict[str, Any], owner: Caller, words: Any, field: str
+) -> None:
+    answer = owner.post(f"reviews/{ids['review']}/feedback", words)
+    assert answer.status == 400, answer
+    assert field == "errors" or field in answer.body["errors"], answer
+    assert owner.get(f"reviews/{ids['review']}").body["state"] == "open"
