@@ -13,6 +13,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
 
+    def get_fields(self, request: HttpRequest, obj: models.Model | None = None) -> tuple[str, ...]:
+        """Every column but the excluded; Django's own way would build a form for them first."""
+        hidden = set(self.exclude or ())
+        return tuple(column.name for column in self.opts.concrete_fields if column.name not in hidden)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 

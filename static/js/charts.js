@@ -25,7 +25,7 @@ function read(figure) {
 function write(figure, value) {
   if (value === null || value === undefined) return "–";
   if ("percent" in figure.dataset) return `${(100 * value).toFixed(1)} %`;
-  return Number(value.toPrecision(4)).toLocaleString("en");
+  return value.toLocaleString("en", { maximumSignificantDigits: 4 });
 }
 
 function options(figure, width) {

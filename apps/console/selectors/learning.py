@@ -91,7 +91,8 @@ def wilson_interval(mean: float, items: int, confidence: float = CONFIDENCE) -> 
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     spread = z * math.sqrt(mean * (1 - mean) / items + z * z / (4 * items * items))
     centre, scale = mean + z * z / (2 * items), 1 + z * z / items
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    low, high = (centre - spread) / scale, (centre + spread) / scale
+    return (0.0 if mean == 0 else low), (1.0 if mean == 1 else high)
 
 
 def find_learning(worker: Worker) -> Learning:

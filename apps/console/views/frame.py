@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 
@@ -123,6 +123,11 @@ def act(request: HttpRequest, done: str, do: Callable[[], object]) -> bool:
 def leave(scene: Scene, name: str, *args: Any) -> HttpResponse:
     """Send the browser on to another page of the project."""
     return redirect(f"console:{name}", scene.project.slug, *args)
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """What a form was sent with, be it nothing; None when it was only opened."""
+    return request.POST if request.method == "POST" else None
 
 
 def read_number(request: HttpRequest, name: str) -> int | None:

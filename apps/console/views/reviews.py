@@ -8,7 +8,7 @@ from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import SkipForm
 from apps.console.selectors import work
-from apps.console.views.frame import Scene, act, leave, project_view, show
+from apps.console.views.frame import Scene, act, leave, posted, project_view, show
 from apps.console.views.tasks import answer_feedback
 from apps.feedback import services as reviews
 from apps.feedback.models import Review
@@ -81,7 +81,7 @@ def release_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRe
 @project_view(Right.REVIEWS_WRITE)
 def skip_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResponse:
     review = _review_or_404(scene, review_id)
-    form = SkipForm(request.POST or None)
+    form = SkipForm(posted(request))
     if form.is_valid():
         reason = form.cleaned_data["reason"]
         if act(

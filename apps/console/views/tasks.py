@@ -11,7 +11,7 @@ from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import FeedbackForm, TaskForm, show_error
 from apps.console.selectors import work
-from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, show
 from apps.feedback.models import Review
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -38,7 +38,7 @@ def list_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_view(Right.TASKS_WRITE)
 def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
-    form = TaskForm(request.POST or None, project=scene.project)
+    form = TaskForm(posted(request), project=scene.project)
     status = 200
     if request.method == "POST":
         status = 400
@@ -79,7 +79,7 @@ def give_task_feedback(request: HttpRequest, scene: Scene, task_id: int) -> Http
 
 def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: Review | None) -> HttpResponse:
     """The feedback form of a review, or of a task nobody asked about. What was typed survives every refusal."""
-    form = FeedbackForm(request.POST or None, attempts=work.find_attempts(task))
+    form = FeedbackForm(posted(request), attempts=work.find_attempts(task))
     status = 200
     if request.method == "POST":
         status = 400

@@ -30,8 +30,8 @@ def path(name: str, *args: object, slug: str = "desk") -> str:
     return reverse(f"console:{name}", args=(slug, *args))
 
 
-def task_data(worker: Worker, **changes: str) -> dict[str, str]:
-    return {"worker": str(worker.pk), "environment": "chat", "prompt": "Say hello.", "group_size": "2"} | changes
+def task_data(chosen: Worker, **changes: str) -> dict[str, str]:
+    return {"worker": str(chosen.pk), "environment": "chat", "prompt": "Say hello.", "group_size": "2"} | changes
 
 
 def test_a_submitted_task_is_queued_and_shown(alice: User, project: Project, worker: Worker) -> None:

@@ -30,8 +30,14 @@ class Socket:
     """A browser's end of the live socket."""
 
     def __init__(self, user: User | AnonymousUser, query: str) -> None:
-        scope = {"type": "websocket", "path": "/ws/live/", "query_string": query.encode(), "headers": [], "user": user}
-        self._pipe = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)
+        scope: dict[str, Any] = {
+            "type": "websocket",
+            "path": "/ws/live/",
+            "query_string": query.encode(),
+            "headers": [],
+            "user": user,
+        }
+        self._pipe: Any = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)  # type: ignore[no-untyped-call]
 
     async def connect(self) -> bool:
         await self._pipe.send_input({"type": "websocket.connect"})
@@ -66,7 +72,8 @@ def task_subject(project: Project) -> Any:
 
 
 async def say(kind: Kind, subject: Any) -> AuditEntry:
-    return await database_sync_to_async(record)(kind, subject=subject, by="pipeline")
+    entry: AuditEntry = await database_sync_to_async(record)(kind, subject=subject, by="pipeline")
+    return entry
 
 
 async def test_a_member_hears_what_is_committed_with_every_field_of_the_contract(

@@ -1,0 +1,28 @@
+"""One browser a module (other tests must not find its event loop in their thread), one web a test."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.e2e.browser import open_chromium
+from tests.e2e.server import serve
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def database_beside_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Playwright's synchronous interface keeps an event loop in this thread, where Django refuses the database."""
+    monkeypatch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+
+@pytest.fixture
+def address(database_beside_a_loop: None, transactional_db: None) -> Iterator[str]:
+    with serve() as served:
+        yield served

@@ -1,0 +1,202 @@
+"""The console in a real browser: what people do in it, live, with scripts and without, under the strict policy."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from apps.accounts.models import Member, Project, Role
+from apps.audit.services import move
+from apps.feedback.models import Feedback, Review
+from apps.rollouts.models import Rollout
+from apps.tasks.models import Attempt, Task
+from tests.e2e.browser import Watch, open_context, sign_in
+from tests.e2e.pages import find_pages
+from tests.e2e.scenery import build_scene
+from tests.factories import make_project, make_task, make_user, make_worker
+
+pytestmark = pytest.mark.browser
+
+NARROW: ViewportSize = {"width": 360, "height": 740}
+# What a person could not hit (WCAG 2.5.8, with its exception for links in running text and spaced rows)
+SMALL_TARGETS = """() => [...document.querySelectorAll("button, summary, select, textarea, input, nav a, .button")]
+    .filter((one) => one.checkVisibility() && !["hidden", "radio", "checkbox"].includes(one.type))
+    .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()])
+    .filter(([, box]) => Math.min(box.width, box.height) < 24)
+    .map(([html, box]) => `${html}: ${Math.round(box.width)}x${Math.round(box.height)}`)"""
+UNLABELLED = """() => [...document.querySelectorAll("input, select, textarea, button, a, meter, progress")]
+    .filter((one) => one.type !== "hidden" && !one.labels?.length && !one.textContent.trim())
+    .filter((one) => !one.ariaLabel && !one.getAttribute("aria-labelledby"))
+    .map((one) => one.outerHTML.slice(0, 120))"""
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[tuple[Page, Watch]]:
+    context, watch = open_context(browser)
+    yield context.new_page(), watch
+    context.close()
+
+
+def test_a_task_is_submitted_and_its_page_follows_it_without_a_reload(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    project = make_project()
+    make_worker(project)
+    sign_in(page, address, "alice")
+    page.get_by_role("link", name="Submit a task").first.click()
+    page.get_by_label("Prompt").fill("Say hello to the new colleague.")
+    page.get_by_label("Attempts").fill("1")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Queued")
+    expect(page.locator("[data-live-state]")).to_have_text("Live")
+    page.evaluate("() => { window.notReloaded = true }")
+    task = Task.objects.get()
+    move(task, Task.State.WORKING, by="pipeline")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Working")
+    Attempt.objects.create(task=task, index=0, worker=task.worker, answer="Hello, Ana!", score=0.75)
+    move(task, Task.State.SCORING, by="pipeline")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Scoring")
+    expect(page.locator("#attempt-1")).to_contain_text("Hello, Ana!")
+    expect(page.locator("#attempt-1")).to_contain_text("0.75")
+    assert page.evaluate("() => window.notReloaded") is True
+    assert watch.problems == []
+
+
+def test_what_somebody_folded_out_stays_open_when_the_page_refreshes_itself(
+    address: str, opened: tuple[Page, Watch]
+) -> None:
+    page, watch = opened
+    scene = build_scene(updates=1)
+    sign_in(page, address, "alice")
+    page.goto(address + reverse("console:task", args=("desk", scene.in_review.pk)))
+    page.locator("#attempt-2 > summary").click()
+    expect(page.locator("[data-live-state]")).to_have_text("Live")
+    move(scene.in_review, Task.State.LEARNING, by="pipeline")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Learning")
+    expect(page.locator("#attempt-2")).to_have_attribute("open", "")
+    assert watch.problems == []
+
+
+def test_the_dashboards_chart_draws_and_grows(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    scene = build_scene(updates=3)
+    sign_in(page, address, "alice")
+    expect(page.locator(".plot canvas")).to_have_count(2)
+    expect(page.locator(".said").nth(1)).to_have_text("Batch 4: 0.5765")
+    expect(page.locator("[data-live-state]")).to_have_text("Live")
+    Rollout.objects.filter(training_use__batch=scene.failed_run.batch_id).update(reward=0.25)
+    move(scene.failed_run, "queued", by="sweep")
+    expect(page.locator(".said").nth(1)).to_have_text("Batch 4: 0.25")
+    assert watch.problems == []
+
+
+def test_after_a_lost_connection_the_page_catches_up(address: str, opened: tuple[Page, Watch]) -> None:
+    page, _ = opened
+    project = make_project()
+    task = make_task(project)
+    sign_in(page, address, "alice")
+    page.goto(address + reverse("console:task", args=("shop", task.pk)))
+    expect(page.locator("[data-live-state]")).to_have_text("Live")
+    page.context.set_offline(True)
+    expect(page.locator("[data-live-state]")).to_have_text("Reconnecting")
+    move(task, Task.State.WORKING, by="pipeline")
+    page.context.set_offline(False)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Working")
+
+
+def test_a_review_is_taken_and_answered(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    scene = build_scene(updates=1)
+    sign_in(page, address, "bob")
+    page.get_by_role("link", name="Reviews").click()
+    page.get_by_role("button", name=f"Review task {scene.in_review.pk}").click()
+    page.get_by_label("Score, attempt 1, step 2").fill("0.5")
+    page.get_by_label("Overall score").fill("0.7")
+    page.get_by_label("What should the worker learn?").fill("Old customers pay no surcharge.")
+    page.get_by_label("Attempt 3", exact=True).check()
+    page.get_by_role("button", name="Send feedback").click()
+    expect(page.get_by_role("status")).to_contain_text("your feedback is recorded")
+    feedback = Feedback.objects.get(review=scene.review)
+    assert (feedback.score, feedback.author) == (0.7, "user:bob")
+    assert watch.problems == []
+
+
+def test_without_scripts_everything_can_still_be_done(address: str, browser: Browser) -> None:
+    scene = build_scene(updates=1)
+    make_worker(scene.project, name="parrot")
+    context, _ = open_context(browser, java_script_enabled=False)
+    page = context.new_page()
+    sign_in(page, address, "alice")
+    page.get_by_role("link", name="Submit a task").click()
+    page.get_by_label("Worker").select_option(label="parrot")
+    page.get_by_label("Environment").select_option("chat")
+    page.get_by_label("Prompt").fill("Say hello.")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("status")).to_contain_text("is queued")
+    page.get_by_role("link", name="Reviews").click()
+    page.get_by_role("button", name="Take the next one").click()
+    page.get_by_label("What should the worker learn?").fill("Nothing new.")
+    page.get_by_role("button", name="Send feedback").click()
+    assert Review.objects.get(pk=scene.review.pk).state == "closed"
+    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("status")).to_contain_text("at work again")
+    page.get_by_role("link", name="Dashboard").click()
+    page.get_by_text("Show as a table").first.click()
+    expect(page.locator("#accuracy-table")).to_be_visible()
+    page.get_by_text("Ticket desk").first.click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    context.close()
+
+
+def test_no_page_breaks_the_policy_loses_a_label_or_runs_off_a_phone(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    scene = build_scene(updates=2)
+    Member.objects.create(project=Project.objects.create(slug="apes", name="Apes"), user=scene.alice, role=Role.OWNER)
+    sign_in(page, address, "alice")
+    for name, path in find_pages(scene).items():
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(address + path)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate(UNLABELLED) == [], name
+        assert page.evaluate(SMALL_TARGETS) == [], name
+        page.set_viewport_size(NARROW)
+        assert page.evaluate(OVERFLOW) <= 0, name
+    assert watch.problems == []
+
+
+def test_the_admin_keeps_to_the_policy_too(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    scene = build_scene(updates=1)
+    make_user("root", is_superuser=True, is_staff=True)
+    sign_in(page, address, "root")
+    for name, row in (("audit_auditentry", None), ("tasks_task", scene.reviewed), ("adapters_adapter", scene.adapter)):
+        page.goto(address + reverse(f"admin:{name}_changelist"))
+        if row is not None:
+            page.goto(address + reverse(f"admin:{name}_change", args=[row.pk]))
+        page.wait_for_load_state("networkidle")
+    page.goto(f"{address}/admin/")
+    page.wait_for_load_state("networkidle")
+    assert watch.problems == []
+
+
+def test_htmx_attributes_that_slip_into_a_page_are_dead(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    scene = build_scene(updates=1)
+    sign_in(page, address, "alice")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(
+        """() => {
+            const planted = document.createElement("div");
+            planted.setAttribute("hx-get", "/planted/");
+            planted.setAttribute("hx-trigger", "load");
+            document.querySelector("main").append(planted);
+            htmx.process(planted);
+        }"""
+    )
+    page.goto(address + find_pages(scene)["tasks"])
+    assert not any("planted" in url for url in asked)
+    assert any("hx-csp" in problem for problem in watch.problems)
