@@ -26,16 +26,19 @@ ONCE_A_TASK = ("task.scored", "rollouts.built")
 SHOWN = 5
 
 
-def find_faults(events: Sequence[Event], ledger: Ledger, *, may_fail: frozenset[str] = frozenset()) -> list[str]:
+def find_faults(
+    events: Sequence[Event], ledger: Ledger, *, may_fail: frozenset[str] = frozenset(), may_fill: bool = False
+) -> list[str]:
     """Everything that is wrong; [] for a run that kept its promises.
 
     Args:
         may_fail: keys of tasks that were given out to fail.
+        may_fill: batches may be left filling.
     """
     return [
         *find_lost(events, ledger),
         *find_failed(ledger, may_fail),
-        *find_unfinished(ledger),
+        *find_unfinished(ledger, may_fill=may_fill),
         *find_wrong_groups(ledger),
         *find_wrong_rollouts(ledger),
         *find_wrong_uses(ledger),
@@ -69,13 +72,14 @@ def find_failed(ledger: Ledger, may_fail: frozenset[str]) -> list[str]:
     return _name("tasks failed", [words for words in failed if words.split(":")[0] not in may_fail])
 
 
-def find_unfinished(ledger: Ledger) -> list[str]:
+def find_unfinished(ledger: Ledger, *, may_fill: bool) -> list[str]:
     """Rows that are in no final state."""
+    filling = [] if may_fill else [row.id for row in ledger.batches if row.state == "open" and row.rollout_count]
     return [
         *_name("tasks are not final", [task.id for task in ledger.tasks if task.state not in FINAL_TASK]),
         *_name("segments are open", [row.id for row in ledger.segments if row.state == "open"]),
         *_name("runs are not final", [row.id for row in ledger.runs if row.state not in FINAL_RUN]),
-        *_name("batches are filling", [row.id for row in ledger.batches if row.state == "open" and row.rollout_count]),
+        *_name("batches are filling", filling),
         *_name("adapters were never judged", [row.id for row in ledger.adapters if row.state == "candidate"]),
         *_name("reviews are open", [row.id for row in ledger.states if (row.model, row.state) == ("review", "open")]),
     ]

@@ -24,12 +24,14 @@ from tests.chaos.stage import LEASE_S
 Found = TypeVar("Found")
 
 FREEZE_S = LEASE_S + 4.0
-STAGE_WAIT_S = 120.0
+STAGE_WAIT_S = 300.0
+IN_TRAINING = frozenset({FaultKind.KILL_TRAINING, FaultKind.TRUNCATED_ADAPTER, FaultKind.NAN_ADAPTER})
 POLL_S = 0.02
 
 RUNNING: LiteralString = (
     "SELECT id, attempt, spec->>'output_uri' FROM training_trainingrun WHERE state = 'running' ORDER BY id LIMIT 1"
 )
+NOT_RUNNING: LiteralString = "SELECT id FROM training_trainingrun WHERE state <> 'running' AND id ="
 WHOLE: LiteralString = (
     "SELECT uri FROM adapters_adapter WHERE state IN ('deployed', 'retired', 'verified') ORDER BY id LIMIT 1"
 )
@@ -49,12 +51,23 @@ class Nemesis:
     done: int = 0
 
     def carry_out(self, plan: Sequence[Fault], stop: threading.Event) -> None:
-        """One fault after another, each after its gap, until the plan or the run ends."""
+        """One fault after another, each after its gap, until the plan or the run ends.
+
+        Faults that need a training under way wait for their chance beside the others.
+        """
+        waiting = threading.Thread(target=self._cause_in_turn, args=([row for row in plan if row.kind in IN_TRAINING],))
+        waiting.start()
         for fault in plan:
             if stop.wait(fault.after_s):
-                return
-            self.history.note("fault", fault.kind, fault.target)
+                break
+            if fault.kind not in IN_TRAINING:
+                self._cause_in_turn([fault])
+        waiting.join()
+
+    def _cause_in_turn(self, faults: Sequence[Fault]) -> None:
+        for fault in faults:
             self.cause(fault)
+            self.history.note("fault", fault.kind, fault.target)
             self.done += 1
 
     def cause(self, fault: Fault) -> None:
@@ -94,7 +107,7 @@ class Nemesis:
             sha256 = make(path_of(whole[0]), target)
             result = make_result(run_id=run_id, attempt=attempt, directory=target, sha256=sha256)
             self._wait_for(fault, lambda: self._send(result))
-            self._wait_for(fault, lambda: self._ask(f"{RUNNING_ONE} {run_id:d}") is None or None)
+            self._wait_for(fault, lambda: self._ask(f"{NOT_RUNNING} {run_id:d}"))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -134,9 +147,6 @@ class Nemesis:
             time.sleep(POLL_S)
         self.not_staged.append(fault.kind)
         return None
-
-
-RUNNING_ONE: LiteralString = "SELECT id FROM training_trainingrun WHERE state = 'running' AND id ="
 
 
 def path_of(uri: str) -> Path:

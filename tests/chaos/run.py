@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 
 DESK_SHARE = 0.1
 REVIEWED_SHARE = 0.1
-BATCH_TASKS = 12
+BATCH_TASKS = 8
+EXTRA_S = 8.0
 POLL_S = 0.5
 QUIET_POLLS = 4
 """The run is over when nothing is unfinished so many times in a row: between two segments there is a moment."""
@@ -100,6 +101,11 @@ def run_faults(stack: RunningStack, *, load: Load, plan: Sequence[Fault], direct
             try:
                 for future in submitting:
                     future.result()
+                for round_number in itertools.count():
+                    if breaking.done():
+                        break
+                    # a fault still waits for a training: give it one
+                    submit_all(admin, make_extra_orders(load, round_number), history, over_s=EXTRA_S)
                 breaking.result()
                 duplicator.stop()
                 settled_s, left = settle(admin, database_url, load)
@@ -170,6 +176,17 @@ def make_orders(load: Load) -> list[Order]:
             body["project"] = "people"
         orders.append(Order(f"task-{number}", body))
     return orders
+
+
+def make_extra_orders(load: Load, round_number: int) -> list[Order]:
+    """Enough for one training more, or for a while of the mass."""
+    if not load.with_training:
+        return [Order(f"extra-{round_number}", {"project": "mass", "environment": "chat", "prompt": "Say it again."})]
+    tickets = make_tickets(load.seed + 1_000 + round_number, BATCH_TASKS, held_out=False)
+    return [
+        Order(f"extra-{round_number}-{index}", {"project": "learners", "environment": "desk", "prompt": ticket.text})
+        for index, ticket in enumerate(tickets)
+    ]
 
 
 def submit_with(url: str, token: str, tally: Tally, orders: Sequence[Order], history: History, over_s: float) -> None:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -28,7 +28,11 @@ SETTINGS: Mapping[str, str] = {
 
 @contextmanager
 def chaos_stack(
-    *, settings: Mapping[str, str] | None = None, keep_in: Path | None = None, first_port: int | None = None
+    *,
+    settings: Mapping[str, str] | None = None,
+    keep_in: Path | None = None,
+    first_port: int | None = None,
+    only: Sequence[str] = (),
 ) -> Iterator[RunningStack]:
     """A whole stack for the length of a block; its home goes with it unless it was given.
 
@@ -36,9 +40,10 @@ def chaos_stack(
         settings: over `SETTINGS`.
         keep_in: a home that stays, with its logs.
         first_port: where its ports begin; None: free ones.
+        only: names of services; with what they need. Empty: all.
     """
     environ = make_environ(first_port) | {**SETTINGS, **(settings or {})}
-    with own_home(keep_in) as home, running_stack(home, environ, is_throwaway=True) as stack:
+    with own_home(keep_in) as home, running_stack(home, environ, is_throwaway=True, only=only) as stack:
         yield stack
 
 

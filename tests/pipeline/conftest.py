@@ -1,0 +1,64 @@
+"""One running line for all tests of the pipeline: starting it takes most of a minute."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.clients import PatientClient, Tally
+from tests.chaos.history import History
+from tests.chaos.stage import chaos_stack, make_admin_token
+from tests.fakes import FakeModelServer
+from tests.pipeline.line import SERVICES, Broker, Line, Replies
+
+QUEUES = "workers=threads:2;workers=threads:2;scorers,hints,control=threads:4"
+
+
+@pytest.fixture(scope="session")
+def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    directory: Path = tmp_path_factory.mktemp("line")
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+    broker, replies, tally = Broker(directory / "broker", port), Replies(), Tally()
+    broker.start()
+    history = History(directory / "history.jsonl")
+    try:
+        with FakeModelServer(reply=replies, models=["chat"]) as model:
+            settings = {
+                "TENTALIS_REDIS_URL": broker.url,
+                "TENTALIS_INFERENCE_BACKEND": "vllm",
+                "TENTALIS_INFERENCE_BASE_URL": model.url,
+                "TENTALIS_QUEUE_PROCESSES": QUEUES,
+                "TENTALIS_LEASE_SECONDS": "2",
+                "TENTALIS_WATCHDOG_SECONDS": "4",
+                "TENTALIS_TASK_TIMEOUT_SECONDS": "30",
+                "TENTALIS_RETRY_BASE_SECONDS": "0.05",
+                "TENTALIS_MAX_ATTEMPTS": "4",
+            }
+            with (
+                chaos_stack(settings=settings, keep_in=directory / "home", only=SERVICES) as stack,
+                PatientClient(stack.state().addresses["console_url"], make_admin_token(stack), tally) as client,
+            ):
+                body = {"slug": "line", "name": "Line", "review_policy": {"who": "none"}, "group_size": 2}
+                client.create("projects", body, key="project")
+                worker = {"project": "line", "name": "chat", "kind": "chat", "base_model": "chat"}
+                client.create("workers", worker, key="worker")
+                database_url = stack.state().addresses["database_url"]
+                line = Line(stack, client, broker, replies, model, history, database_url)
+                yield line
+                replies.release()
+                assert line.find_faults() == []
+    finally:
+        history.close()
+        broker.stop()
+
+
+@pytest.fixture
+def line(running_line: Line) -> Iterator[Line]:
+    """The line, with nothing held back and everything served."""
+    running_line.replies.hold()
+    running_line.replies.is_poisonous = True
+    yield running_line
+    running_line.replies.release()

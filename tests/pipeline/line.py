@@ -1,0 +1,205 @@
+"""A running line from submission to rollout, its model server and broker in the test's hand."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+
+from tentalis.platform.home import Home
+from tentalis.platform.redis_server import redis_command, write_redis_config
+from tentalis.platform.up import RunningStack
+from tests.chaos.checker import find_faults
+from tests.chaos.clients import PatientClient
+from tests.chaos.history import History
+from tests.chaos.ledger import read_ledger
+from tests.fakes import FakeModelServer
+
+Found = TypeVar("Found")
+
+PATIENCE_S = 90.0
+POLL_S = 0.05
+SERVICES = ("web", "relay", "queue-workers", "queue-workers-2", "queue-scorers", "bootstrap")
+
+
+@dataclass
+class Broker:
+    """A Redis of its own that keeps nothing: stopped, it has lost everything."""
+
+    directory: Path
+    port: int
+    password: str = "broker-of-a-test"
+    _process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        home = Home(self.directory)
+        home.prepare()
+        write_redis_config(home, port=self.port, password=self.password, is_throwaway=True)
+        self._process = subprocess.Popen(redis_command(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: self._answers() or None, "the broker answers")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
+
+
+@dataclass
+class Replies:
+    """What the model says: prompts that contain "hold" wait for their release, those with "poison" break the call."""
+
+    is_poisonous: bool = True
+    held: list[str] = field(default_factory=list)
+    _release: threading.Event = field(default_factory=threading.Event)
+
+    def hold(self) -> None:
+        self.held.clear()
+        self._release.clear()
+
+    def release(self) -> None:
+        self._release.set()
+
+    def __call__(self, prompt: str, index: int) -> str:
+        if "poison" in prompt and self.is_poisonous:
+            raise ConnectionAbortedError("poison")
+        if "hold" in prompt and index == 0:
+            self.held.append(prompt)
+            self._release.wait(PATIENCE_S)
+        return f"answer {index}"
+
+
+class _Dribble(BaseRequestHandler):
+    """Never silent and never done: a header line each second."""
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            self.request.sendall(b"HTTP/1.1 200 OK\r\n")
+            for number in range(int(PATIENCE_S)):
+                self.request.sendall(b"X-Wait-%d: 1\r\n" % number)
+                time.sleep(1)
+
+
+@contextlib.contextmanager
+def dribbling_server() -> Iterator[str]:
+    """A model server whose answers never end. Gives its URL."""
+    server = ThreadingTCPServer(("127.0.0.1", 0), _Dribble)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@dataclass
+class Line:
+    """The stack, and how a test speaks with it."""
+
+    stack: RunningStack
+    client: PatientClient
+    broker: Broker
+    replies: Replies
+    model: FakeModelServer
+    history: History
+    database_url: str
+    _count: int = 0
+
+    def submit(self, prompt: str, *, worker: str = "chat") -> int:
+        """Give a task to a worker; its key is known to the history."""
+        self._count += 1
+        key = f"{prompt} #{self._count}"
+        self.history.note("invoke", "submit", key)
+        body = {"project": "line", "worker": worker, "environment": "chat", "prompt": prompt, "metadata": {"key": key}}
+        task = self.client.create("tasks", body, key=key)
+        self.history.note("ok", "submit", key, id=task["id"])
+        return int(task["id"])
+
+    def state_of(self, task_id: int) -> str:
+        return str(self.ask("SELECT state FROM tasks_task WHERE id = %s", task_id)[0][0])
+
+    def wait_for(self, task_id: int, state: str = "done") -> None:
+        wait_until(lambda: self.state_of(task_id) == state or None, f"task {task_id} is {state}")
+
+    def holder_of(self, task_id: int) -> int:
+        """The process that works on a task."""
+        owner = wait_until(
+            lambda: next(
+                iter(
+                    self.ask(
+                        "SELECT lease_owner FROM outbox_segment WHERE subject_id = %s AND kind = 'work' "
+                        "AND state = 'open' AND fence IS NOT NULL",
+                        task_id,
+                    )
+                ),
+                None,
+            ),
+            f"somebody works on task {task_id}",
+        )
+        return int(owner[0].rsplit(":", 1)[1])
+
+    def errors_of(self, task_id: int) -> list[dict[str, Any]]:
+        rows = self.ask("SELECT errors FROM outbox_segment WHERE subject_id = %s AND kind = 'work'", task_id)
+        return [dict(error) for row in rows for error in row[0]]
+
+    def wait_for_error(self, task_id: int, error_type: str) -> None:
+        wait_until(
+            lambda: [error for error in self.errors_of(task_id) if error["type"] == error_type] or None,
+            f"task {task_id} met {error_type}",
+        )
+
+    def ask(self, query: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database_url) as connection:
+            return connection.execute(query, values).fetchall()
+
+    def find_faults(self) -> list[str]:
+        """What the checker says of everything that was done on this line; poison may fail."""
+        unfinished: LiteralString = "SELECT count(*) FROM tasks_task WHERE state NOT IN ('done', 'failed', 'cancelled')"
+        unsealed: LiteralString = (
+            "SELECT count(*) FROM audit_auditentry WHERE id NOT IN (SELECT entry_id FROM audit_auditseal)"
+        )
+        wait_until(lambda: self.ask(unfinished)[0][0] == 0 or None, "everything ended")
+        wait_until(lambda: self.ask(unsealed)[0][0] == 0 or None, "the audit is sealed")
+        chain = self.client.send("GET", "audit/verify").json()
+        ledger = read_ledger(self.database_url, chain_faults=chain["faults"])
+        poison = frozenset(task.key for task in ledger.tasks if task.key.startswith("poison"))
+        return find_faults(self.history.events, ledger, may_fail=poison, may_fill=True)
+
+
+def wait_until(find: Callable[[], Found | None], what: str) -> Found:
+    """What `find` finds as soon as that is something.
+
+    Raises:
+        AssertionError: nothing in time.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (found := find()) is not None:
+            return found
+        time.sleep(POLL_S)
+    raise AssertionError(f"not within {PATIENCE_S:.0f} s: {what}")
+
+
+def send_signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,106 @@
+"""Work that was accepted is done once, whatever becomes of the processes that do it."""
+
+import signal
+
+import pytest
+
+from tests.pipeline.line import Line, dribbling_server, send_signal, wait_until
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+def test_a_task_submitted_while_the_broker_is_away_is_accepted_and_done_when_it_is_back(line: Line) -> None:
+    line.broker.stop()
+    tasks = [line.submit("hello without a broker") for _ in range(3)]
+    assert {line.state_of(task) for task in tasks} == {"queued"}
+    line.broker.start()
+    for task in tasks:
+        line.wait_for(task)
+
+
+def test_work_in_the_hands_of_a_killed_process_is_done_by_another_once(line: Line) -> None:
+    task = line.submit("hold this until the first has died")
+    holder = line.holder_of(task)
+    wait_until(lambda: line.replies.held or None, "the model was asked")
+    send_signal(holder, signal.SIGKILL)
+    line.wait_for_error(task, "LeaseExpired")
+    assert line.holder_of(task) != holder
+    line.replies.release()
+    line.wait_for(task)
+    assert line.ask("SELECT count(*) FROM tasks_attempt WHERE task_id = %s", task) == [(2,)]
+
+
+def test_a_frozen_process_that_wakes_up_finds_its_work_taken_and_writes_nothing(line: Line) -> None:
+    task = line.submit("hold this until the first has woken up")
+    holder = line.holder_of(task)
+    wait_until(lambda: line.replies.held or None, "the model was asked")
+    send_signal(holder, signal.SIGSTOP)
+    try:
+        line.wait_for_error(task, "LeaseExpired")
+        assert line.holder_of(task) != holder
+        line.replies.release()
+        line.wait_for(task)
+    finally:
+        send_signal(holder, signal.SIGCONT)
+    later = line.submit("hello after the freeze")
+    line.wait_for(later)
+    assert line.ask("SELECT count(*) FROM tasks_attempt WHERE task_id = %s", task) == [(2,)]
+
+
+def test_a_poison_task_ends_as_a_dead_letter_with_its_reason_and_blocks_nobody(line: Line) -> None:
+    poison = line.submit("poison")
+    healthy = [line.submit(f"hello beside the poison {number}") for number in range(5)]
+    for task in healthy:
+        line.wait_for(task)
+    line.wait_for(poison, "failed")
+    [(link, failure)] = line.ask("SELECT failed_link, failure FROM tasks_task WHERE id = %s", poison)
+    assert link == "tasks.work"
+    assert failure
+    [(state, attempts)] = line.ask(
+        "SELECT state, jsonb_array_length(errors) FROM outbox_segment WHERE subject_id = %s AND kind = 'work'", poison
+    )
+    assert (state, attempts) == ("dead", 4)
+
+
+def test_a_dead_letter_that_is_replayed_is_done_when_what_broke_it_is_mended(line: Line) -> None:
+    task = line.submit("poison that is healed")
+    line.wait_for(task, "failed")
+    line.replies.is_poisonous = False
+    [(letter,)] = line.ask("SELECT id FROM outbox_segment WHERE subject_id = %s AND state = 'dead'", task)
+    answer = line.client.send("POST", f"dead-letters/{letter}/replay", {})
+    assert answer.status_code == 200, answer.text
+    line.wait_for(task)
+    kinds = line.ask("SELECT kind FROM audit_auditentry WHERE subject_type = 'task' AND subject_id = %s", task)
+    assert [kind for (kind,) in kinds].count("task.replayed") == 1
+
+
+def test_a_process_whose_threads_all_hang_leaves_and_a_fresh_one_does_the_work(line: Line) -> None:
+    with dribbling_server() as url:
+        [(provider,)] = line.ask(
+            "INSERT INTO inference_provider "
+            "(created_at, name, kind, base_url, api_key_sealed, default_model, is_active) "
+            "VALUES (now(), 'dribble', 'vllm', %s, '', '', true) RETURNING id",
+            url,
+        )
+        body = {"project": "line", "name": "hanging", "kind": "chat", "base_model": "chat", "provider": "dribble"}
+        line.client.create("workers", body, key="hanging")
+        before = {row.name: row.restarts for row in line.stack.state().services}
+        hanging = [line.submit("hang for ever", worker="hanging") for _ in range(4)]
+        waiting = line.submit("hello behind the hanging")
+        wait_until(
+            lambda: (
+                [
+                    row
+                    for row in line.stack.state().services
+                    if row.name.startswith("queue-workers") and row.restarts > before[row.name]
+                ]
+                or None
+            ),
+            "a queue process left",
+        )
+        line.ask("UPDATE inference_provider SET base_url = %s WHERE id = %s RETURNING id", line.model.url, provider)
+        for task in [*hanging, waiting]:
+            line.wait_for(task)
+    assert "nothing was taken for" in "".join(
+        line.stack.home.log_file(name).read_text() for name in ("queue-workers", "queue-workers-2")
+    )

@@ -1,0 +1,63 @@
+"""Messages carry names: every name somebody sends is a job somebody has, on a queue somebody reads."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings
+
+from apps.outbox.registry import KINDS, queue_of
+from apps.training.box import QUEUE, TRAIN
+from tentalis.celery import app
+from tentalis.env import VARIABLES
+
+LINKS = sorted({link for kind in KINDS.values() for link in kind.links})
+
+
+def run_python(code: str, *, without: str = "") -> str:
+    """What a fresh process prints. The box's process is not told of Django's settings, and Celery looks for them."""
+    environ = {name: value for name, value in os.environ.items() if name != without}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_flow_knows_its_four_segments() -> None:
+    assert set(KINDS) == {"work", "learn", "train", "adopt"}
+
+
+@pytest.mark.parametrize("name", [*LINKS, "training.record", "training.heartbeat"])
+def test_every_link_is_a_job_on_a_queue_that_is_read(name: str) -> None:
+    app.loader.import_default_modules()
+    read = {queue for queues, _, _ in VARIABLES["TENTALIS_QUEUE_PROCESSES"].default for queue in queues}
+    assert name in app.tasks
+    assert queue_of(name) in read
+    assert app.amqp.router.route({}, name)["queue"].name == queue_of(name)
+
+
+def test_the_box_has_the_job_that_we_send_it_and_answers_to_jobs_that_we_have() -> None:
+    app.loader.import_default_modules()
+    code = (
+        "import gpu_workers.jobs as jobs; from gpu_workers.celery import app, GPU_QUEUE, CONTROL_QUEUE; "
+        f"print({TRAIN!r} in app.tasks, GPU_QUEUE, CONTROL_QUEUE, jobs.RECORD_JOB, jobs.HEARTBEAT_JOB)"
+    )
+    has_job, queue, control, record, heartbeat = run_python(code).split()
+    assert (has_job, queue) == ("True", QUEUE)
+    assert control == settings.CELERY_TASK_DEFAULT_QUEUE
+    assert {record, heartbeat} <= set(app.tasks)
+
+
+def test_the_web_side_loads_no_torch() -> None:
+    code = (
+        "import sys, tentalis.asgi; from tentalis.celery import app; app.loader.import_default_modules(); "
+        "print('torch' in sys.modules, 'gpu_workers' in sys.modules)"
+    )
+    assert run_python(code) == "False False"
+
+
+def test_the_box_loads_no_django() -> None:
+    code = "import sys, gpu_workers.jobs; print('django' in sys.modules)"
+    assert run_python(code, without="DJANGO_SETTINGS_MODULE") == "False"
