@@ -34,7 +34,8 @@ def build_base(out: Path, recipe: WarmStartRecipe) -> dict[str, Any]:
     staging = out.with_name(f"{out.name}.staging-{os.getpid()}")
     try:
         model, tokenizer, loss = train_base(recipe)
-        model.half().save_pretrained(staging)
+        model.half()  # type: ignore[no-untyped-call]
+        model.save_pretrained(staging)
         tokenizer.save_pretrained(staging)
         measured = measure_base(staging)
         metrics = {
@@ -46,6 +47,8 @@ def build_base(out: Path, recipe: WarmStartRecipe) -> dict[str, Any]:
             "accuracy": measured,
         }
         (staging / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n", "utf-8")
+        for file in staging.iterdir():
+            file.chmod(0o644)
         staging.rename(out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gpu_workers.engine.batch import Batch, Events, Model, Row
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
-from gpu_workers.engine.jobs import Job, PromptScore, Sample
+from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
 from gpu_workers.engine.text import TextCodec
 
 logger = logging.getLogger(__name__)
@@ -169,12 +170,13 @@ class Scheduler:
         for lane, prompts in admitted.items():
             for chunk in _chunk_prompts(prompts):
                 try:
-                    events.update(self._prefill(lane, chunk))
+                    for job, deltas in self._prefill(lane, chunk).items():
+                        events.setdefault(job, []).extend(deltas)
                 except Exception as error:  # as in step: the jobs are told, the rest goes on
                     logger.exception("reading prompts for %s failed", lane.name)
                     for job, _ in chunk:
                         job.error = EngineError(f"reading the prompt failed: {error}")
-                        events[job] = []
+                        events.setdefault(job, [])
         return events
 
     def _prefill(self, lane: Lane, chunk: Sequence[tuple[Job, int]]) -> Events:
@@ -199,9 +201,7 @@ class Scheduler:
                     lane.model, hidden[place, : len(prompt)], prompt, job.options.prompt_logprobs
                 )
             if job.options.max_tokens == 0:
-                _finish_unsampled(job, index)
-                if job.unfinished == 0:
-                    events[job] = []
+                events.setdefault(job, []).extend(_finish_unsampled(job, index))
                 continue
             rows += batch.admit(job, index)
             sources += [place] * job.options.n
@@ -240,11 +240,14 @@ def score_prompt(model: Model, hidden: Tensor, prompt: Sequence[int], alternativ
     return PromptScore(joined.cpu().numpy(), joined_ranks.cpu().numpy(), top or [[] for _ in range(len(targets))])
 
 
-def _finish_unsampled(job: Job, index: int) -> None:
+def _finish_unsampled(job: Job, index: int) -> list[Delta]:
+    """Close the choices of a prompt that was only to be read."""
     n = job.options.n
-    for choice in range(index * n, (index + 1) * n):
-        empty = torch.zeros(0).numpy()
+    empty = np.zeros(0, dtype=np.float32)
+    choices = range(index * n, (index + 1) * n)
+    for choice in choices:
         job.finish_choice(choice, Sample("", [], empty, "length", None, [] if job.options.top_logprobs else None))
+    return [Delta(choice, "", [], [], None, "length") for choice in choices] if job.options.streams else []
 
 
 def _chunk_prompts(prompts: Sequence[tuple[Job, int]]) -> list[list[tuple[Job, int]]]:

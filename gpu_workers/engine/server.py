@@ -65,8 +65,10 @@ class EngineServer:
         self._is_stopping = True
         loop = asyncio.get_running_loop()
         has_drained = await loop.run_in_executor(None, lambda: self._engine.stop(drain_s=drain_s))
-        for job in self._mailboxes:
-            job.is_cancelled = True
+        for job, mailbox in self._mailboxes.items():
+            if not job.is_over:
+                job.is_cancelled = True
+                mailbox.put_nowait([])
         return has_drained
 
     # --- routes
@@ -200,11 +202,12 @@ class EngineServer:
     ) -> web.StreamResponse:
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", ADAPTER_HEADER: job.lane.name}
         response = web.StreamResponse(headers=headers)
-        generated, is_first = 0, True
+        generated, open_choices, is_first = 0, len(job.samples), True
         await response.prepare(request)
         await _send(response, writer.write_opening())
-        while not job.is_over or not mailbox.empty():
+        while open_choices and job.error is None and not job.is_cancelled:  # the job itself runs ahead of its mail
             deltas = await mailbox.get()
+            open_choices -= sum(delta.finish_reason is not None for delta in deltas)
             if deltas and is_first:
                 is_first = False
                 self._metrics.note_first_token(job)

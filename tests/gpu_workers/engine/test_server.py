@@ -105,6 +105,20 @@ async def test_a_streamed_completion_is_the_whole_one_in_pieces(client: Client, 
                 assert [value for entry in streamed for value in entry[field]] == choice["logprobs"][field]
 
 
+async def test_every_token_of_many_streams_at_once_arrives(client: Client) -> None:
+    bodies = [
+        {"model": "tiny", "prompt": PROMPT, "max_tokens": 1 + index % 7, "ignore_eos": True, "return_token_ids": True}
+        for index in range(48)
+    ]
+    answers = await asyncio.gather(*(stream(client, "/v1/completions", body) for body in bodies))
+    for body, chunks in zip(bodies, answers, strict=True):
+        choices = [chunk["choices"][0] for chunk in chunks]
+        assert sum(len(choice["token_ids"]) for choice in choices) == body["max_tokens"]
+        assert choices[-1]["finish_reason"] == "length"
+    (only_read,) = await stream(client, "/v1/completions", {"model": "tiny", "prompt": PROMPT, "max_tokens": 0})
+    assert only_read["choices"][0]["finish_reason"] == "length"
+
+
 async def test_a_chat_is_answered_whole_and_streamed(client: Client) -> None:
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Order: 3 mug"}], "max_tokens": 8, "seed": 2}
     whole = await post(
