@@ -9,11 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from gpu_workers.artifacts import hash_files
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.desk import base_directory
+from gpu_workers.engine.errors import EngineError
+from gpu_workers.engine.text import TextCodec
 from gpu_workers.learning.logprobs import TokenLogprobs, read_predictions, token_logprobs
 from gpu_workers.learning.packing import PackedBatch
 
@@ -34,7 +37,7 @@ class BaseModel:
     directory: Path
     sha256: str
     model: Any
-    tokenizer: Any
+    codec: TextCodec
     context_length: int
     sliding_window: int | None
     device: torch.device
@@ -68,13 +71,20 @@ class BaseModel:
         return found
 
     def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-        """Token ids of a conversation up to where the answer starts, by the model's own chat template."""
+        """Token ids of a conversation up to where the answer starts, by the very code the engine reads prompts with.
+
+        Raises:
+            BaseModelError: the model has no chat template, or it refuses these messages.
+        """
         key = tuple((message["role"], message["content"]) for message in messages)
         if key not in self.prompts:
             if len(self.prompts) > 10_000:
                 self.prompts.clear()
-            text = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-            self.prompts[key] = tuple(self.tokenizer.encode(text, add_special_tokens=False))
+            try:
+                text = self.codec.render_chat(messages)
+            except EngineError as error:
+                raise BaseModelError(f"{self.directory.name}: {error}") from error
+            self.prompts[key] = tuple(self.codec.encode([text], add_special_tokens=False)[0])
         return self.prompts[key]
 
     def score(self, batch: PackedBatch, overrides: Mapping[str, Tensor]) -> TokenLogprobs:
@@ -133,23 +143,22 @@ def load_base(name: str) -> BaseModel:
 @lru_cache(maxsize=KEPT_MODELS)
 def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...]) -> BaseModel:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    disable_progress_bar()
     try:
         model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
             directory, dtype=torch.float32, local_files_only=True, use_safetensors=True
         )
-        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+        codec = TextCodec.from_directory(directory)
+    except (OSError, ValueError, KeyError, EngineError) as error:
         raise BaseModelError(f"cannot load the model at {directory}: {error}") from error
     model.to(device).eval().requires_grad_(False)
-    if not tokenizer.chat_template:
-        raise BaseModelError(f"the tokenizer at {directory} has no chat template")
     config: Any = model.config
     layer_types = getattr(config, "layer_types", None) or ()
     base = BaseModel(
         directory=directory,
         sha256=hash_files(sorted(directory.glob("*.safetensors"))),
         model=model,
-        tokenizer=tokenizer,
+        codec=codec,
         context_length=int(config.max_position_embeddings),
         sliding_window=config.sliding_window if "sliding_attention" in layer_types else None,
         device=device,

@@ -186,8 +186,8 @@ def _backward(
         loss = loss + recipe.kl_coef * terms["kl_base"]
     torch.autograd.backward(loss)
     drift = measure_drift(logprobs, old, sampled, clip_low=recipe.clip_low, clip_high=recipe.clip_high)
-    found = {name: float(term) for name, term in terms.items()} | {
-        "loss": float(loss),
+    found = {name: float(term.detach()) for name, term in terms.items()} | {
+        "loss": float(loss.detach()),
         "kl": float(drift.divergence) / totals["sampled"],
         "clip_fraction": float(drift.clipped) / totals["sampled"],
     }

@@ -49,7 +49,7 @@ def step_returns(
     Args:
         scores: (S,) in [0, 1]; None for a step nobody could score, which adds nothing to any return.
         missing_steps: steps a complete answer would have had beyond those; each counts as a score of 0.
-        spread: of all step scores of the batch, missing ones included.
+        spread: of all step scores of the group, missing ones included.
     Returns:
         (S,) dimensionless. A step's score moves its own return and earlier ones, never a later one.
     Source:
@@ -97,37 +97,34 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     """The reward's advantage of every token of every rollout.
 
     Args:
-        rollouts: (R,) the whole batch: step scores are standardised over it, outcomes within their group.
+        rollouts: (R,) any number of groups; outcomes and step scores are both compared within their group only.
     Returns:
         (R,) of (T,): already multiplied by the rollout's weight; None for a rollout without a reward, which has no RL
         term. A rollout with a reward whose steps nobody scored gets its outcome advantage alone, undiminished.
     """
-    rewards_by_group: dict[int, list[float]] = {}
-    for rollout in rollouts:
+    advantages: list[list[float] | None] = [None] * len(rollouts)
+    groups: dict[int, list[int]] = {}
+    for index, rollout in enumerate(rollouts):
         if rollout.reward is not None:
-            rewards_by_group.setdefault(rollout.group_id, []).append(rollout.reward)
-    outcomes_by_group = {
-        group_id: iter(
-            group_advantages(rewards, std_floor=recipe.std_floor, divide_by_std=recipe.algorithm != "dr_grpo")
-        )
-        for group_id, rewards in rewards_by_group.items()
-    }
-    spread = measure_spread(step_scores(rollouts))
-    advantages: list[list[float] | None] = []
-    for rollout in rollouts:
-        if rollout.reward is None:
-            advantages.append(None)
-            continue
-        outcome = next(outcomes_by_group[rollout.group_id])
-        scored = has_step_scores(rollout)
-        returns = step_returns(
-            [step.score for step in rollout.steps],
-            missing_steps=rollout.missing_steps if scored else 0,
-            spread=spread,
+            groups.setdefault(rollout.group_id, []).append(index)
+    for members in groups.values():
+        group = [rollouts[index] for index in members]
+        outcomes = group_advantages(
+            [rollout.reward for rollout in group if rollout.reward is not None],
             std_floor=recipe.std_floor,
+            divide_by_std=recipe.algorithm != "dr_grpo",
         )
-        values = spread_over_tokens(rollout, outcome, returns, recipe.step_mix if scored else 0.0)
-        advantages.append([rollout.weight * value for value in values])
+        spread = measure_spread(step_scores(group))
+        for index, rollout, outcome in zip(members, group, outcomes, strict=True):
+            scored = has_step_scores(rollout)
+            returns = step_returns(
+                [step.score for step in rollout.steps],
+                missing_steps=rollout.missing_steps if scored else 0,
+                spread=spread,
+                std_floor=recipe.std_floor,
+            )
+            values = spread_over_tokens(rollout, outcome, returns, recipe.step_mix if scored else 0.0)
+            advantages[index] = [rollout.weight * value for value in values]
     return advantages
 
 
