@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-
 from gpu_workers.desk.attempts import measure_accuracy
 from gpu_workers.desk.warm_start import WarmStartRecipe, train_base
 from gpu_workers.engine.engine import BUILT_IN, Engine
