@@ -29,7 +29,7 @@ def make_options(url: str, token: str, timeout_s: float) -> dict[str, Any]:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise ClientError(f"wanted an address like http://127.0.0.1:8000, found {url!r} ({error})") from None
-    if parsed.scheme not in {"http", "https"} or not parsed.host:
+    if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.query or parsed.fragment or parsed.userinfo:
         raise ClientError(f"wanted an address like http://127.0.0.1:8000, found {url!r}")
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise ClientError("wanted a token of the form tnt_<key id>_<secret>, found other characters")

@@ -9,10 +9,11 @@ from django.db import connection, transaction
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import add_member, create_project, create_token, create_user, find_token
+from apps.accounts.services import add_member, create_project, create_token, create_user, find_token, revoke_token
 from apps.base.errors import NotSignedInError
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
+from tentalis.platform.errors import HomeError
 from tentalis.platform.home import write_private_file
 
 ADMIN = "admin"
@@ -51,8 +52,12 @@ def write_token(user: User, path: Path) -> None:
                 return
         except NotSignedInError:
             pass
-    _, text = create_token(user=user, name=f"command line ({path.name})", scopes=Right.values, by=user)
-    write_private_file(path, text + "\n")
+    token, text = create_token(user=user, name=f"command line ({path.name})", scopes=Right.values, by=user)
+    try:
+        write_private_file(path, text + "\n")
+    except HomeError as error:
+        revoke_token(token=token, by=user)
+        raise CommandError(str(error)) from error
 
 
 def _lock() -> None:

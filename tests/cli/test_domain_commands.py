@@ -1,0 +1,249 @@
+"""The commands that talk to a platform."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+from django.core.management import call_command
+from django.test import override_settings
+from pytest_django.live_server_helper import LiveServer
+
+from apps.accounts.models import ApiToken, Member, Project, Role
+from apps.adapters.models import Adapter, Verdict
+from apps.feedback.models import Feedback, Review
+from apps.rollouts.models import Batch
+from apps.tasks.models import Attempt, Step, Task
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from tentalis.cli import COMMANDS
+from tentalis.platform.home import Home
+from tentalis.platform.state import StackState
+from tests.cli.conftest import Run
+from tests.factories import make_task, make_user
+
+
+def test_a_task_goes_in_and_comes_out(signed_in: Run, tmp_path: Path) -> None:
+    made = signed_in("task", "submit", "Say hello.", "--json")
+    assert made.code == 0, made
+    number = str(made.json["id"])
+    assert (made.json["environment"], made.json["worker"]) == ("chat", "echo")
+    listed = signed_in("task", "list", "--state", "queued")
+    assert number in listed.out
+    assert "Say hello." in listed.out
+    assert "queued" in signed_in("task", "show", number).out
+    assert signed_in("task", "cancel", number).out == f"task {number} is cancelled\n"
+    file = tmp_path / "prompt"
+    file.write_text("From a file.")
+    assert signed_in("task", "submit", f"@{file}", "--json").json["prompt"] == "From a file."
+    assert [row["prompt"] for row in signed_in("task", "list", "--json", "-n", "1").json] == ["From a file."]
+
+
+def test_a_failure_is_one_line_and_exit_1(signed_in: Run) -> None:
+    for arguments, words in (
+        (("task", "show", "999"), "none that you may see"),
+        (("task", "submit", "x", "-p", "nobodys"), "no project 'nobodys'"),
+        (("train",), "holds no rollout"),
+        (("task", "cancel", "999"), "none that you may see"),
+    ):
+        outcome = signed_in(*arguments)
+        assert outcome.code == 1, outcome
+        assert outcome.err.startswith("tentalis: ")
+        assert words in outcome.err
+        assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("task", "submit"),
+        ("task", "show", "x"),
+        ("task", "submit", "x", "--group-size", "65"),
+        ("task", "submit", "x", "--reference", "{"),
+        ("task", "submit", "x", "--metadata", "[]"),
+        ("task", "submit", "@/nowhere"),
+        ("task", "list", "--limit", "0"),
+        ("review", "give", "1"),
+        ("review", "give", "1", "--score", "2"),
+        ("review", "give", "1", "--step", "nonsense"),
+        ("review", "give", "1", "--step", "0=7"),
+        ("adapter", "show", "nobody@v1"),
+        ("worker", "show", "nobody"),
+        ("rollout", "export", "--out", "x", "--format", "xml"),
+        ("token", "create", "x", "--days", "0"),
+        ("bogus",),
+    ],
+)
+def test_bad_use_is_exit_2_and_changes_nothing(signed_in: Run, arguments: tuple[str, ...]) -> None:
+    outcome = signed_in(*arguments)
+    assert outcome.code == 2, outcome
+    assert "Traceback" not in outcome.err
+    assert not Task.objects.exists()
+
+
+def test_a_review_is_shown_and_given(signed_in: Run) -> None:
+    task = make_task(Project.objects.get(), state=Task.State.IN_REVIEW, group_size=1)
+    attempt = Attempt.objects.create(task=task, index=0, worker=task.worker, answer="hi\x1b[31m", text="hi")
+    Step.objects.create(attempt=attempt, index=0, kind="step", text="think")
+    review = Review.objects.create(project=task.project, task=task, audience="human")
+    assert str(review.pk) in signed_in("review", "list").out
+    shown = signed_in("review", "show", str(review.pk)).out
+    assert "think" in shown
+    assert "\x1b" not in shown
+    step = "0=0.5 wrong rule"
+    given = signed_in(
+        "review", "give", str(review.pk), "--score", "0.25", "--text", "Hm.", "--step", step, "--prefer", "0"
+    )
+    assert given.code == 0, given
+    feedback = Feedback.objects.get()
+    assert (feedback.score, feedback.text, feedback.preferred_attempt) == (0.25, "Hm.", attempt)
+    word = feedback.steps.get()
+    assert (word.score, word.comment) == (0.5, "wrong rule")
+
+
+def test_projects_workers_and_what_is_in_the_way(signed_in: Run) -> None:
+    assert signed_in("project", "list", "--json").json[0]["slug"] == "shop"
+    assert "No task was ever submitted." in signed_in("project", "why").out
+    made = signed_in("project", "create", "lab", "--name", "The lab")
+    assert made.out == "made project lab\n"
+    assert "The lab" in signed_in("project", "show", "lab").out
+    asked = signed_in("project", "why")
+    assert asked.code == 2, asked
+    assert "--project" in asked.err
+    assert signed_in("worker", "create", "desk", "--kind", "desk", "-p", "lab", "--json").json["base_model"] == "desk"
+    assert "desk" in signed_in("worker", "show", "desk").out
+    assert [row["name"] for row in signed_in("worker", "list", "--json").json] == ["desk", "echo"]
+
+
+def test_a_run_is_watched_to_its_end(signed_in: Run) -> None:
+    worker = Worker.objects.get()
+    batch = Batch.objects.create(project=worker.project, worker=worker, number=1, target_tasks=1, state="closed")
+    run = TrainingRun.objects.create(
+        project=worker.project, worker=worker, batch=batch, recipe={}, recipe_hash="0" * 64, state="succeeded",
+        metrics=[{"reward": 0.25}, {"reward": 0.5}],
+    )  # fmt: skip
+    watched = signed_in("run", "watch", str(run.pk))
+    assert watched.out.splitlines() == ["update 1: reward 0.250", "update 2: reward 0.500", f"run {run.pk} succeeded"]
+    TrainingRun.objects.update(state="failed", failure="CUDA is out of patience")
+    failed = signed_in("run", "watch", str(run.pk), "--json")
+    assert failed.code == 1
+    assert "out of patience" in failed.err
+    assert "out of patience" in signed_in("run", "show", str(run.pk)).out
+    assert "failed" in signed_in("run", "list").out
+
+
+def test_an_adapter_is_shown_with_its_verdicts_and_lineage(signed_in: Run) -> None:
+    worker = Worker.objects.get()
+    adapter = Adapter.objects.create(
+        project=worker.project, worker=worker, name="shop.echo@v1-0", version=1, uri="file:///x", sha256="0" * 64,
+        manifest={}, state=Adapter.State.REFUSED,
+    )  # fmt: skip
+    Verdict.objects.create(adapter=adapter, question="safe", outcome="no", words="It only says hello.")
+    shown = signed_in("adapter", "show", adapter.name)
+    assert "It only says hello." in shown.out, shown
+    assert adapter.name in signed_in("adapter", "list", "--worker", "echo").out
+    promoted = signed_in("adapter", "promote", adapter.name)
+    assert (promoted.code, "cannot be promoted" in promoted.err) == (1, True)
+    rolled = signed_in("adapter", "rollback", "echo")
+    assert (rolled.code, "nothing to roll back to" in rolled.err) == (1, True)
+
+
+def test_exports_are_files(signed_in: Run, tmp_path: Path) -> None:
+    Member.objects.filter(user__username="alice").update(role=Role.OWNER)
+    signed_in("task", "submit", "Say hello.")
+    out = tmp_path / "audit.jsonl"
+    assert signed_in("audit", "export", "--out", str(out)).code == 0
+    assert b"task.submitted" in out.read_bytes()
+    assert signed_in("audit", "verify").out.startswith("clean: ")
+    assert signed_in("rollout", "export", "-o", str(tmp_path / "r.jsonl"), "--json").json["size_bytes"] == 0
+    assert signed_in("rollout", "list").out == "no rollouts\n"
+
+
+def test_a_token_is_printed_once_listed_and_revoked(signed_in: Run) -> None:
+    made = signed_in("token", "create", "for a script", "-s", "tasks:read")
+    assert made.out.startswith("tnt_")
+    token = ApiToken.objects.get(name="for a script")
+    assert token.scopes == ["tasks:read"]
+    listed = signed_in("token", "list").out
+    assert "for a script" in listed
+    assert made.out.strip() not in listed
+    assert signed_in("token", "revoke", str(token.pk)).code == 0
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+
+
+def test_signing_out_ends_the_token_and_removes_it(signed_in: Run, home: Path) -> None:
+    file = home / "credentials.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "alice" in signed_in("whoami").out
+    assert signed_in("logout").code == 0
+    assert not file.exists()
+    assert ApiToken.objects.get().revoked_at is not None
+    outcome = signed_in("whoami")
+    assert (outcome.code, "tentalis login" in outcome.err) == (1, True)
+
+
+def test_signing_in_by_password(run: Run, live_server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from io import StringIO
+
+    cache.clear()
+    make_user("alice")
+    monkeypatch.setattr(sys, "stdin", StringIO("alice-has-a-password\n"))
+    monkeypatch.setattr("getpass.getpass", lambda prompt="", stream=None: sys.stdin.readline().strip())
+    outcome = run("login", "--url", live_server.url, "-u", "alice")
+    assert outcome.code == 0, outcome
+    assert "signed in" in outcome.out
+    assert run("whoami", "--json").json["username"] == "alice"
+
+
+def test_a_credentials_file_that_others_can_read_is_refused(signed_in: Run, home: Path) -> None:
+    (home / "credentials.toml").chmod(0o644)
+    outcome = signed_in("whoami")
+    assert (outcome.code, "0600" in outcome.err) == (1, True)
+
+
+@pytest.mark.parametrize("content", ["", "url = 3", "url = 'x'", "\x00", "token = "])
+def test_a_credentials_file_that_is_none_is_named(run: Run, home: Path, content: str) -> None:
+    home.mkdir()
+    file = home / "credentials.toml"
+    file.write_text(content)
+    file.chmod(0o600)
+    outcome = run("task", "list")
+    assert (outcome.code, str(file) in outcome.err, "Traceback" in outcome.err) == (1, True, False)
+
+
+def test_the_platform_of_this_home_needs_no_login(run: Run, home: Path, live_server: LiveServer) -> None:
+    place = Home(home)
+    place.prepare()
+    with override_settings(TENTALIS={**settings.TENTALIS, "ADMIN_PASSWORD": "a-password-for-the-admin"}):
+        call_command("bootstrap", token_file=home / "run" / "admin-token")
+    addresses = {"console_url": live_server.url}
+    StackState(supervisor_pid=1, supervisor_identity="", phase="ready", started_at=0.0, addresses=addresses).write(
+        place
+    )
+    assert run("whoami", "--json").json["username"] == "admin"
+    assert [row["name"] for row in run("worker", "list", "--json").json] == ["desk"]
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(run: Run, command: str) -> None:
+    outcome = run(command, "--help")
+    assert (outcome.code, "Usage" in outcome.out) == (0, True)
+
+
+def test_the_command_line_starts_without_django_and_torch() -> None:
+    program = (
+        "import sys\nfrom tentalis.cli import main\n"
+        "try:\n    main(['task', 'list'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('django', 'torch', 'rest_framework') if name in sys.modules])"
+    )
+    environment = {**os.environ, "TENTALIS_HOME": "/nowhere-at-all"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, env=environment
+    )
+    assert done.stdout.strip() == "[]"
+    assert "not signed in" in done.stderr
