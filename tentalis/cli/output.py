@@ -1,6 +1,7 @@
 """How commands show what came back: tables for people, JSON for programs."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Ro
 Project = Annotated[str, typer.Option("--project", "-p", help="Slug of the project; default: your only one.")]
 
 MAX_CELL_CHARS = 60
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")
 
 
 def print_json(value: Any) -> None:
@@ -60,6 +62,8 @@ def to_cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = to_printable(" ".join(str(value).split()))
+    if TIME.fullmatch(text):
+        return text[:16].replace("T", " ")
     return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
 
 
