@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth.models import Group
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -18,6 +19,7 @@ def sign_in_to_admin(request: HttpRequest, extra_context: dict[str, Any] | None 
     return redirect("admin:index")
 
 
+admin.site.unregister(Group)  # rights come from roles in projects
 admin.site.login = sign_in_to_admin  # type: ignore[method-assign]
 admin.site.site_header = "Tentalis, for auditors"
 admin.site.site_title = "Tentalis"

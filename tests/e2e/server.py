@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from asgiref.sync import SyncToAsync
 from channels.routing import ProtocolTypeRouter
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.db import connections
@@ -31,6 +32,8 @@ def serve() -> Iterator[str]:
         server.should_exit = True
         thread.join(timeout=20)
         bound.close()
+        # what a closing socket was still reading runs on in asgiref's thread; its connection would block the next flush
+        SyncToAsync.single_thread_executor.submit(connections.close_all).result(timeout=20)
         connections.close_all()
         if thread.is_alive():
             raise RuntimeError("the web under test did not stop within 20 s")

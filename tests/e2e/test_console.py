@@ -1,10 +1,11 @@
 """The console in a real browser: what people do in it, live, with scripts and without, under the strict policy."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from django.urls import reverse
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, ViewportSize, WebSocketRoute, expect
 
 from apps.accounts.models import Member, Project, Role
 from apps.audit.services import move
@@ -92,17 +93,25 @@ def test_the_dashboards_chart_draws_and_grows(address: str, opened: tuple[Page, 
 
 
 def test_after_a_lost_connection_the_page_catches_up(address: str, opened: tuple[Page, Watch]) -> None:
-    page, _ = opened
-    project = make_project()
-    task = make_task(project)
+    page, watch = opened
+    task = make_task(make_project())
+    sockets: list[WebSocketRoute] = []
+
+    def pass_on(socket: WebSocketRoute) -> None:
+        sockets.append(socket)
+        socket.connect_to_server()
+
+    page.route_web_socket(re.compile("/ws/live/"), pass_on)
     sign_in(page, address, "alice")
     page.goto(address + reverse("console:task", args=("shop", task.pk)))
     expect(page.locator("[data-live-state]")).to_have_text("Live")
-    page.context.set_offline(True)
+    before = len(sockets)
+    sockets[-1].close(code=1001)
     expect(page.locator("[data-live-state]")).to_have_text("Reconnecting")
     move(task, Task.State.WORKING, by="pipeline")
-    page.context.set_offline(False)
     expect(page.get_by_role("heading", level=1)).to_contain_text("Working")
+    assert len(sockets) > before
+    assert watch.problems == []
 
 
 def test_a_review_is_taken_and_answered(address: str, opened: tuple[Page, Watch]) -> None:
