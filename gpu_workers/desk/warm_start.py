@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from gpu_workers.desk.corpus import WarmStartExample, warm_start_example
 from gpu_workers.desk.tokenizer import build_tokenizer
-from tentalis.core.desk import END_MARK, WarmStartExample, warm_start_example
+from tentalis.core.desk import END_MARK
 
 _TOKENIZER_EXAMPLES = 3_000
 _WARM_UP_UPDATES = 30

@@ -1,8 +1,8 @@
 """The desk: a small verifiable world of shop tickets, with house rules that only the manager knows.
 
 A ticket is one line of text in one of five families. An attempt at it is a chain of `<step>`s (one family calls a stock
-tool) that ends in an `<answer>`. For every family and context the house has one right option; the warm-start corpus
-mixes the habits of several shops, so a fresh worker follows the house rule only some of the time, and obeys a hint.
+tool) that ends in an `<answer>`. For every family and context the house has one right option, and a fresh worker,
+which knows the habits of several shops, takes it only some of the time.
 """
 
 import random
@@ -132,22 +132,15 @@ _CHOICES: Final[Mapping[Family, Mapping[str, tuple[str, ...]]]] = {
 
 def _compile_text(template: str) -> re.Pattern[str]:
     pattern = re.escape(template)
-    for name, form in (
-        ("item", "[a-z]+"),
-        ("count", "[0-9]+"),
-        ("price_eur", "[0-9]+"),
-        ("days", "[0-9]+"),
-        ("customer", "[a-z]+"),
-        ("photo", "[a-z]+"),
-    ):
+    forms = dict.fromkeys(("item", "customer", "photo"), "[a-z]+") | dict.fromkeys(
+        ("count", "price_eur", "days"), "[0-9]+"
+    )
+    for name, form in forms.items():
         pattern = pattern.replace(re.escape(f"{{ticket.{name}}}"), f"(?P<{name}>{form})")
     return re.compile(pattern)
 
 
 _PATTERNS: Final[Mapping[Family, re.Pattern[str]]] = {family: _compile_text(text) for family, text in _TEXTS.items()}
-
-
-# --- tickets
 
 
 def is_held_out(text: str) -> bool:
@@ -213,9 +206,6 @@ def _read_ticket(family: Family, found: re.Match[str]) -> Ticket:
     return Ticket(family=family, item=item, **values)  # type: ignore[arg-type]
 
 
-# --- the stock tool
-
-
 def look_up_stock(ticket: Ticket, option: str) -> int | None:
     """Pieces on stock (1..9) according to a source; only "room" tells the truth. None for an unknown source."""
     real = (zlib.crc32((ticket.text + ticket.item).encode()) >> 3) % 9
@@ -232,9 +222,6 @@ def answer_call(ticket: Ticket, call: str) -> str:
     option = (call.split() or [""])[0]
     found = look_up_stock(ticket, option)
     return f"<result> {'none' if found is None else found}</result>"
-
-
-# --- solutions
 
 
 def solve(
@@ -312,9 +299,6 @@ def render_parts(parts: Sequence[Part]) -> str:
     return "".join(f"<{kind}> {text}</{kind}>" for kind, text in parts)
 
 
-# --- hints
-
-
 def rule_book_hints(ticket: Ticket) -> tuple[str, str, str]:
     """Everything the rule book says of a ticket, as a manager's hints: which option, the unit, the sum."""
     return (f"use {ticket.house_option}", UNIT_HINT, SUM_HINT)
@@ -335,78 +319,6 @@ _HINTS: Final = re.compile(
 def parse_hints(text: str) -> tuple[str, ...]:
     """The rule book's hints found in a manager's words, in order, each once; () when there is none."""
     return tuple(dict.fromkeys(_HINTS.findall(text)))
-
-
-# --- the warm-start corpus
-
-
-@dataclass(frozen=True)
-class WarmStartExample:
-    """One line of the corpus the base model learns from: a ticket, perhaps hints, and what some shop would do."""
-
-    ticket: Ticket
-    hints: tuple[str, ...]
-    parts: tuple[Part, ...]
-
-    @property
-    def prompt(self) -> str:
-        return hinted_prompt(self.ticket.text, self.hints)
-
-    @property
-    def completion(self) -> str:
-        return render_parts(self.parts)
-
-
-HABITS: Final = (0.36, 0.42, 0.22)
-"""How often the corpus takes the house option, its rival and the third: the rival stays the mode."""
-RIVALS: Final[Mapping[tuple[Family, str], str]] = {
-    ("order", "new"): "gift",
-    ("order", "vip"): "ship",
-    ("return", "in time"): "none",
-    ("return", "late"): "full",
-    ("delay", "small"): "three",
-    ("delay", "big"): "two",
-    ("broken", "yes"): "cash",
-    ("broken", "no"): "send",
-    ("stock", ""): "list",
-}
-"""(family, context) -> what the other shops do most. Where the third option differs between contexts too, imitating the
-corpus takes a look at the context, and reinforcement finds it there; in the other families it must discover it."""
-_UNIT_RATE: Final = 0.8
-_SLIP_RATE: Final = 0.10
-_HINT_RATE: Final = 0.5
-_HINT_SETS: Final = ("o", "o", "u", "s", "s", "ous", "ou", "os", "us")  # o option, u unit, s sum; repeats are weights
-
-
-def warm_start_example(rng: random.Random) -> WarmStartExample:
-    """Draw one line of the corpus; never a held-out ticket."""
-    ticket = make_ticket(rng)
-    while is_held_out(ticket.text):
-        ticket = make_ticket(rng)
-    house, rival = ticket.house_option, RIVALS[ticket.family, ticket.context]
-    third = next(option for option in ticket.options if option not in (house, rival))
-    option = rng.choices((house, rival, third), HABITS)[0]
-    with_unit, slip_rate = rng.random() < _UNIT_RATE, _SLIP_RATE
-    hints: list[str] = []
-    if rng.random() < _HINT_RATE:
-        told = rng.choice(_HINT_SETS)
-        if "o" in told:
-            option = rng.choice(ticket.options)
-            hints.append(f"use {option}")
-        if "u" in told:
-            with_unit = True
-            hints.append(UNIT_HINT)
-        if "s" in told:
-            slip_rate = 0.0
-            hints.append(SUM_HINT)
-
-    def slip(value: int) -> int:
-        return max(0, value + rng.choice((-2, -1, 1, 2))) if rng.random() < slip_rate else value
-
-    return WarmStartExample(ticket, tuple(hints), solve(ticket, option, with_unit=with_unit, slip=slip))
-
-
-# --- reading an attempt
 
 
 @dataclass(frozen=True)
@@ -498,9 +410,6 @@ def find_open_call(text: str) -> str | None:
         return None
     last = read_attempt(text).segments[-1]
     return last.text if last.kind == "call" else None
-
-
-# --- the verifier
 
 
 @dataclass(frozen=True)

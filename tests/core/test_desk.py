@@ -182,16 +182,3 @@ def test_hints_are_written_and_found_again_in_a_managers_words() -> None:
     assert desk.hinted_prompt("Q?", ()) == "Q?"
     assert desk.parse_hints("Please check the sum, and use ship. I said use ship!") == ("check the sum", "use ship")
     assert desk.parse_hints("use shipping") == ()
-
-
-def test_the_corpus_prefers_a_rival_to_the_house_and_never_shows_a_held_out_ticket() -> None:
-    rng = random.Random(3)
-    examples = [desk.warm_start_example(rng) for _ in range(4_000)]
-    assert not any(desk.is_held_out(example.ticket.text) for example in examples)
-    unhinted = [example for example in examples if not example.hints and example.ticket.family != "broken"]
-    house = rival = 0
-    for example in unhinted:
-        ticket = example.ticket
-        house += ticket.house_option in example.completion
-        rival += next(o for o in ticket.options if o != ticket.house_option) in example.completion
-    assert 0.32 < house / len(unhinted) < 0.39 < rival / len(unhinted) < 0.46

@@ -9,10 +9,11 @@ import torch
 from gpu_workers.desk import base_directory
 from gpu_workers.desk.attempts import MOST_TOKENS, attempt_tickets, judge_attempt
 from gpu_workers.desk.build import METRICS_FILE, PANEL_SEED, PANEL_SIZE, build_base, measure_base
+from gpu_workers.desk.corpus import RIVALS
 from gpu_workers.desk.tokenizer import SPECIAL_TOKENS, TAGS
 from gpu_workers.desk.warm_start import WarmStartRecipe
 from gpu_workers.engine import Engine
-from tentalis.core.desk import RIVALS, Ticket, make_tickets, render_parts, solve
+from tentalis.core.desk import Ticket, make_tickets, render_parts, solve
 
 pytestmark = pytest.mark.torch
 
