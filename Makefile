@@ -30,7 +30,7 @@ up: $(VENV)/installed-base ## start everything on this machine and stay
 	@$(VENV)/bin/tentalis up
 
 test: $(VENV)/installed-dev ## run every test (ARGS="-k name")
-	@requirements/system.sh
+	@docker/requirements/system.sh
 	@$(PY) -m pytest $(ARGS)
 
 lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's own checks
@@ -48,11 +48,11 @@ bench: $(VENV)/installed-dev ## measure side by side (BENCH=trainer|engine|pipel
 		sed -nE 's/.*\/([a-z0-9]+)\.py/\1/p' | tr '\n' ' ')" >&2; exit 2; }
 	@$(PY) -m tests.bench.$(BENCH) $(ARGS)
 
-lock: $(VENV)/installed-dev ## write requirements/*.lock again (ARGS=--upgrade)
-	@requirements/lock.sh $(ARGS)
+lock: $(VENV)/installed-dev ## write docker/requirements/*.lock again (ARGS=--upgrade)
+	@docker/requirements/lock.sh $(ARGS)
 
 install: $(VENV)/installed-dev ## make .venv with everything the tests need
 
-$(VENV)/installed-%: requirements/%.lock requirements/tools.lock requirements/install.sh pyproject.toml
-	@requirements/install.sh $(VENV) $*
+$(VENV)/installed-%: docker/requirements/%.lock docker/requirements/tools.lock docker/requirements/install.sh pyproject.toml
+	@docker/requirements/install.sh $(VENV) $*
 	@touch $@

@@ -12,7 +12,7 @@ CUDA_TAIL = re.compile(r"torch$|triton$|nvidia-|cuda-")
 
 def read_lock(name: str) -> dict[str, str]:
     """Each package's block of lines by its name."""
-    text = (ROOT / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
+    text = (ROOT / "docker" / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
     blocks = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)
     return {block.partition("==")[0].partition("[")[0]: block for block in blocks if "==" in block}
 

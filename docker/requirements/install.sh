@@ -1,10 +1,10 @@
 #!/bin/sh
-# Make a virtual environment from a lock file:  requirements/install.sh VENV base|dev
+# Make a virtual environment from a lock file:  docker/requirements/install.sh VENV base|dev
 # Needs Python 3.11 or newer and the network (or a warm package cache). Says what is missing, and changes nothing else.
 set -eu
 venv=$1
 set_name=$2
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 say() { echo "install: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -36,7 +36,7 @@ find_links() {
 install_torch() {
     torch=$(sed -nE 's/^ *"(torch==[0-9.]+)",.*/\1/p' pyproject.toml)
     [ -n "$torch" ] || fail "pyproject.toml must pin torch as torch==X.Y.Z, found no such line"
-    set -- --quiet --python "$venv/bin/python" --constraint "requirements/$set_name.lock" "$torch"
+    set -- --quiet --python "$venv/bin/python" --constraint "docker/requirements/$set_name.lock" "$torch"
     if "$venv/bin/python" -c 'import sys, importlib.metadata as m
 sys.exit(m.version("torch").split("+")[0] != sys.argv[1].split("==")[1])' "$torch" 2>/dev/null; then
         return
@@ -54,9 +54,9 @@ sys.exit(m.version("torch").split("+")[0] != sys.argv[1].split("==")[1])' "$torc
 
 [ -x "$venv/bin/python" ] || make_venv
 [ -x "$venv/bin/uv" ] ||
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.lock
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r docker/requirements/tools.lock
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes --no-deps \
-    -r requirements/tools.lock -r "requirements/$set_name.lock"
+    -r docker/requirements/tools.lock -r "docker/requirements/$set_name.lock"
 install_torch
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
 say "$venv is ready"

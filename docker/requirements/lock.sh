@@ -1,9 +1,9 @@
 #!/bin/sh
-# Write the lock files again from pyproject.toml:  requirements/lock.sh [--upgrade]
+# Write the lock files again from pyproject.toml:  docker/requirements/lock.sh [--upgrade]
 # They hold the CPU set for every platform, with hashes. Torch and its CUDA tail are left out: install.sh chooses the build
 # of torch that fits the machine, in the one version pyproject.toml pins.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 uv=${UV:-.venv/bin/uv}
 unset UV_FIND_LINKS  # a local wheel would write its own local version into the lock
 
@@ -19,7 +19,7 @@ for package in $(sed -nE 's/^((nvidia|cuda)-[a-z0-9-]+|triton)==.*/\1/p' "$draft
     left_out="$left_out --no-emit-package $package"
 done
 # shellcheck disable=SC2086  # the words are meant to split
-compile pyproject.toml $left_out "$@" --output-file requirements/base.lock
+compile pyproject.toml $left_out "$@" --output-file docker/requirements/base.lock
 # shellcheck disable=SC2086
-compile pyproject.toml --extra dev --constraint requirements/base.lock $left_out "$@" --output-file requirements/dev.lock
-printf 'uv\nsetuptools>=77\n' | compile --constraint requirements/base.lock "$@" --output-file requirements/tools.lock -
+compile pyproject.toml --extra dev --constraint docker/requirements/base.lock $left_out "$@" --output-file docker/requirements/dev.lock
+printf 'uv\nsetuptools>=77\n' | compile --constraint docker/requirements/base.lock "$@" --output-file docker/requirements/tools.lock -
