@@ -105,8 +105,8 @@ def print_table(console: Console, plan: list[Fault], report: Report, control: Co
         f"links done again; {report.retries:,} client retries; {report.settled_s:.0f} s from the last fault to the end"
     )
     console.print(", ".join(f"{count:,} {name}" for name, count in report.rows.items()))
-    for error in report.server_errors[:5]:
-        console.print(f"answered with {error}", markup=False)
+    for words in (*report.refusals, *(f"answered with {error}" for error in report.server_errors[:5])):
+        console.print(words, markup=False, highlight=False)
 
 
 def to_json(seed: int, report: Report, control: ControlReport | None) -> dict[str, object]:

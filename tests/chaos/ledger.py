@@ -91,6 +91,7 @@ class AdapterRow:
     state: str
     uri: str = ""
     sha256: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,12 @@ _QUERIES: dict[str, tuple[type, LiteralString]] = {
         "SELECT 'adapter', id, state FROM adapters_adapter",
     ),
     "runs": (RunRow, "SELECT id, batch_id, state, failure FROM training_trainingrun"),
-    "adapters": (AdapterRow, "SELECT id, run_id, state, uri, sha256 FROM adapters_adapter"),
+    "adapters": (
+        AdapterRow,
+        "SELECT id, run_id, state, uri, sha256, COALESCE((SELECT words FROM adapters_verdict v "
+        "WHERE v.adapter_id = a.id AND v.question = 'safe' ORDER BY v.id LIMIT 1), '') AS words "
+        "FROM adapters_adapter a",
+    ),
     "entries": (
         EntryRow,
         "SELECT id, kind, subject_type, subject_id, COALESCE(payload->>'from', '') AS moved_from, "

@@ -68,6 +68,7 @@ class Report:
     wall_s: float
     settled_s: float
     rows: dict[str, int] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
     server_errors: list[str] = field(default_factory=list)
 
 
@@ -135,6 +136,7 @@ def run_faults(stack: RunningStack, *, load: Load, plan: Sequence[Fault], direct
         wall_s=time.monotonic() - began,
         settled_s=settled_s,
         rows=count_rows(ledger),
+        refusals=list_refusals(ledger),
         server_errors=sorted(set(tally.server_errors)),
     )
 
@@ -247,6 +249,14 @@ def count_repeated(database_url: str) -> int:
     with psycopg.connect(database_url) as connection:
         row = connection.execute("SELECT COALESCE(sum(jsonb_array_length(errors)), 0) FROM outbox_segment").fetchone()
     return int(row[0]) if row else 0
+
+
+def list_refusals(ledger: Ledger) -> list[str]:
+    """Why runs failed and adapters were refused."""
+    runs = [f"run {run.id} failed: {run.failure}" for run in ledger.runs if run.state == "failed"]
+    return runs + [
+        f"adapter {adapter.id}: {adapter.words}" for adapter in ledger.adapters if adapter.state == "refused"
+    ]
 
 
 def count_rows(ledger: Ledger) -> dict[str, int]:

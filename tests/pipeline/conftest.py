@@ -25,11 +25,12 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     broker.start()
     history = History(directory / "history.jsonl")
     try:
-        with FakeModelServer(reply=replies, models=["chat"]) as model:
+        with (
+            FakeModelServer(reply=replies, models=["chat"]) as model,
+            FakeModelServer(models=["chat"], mode="broken") as broken,
+        ):
             settings = {
                 "TENTALIS_REDIS_URL": broker.url,
-                "TENTALIS_INFERENCE_BACKEND": "vllm",
-                "TENTALIS_INFERENCE_BASE_URL": model.url,
                 "TENTALIS_QUEUE_PROCESSES": QUEUES,
                 "TENTALIS_LEASE_SECONDS": "2",
                 "TENTALIS_WATCHDOG_SECONDS": "4",
@@ -43,10 +44,12 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
             ):
                 body = {"slug": "line", "name": "Line", "review_policy": {"who": "none"}, "group_size": 2}
                 client.create("projects", body, key="project")
-                worker = {"project": "line", "name": "chat", "kind": "chat", "base_model": "chat"}
-                client.create("workers", worker, key="worker")
                 database_url = stack.state().addresses["database_url"]
-                line = Line(stack, client, broker, replies, model, history, database_url)
+                line = Line(stack, client, broker, replies, model, broken, history, database_url)
+                line.make_provider("model", model.url)
+                line.make_provider("broken", broken.url)
+                line.make_worker("chat", provider="model")
+                line.make_worker("poisoned", provider="broken")
                 yield line
                 replies.release()
                 assert line.find_faults() == []
@@ -57,8 +60,8 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
 
 @pytest.fixture
 def line(running_line: Line) -> Iterator[Line]:
-    """The line, with nothing held back and everything served."""
+    """The line, with nothing in anybody's hands, and one of its two model servers broken."""
     running_line.replies.hold()
-    running_line.replies.is_poisonous = True
+    running_line.broken.mode = "broken"
     yield running_line
     running_line.replies.release()

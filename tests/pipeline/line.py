@@ -65,9 +65,8 @@ class Broker:
 
 @dataclass
 class Replies:
-    """What the model says: prompts that contain "hold" wait for their release, those with "poison" break the call."""
+    """What the model says; prompts that contain "hold" wait for their release."""
 
-    is_poisonous: bool = True
     held: list[str] = field(default_factory=list)
     _release: threading.Event = field(default_factory=threading.Event)
 
@@ -79,8 +78,6 @@ class Replies:
         self._release.set()
 
     def __call__(self, prompt: str, index: int) -> str:
-        if "poison" in prompt and self.is_poisonous:
-            raise ConnectionAbortedError("poison")
         if "hold" in prompt and index == 0:
             self.held.append(prompt)
             self._release.wait(PATIENCE_S)
@@ -121,6 +118,7 @@ class Line:
     broker: Broker
     replies: Replies
     model: FakeModelServer
+    broken: FakeModelServer
     history: History
     database_url: str
     _count: int = 0
@@ -134,6 +132,20 @@ class Line:
         task = self.client.create("tasks", body, key=key)
         self.history.note("ok", "submit", key, id=task["id"])
         return int(task["id"])
+
+    def make_provider(self, name: str, url: str) -> None:
+        """Put a model server before the project (no door of ours makes one for the whole installation)."""
+        self.ask(
+            "INSERT INTO inference_provider "
+            "(created_at, name, kind, base_url, api_key_sealed, default_model, is_active) "
+            "VALUES (now(), %s, 'vllm', %s, '', '', true) RETURNING id",
+            name,
+            url,
+        )
+
+    def make_worker(self, name: str, *, provider: str) -> None:
+        body = {"project": "line", "name": name, "kind": "chat", "base_model": "chat", "provider": provider}
+        self.client.create("workers", body, key=f"worker-{name}")
 
     def state_of(self, task_id: int) -> str:
         return str(self.ask("SELECT state FROM tasks_task WHERE id = %s", task_id)[0][0])

@@ -48,7 +48,7 @@ def test_a_frozen_process_that_wakes_up_finds_its_work_taken_and_writes_nothing(
 
 
 def test_a_poison_task_ends_as_a_dead_letter_with_its_reason_and_blocks_nobody(line: Line) -> None:
-    poison = line.submit("poison")
+    poison = line.submit("poison", worker="poisoned")
     healthy = [line.submit(f"hello beside the poison {number}") for number in range(5)]
     for task in healthy:
         line.wait_for(task)
@@ -63,9 +63,9 @@ def test_a_poison_task_ends_as_a_dead_letter_with_its_reason_and_blocks_nobody(l
 
 
 def test_a_dead_letter_that_is_replayed_is_done_when_what_broke_it_is_mended(line: Line) -> None:
-    task = line.submit("poison that is healed")
+    task = line.submit("poison that is healed", worker="poisoned")
     line.wait_for(task, "failed")
-    line.replies.is_poisonous = False
+    line.broken.mode = "ok"
     [(letter,)] = line.ask("SELECT id FROM outbox_segment WHERE subject_id = %s AND state = 'dead'", task)
     answer = line.client.send("POST", f"dead-letters/{letter}/replay", {})
     assert answer.status_code == 200, answer.text
@@ -76,14 +76,8 @@ def test_a_dead_letter_that_is_replayed_is_done_when_what_broke_it_is_mended(lin
 
 def test_a_process_whose_threads_all_hang_leaves_and_a_fresh_one_does_the_work(line: Line) -> None:
     with dribbling_server() as url:
-        [(provider,)] = line.ask(
-            "INSERT INTO inference_provider "
-            "(created_at, name, kind, base_url, api_key_sealed, default_model, is_active) "
-            "VALUES (now(), 'dribble', 'vllm', %s, '', '', true) RETURNING id",
-            url,
-        )
-        body = {"project": "line", "name": "hanging", "kind": "chat", "base_model": "chat", "provider": "dribble"}
-        line.client.create("workers", body, key="hanging")
+        line.make_provider("dribble", url)
+        line.make_worker("hanging", provider="dribble")
         before = {row.name: row.restarts for row in line.stack.state().services}
         hanging = [line.submit("hang for ever", worker="hanging") for _ in range(4)]
         waiting = line.submit("hello behind the hanging")
@@ -98,7 +92,7 @@ def test_a_process_whose_threads_all_hang_leaves_and_a_fresh_one_does_the_work(l
             ),
             "a queue process left",
         )
-        line.ask("UPDATE inference_provider SET base_url = %s WHERE id = %s RETURNING id", line.model.url, provider)
+        line.ask("UPDATE inference_provider SET base_url = %s WHERE name = 'dribble' RETURNING id", line.model.url)
         for task in [*hanging, waiting]:
             line.wait_for(task)
     assert "nothing was taken for" in "".join(

@@ -59,5 +59,5 @@ def test_the_web_side_loads_no_torch() -> None:
 
 
 def test_the_box_loads_no_django() -> None:
-    code = "import sys, gpu_workers.jobs; print('django' in sys.modules)"
-    assert run_python(code, without="DJANGO_SETTINGS_MODULE") == "False"
+    code = "import sys, gpu_workers.jobs; print('django.db' in sys.modules, 'apps' in sys.modules)"
+    assert run_python(code, without="DJANGO_SETTINGS_MODULE") == "False False"
