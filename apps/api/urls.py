@@ -8,6 +8,7 @@ from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import FeedbackViewSet, ReviewViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
+from apps.api.views.providers import ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
 from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
 
@@ -17,6 +18,7 @@ router = SimpleRouter(trailing_slash=False)
 router.register("projects", ProjectViewSet)
 router.register("members", MemberViewSet)
 router.register("tokens", TokenViewSet, basename="token")
+router.register("providers", ProviderViewSet)
 router.register("workers", WorkerViewSet)
 router.register("tasks", TaskViewSet)
 router.register("attempts", AttemptViewSet)

@@ -144,9 +144,10 @@ def change_provider(*, provider: Provider, by: User, **changes: Any) -> Provider
         _check(row)
         if "api_key" in changes or "base_url" in fields:
             row.api_key_sealed = seal(changes.get("api_key", ""))
-        _save(row)
-        payload = {"before": before, "after": fields, "new_api_key": bool(changes.get("api_key"))}
-        record(Kind.PROVIDER_CHANGED, subject=row, by=by.handle, payload=payload)
+        if fields or "api_key" in changes:
+            _save(row)
+            payload = {"before": before, "after": fields, "new_api_key": bool(changes.get("api_key"))}
+            record(Kind.PROVIDER_CHANGED, subject=row, by=by.handle, payload=payload)
     return row
 
 

@@ -237,6 +237,10 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENFORCE_NON_BLANK_FIELDS": True,
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "WorkerKindEnum": "apps.workers.models.Worker.Kind",
+        "ProviderKindEnum": "apps.inference.models.Provider.Kind",
+    },
 }
 
 LOGGING = {

@@ -6,6 +6,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.services import create_token
 from apps.adapters.models import Adapter
 from apps.feedback.models import Feedback, Review
+from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Step, Task
@@ -41,11 +42,12 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     segment = Segment.objects.create(
         kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers", state="dead"
     )
+    provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url="http://127.0.0.1:9")
     token, _ = create_token(user=owner, name="owner's", scopes=["tasks:read"], by=owner)
     rows = {
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
-        "run": run, "adapter": adapter, "segment": segment,
+        "run": run, "adapter": adapter, "segment": segment, "provider": provider,
     }  # fmt: skip
     return {"slug": project.slug, **{name: row.pk for name, row in rows.items()}}
 
@@ -60,6 +62,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST members": {"project": slug, "username": "newcomer", "role": "viewer"},
         "PATCH members/{member}": {"role": "viewer"},
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
+        "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://127.0.0.1:9"},
+        "PATCH providers/{provider}": {"default_model": "big"},
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},
         "POST tasks": {"project": slug, "prompt": "Say hello.", "environment": "chat", "worker": "echo"},

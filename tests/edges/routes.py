@@ -10,7 +10,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 PREFIX = "api/v1/"
 PLACEHOLDERS = {
-    "projects": "{slug}", "members": "{member}", "tokens": "{token}", "workers": "{worker}", "tasks": "{task}",
+    "projects": "{slug}", "members": "{member}", "tokens": "{token}", "providers": "{provider}",
+    "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
 }  # fmt: skip

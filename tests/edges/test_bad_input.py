@@ -83,7 +83,8 @@ def owner(ids: dict[str, Any]) -> Caller:
 
 BODIES = load_bodies()
 TEMPLATES = {
-    "projects": "{slug}", "members": "{member}", "workers": "{worker}", "tasks": "{task}", "reviews": "{review}",
+    "projects": "{slug}", "members": "{member}", "providers": "{provider}",
+    "workers": "{worker}", "tasks": "{task}", "reviews": "{review}",
 }  # fmt: skip
 
 

@@ -1,0 +1,69 @@
+"""Model servers."""
+
+from typing import Any, ClassVar
+
+from django.db.models import Q, QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_project_for
+from apps.api.permissions import current_user, right_of, visible_projects
+from apps.api.serializers.providers import ProviderChange, ProviderIn, ProviderOut
+from apps.api.views.base import ResourceViewSet
+from apps.inference.models import Provider
+from apps.inference.services import change_provider, create_provider, delete_provider
+
+
+class ProviderFilterSet(ProjectFilterSet):
+    class Meta:
+        model = Provider
+        fields: ClassVar = ["name", "kind", "is_active"]
+
+
+class ProviderViewSet(ResourceViewSet):
+    """Model servers: a project's own, and those offered to every project."""
+
+    queryset = Provider.objects.select_related("project")
+    serializer_class = ProviderOut
+    filterset_class = ProviderFilterSet
+    rights: ClassVar = {
+        "list": Right.WORKERS_READ,
+        "retrieve": Right.WORKERS_READ,
+        "create": Right.WORKERS_WRITE,
+        "partial_update": Right.WORKERS_WRITE,
+        "destroy": Right.WORKERS_WRITE,
+    }
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = super().get_queryset()
+        if getattr(self, "swagger_fake_view", False):
+            return rows
+        is_reading = right_of(self, self.request.method or "") == Right.WORKERS_READ
+        offered = Q(project__isnull=True) if is_reading or current_user(self.request).is_superuser else Q()
+        mine = Q(project__in=visible_projects(self.request))
+        return Provider.objects.select_related("project").filter(mine | offered) if offered else rows
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=ProviderIn, responses={201: ProviderOut})
+    def create(self, request: Request) -> Response:
+        """Give a project a model server."""
+        body = self.read_body(ProviderIn)
+        project = find_project_for(request, body.pop("project"), Right.WORKERS_WRITE)
+        return self.show(create_provider(project=project, by=current_user(request), **body), 201)
+
+    @extend_schema(request=ProviderChange)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        provider = self.get_object()
+        body = self.read_body(ProviderChange)
+        return self.show(change_provider(provider=provider, by=current_user(request), **body))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Remove a model server that no worker uses."""
+        delete_provider(provider=self.get_object(), by=current_user(request))
+        return Response(status=204)
