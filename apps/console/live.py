@@ -21,6 +21,7 @@ from apps.console.selectors.live import (
     Sight,
     find_announcements,
     find_announcements_since,
+    find_latest_entry_id,
     find_sight,
 )
 
@@ -101,11 +102,11 @@ class Feed:
 
     async def _catch_up(self) -> None:
         """Announce what was committed while nobody listened. A first start has missed nothing: pages replay."""
-        if self._last_id:
-            for page in await database_sync_to_async(lambda after: list(find_announcements_since(after)))(
-                self._last_id
-            ):
-                await self._spread(page)
+        if not self._last_id:
+            self._last_id = await database_sync_to_async(find_latest_entry_id)()
+            return
+        for page in await database_sync_to_async(lambda after: list(find_announcements_since(after)))(self._last_id):
+            await self._spread(page)
 
     async def _spread(self, announcements: Collection[Announcement]) -> None:
         listeners = list(self._listeners)
