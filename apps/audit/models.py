@@ -4,8 +4,6 @@ import pgtrigger
 from django.db import models
 from django.db.models.functions import Now
 
-from apps.audit.kinds import Kind
-
 
 class CurrentTransaction(models.Func):
     """Number of the running transaction (never wraps: xid8)."""
@@ -35,7 +33,7 @@ class AuditEntry(models.Model):
     ordering by (xid, id) among transactions older than every running one is commit-safe, ids alone are not.
     """
 
-    kind = models.CharField(max_length=40, choices=Kind.choices)
+    kind = models.CharField(max_length=40, help_text="One of `apps.audit.kinds.Kind`; `record()` sees to it.")
     subject_type = models.CharField(max_length=40)
     subject_id = models.BigIntegerField(null=True)
     project_id = models.BigIntegerField(null=True, db_index=False)
