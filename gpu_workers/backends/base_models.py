@@ -143,7 +143,7 @@ def load_base(name: str) -> BaseModel:
 @lru_cache(maxsize=KEPT_MODELS)
 def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...]) -> BaseModel:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
             directory, dtype=torch.float32, local_files_only=True, use_safetensors=True

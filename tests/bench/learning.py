@@ -42,7 +42,7 @@ VARIANTS: Mapping[str, str] = {
 
 def record_rollouts(engine: Engine, groups: Sequence[Sequence[Attempt]], *, version: int) -> list[RolloutRecord]:
     """The rows' work: rewards from the rule book's verdict, and its hint for every attempt."""
-    rollouts = []
+    rollouts: list[RolloutRecord] = []
     for group_id, group in enumerate(groups):
         for attempt in group:
             text = attempt.ticket.text

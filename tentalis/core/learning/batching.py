@@ -53,17 +53,24 @@ def sort_rollouts(
 
 
 def split_minibatches(group_ids: Sequence[int], *, minibatches: int, seed: int) -> list[list[int]]:
-    """Deal whole groups into minibatches of nearly equal number, in an order the seed decides.
+    """Deal every group's rollouts over the minibatches, so that each update sees every task.
+
+    Measured on the desk's prototype (24 updates of 24 x 8, three seeds): whole groups in one minibatch learn to .647
+    held-out accuracy, dealt ones to .670, in four instead of two minibatches to .698.
 
     Args:
         group_ids: (R,) group of each rollout.
     Returns:
-        Lists of positions in `group_ids`; never an empty list, so fewer than asked when there are fewer groups.
+        Lists of positions in `group_ids`, ascending, whose lengths differ by at most one, as do a group's shares of
+        them; never an empty list, so fewer than asked when there are fewer rollouts.
     """
+    rng = random.Random(seed)
     groups: dict[int, list[int]] = {}
     for index, group_id in enumerate(group_ids):
         groups.setdefault(group_id, []).append(index)
-    order = sorted(groups)
-    random.Random(seed).shuffle(order)
-    dealt = [order[start::minibatches] for start in range(min(minibatches, len(order)))]
-    return [[index for group_id in part for index in groups[group_id]] for part in dealt]
+    dealt: list[int] = []
+    for group_id in sorted(groups):
+        members = groups[group_id]
+        rng.shuffle(members)
+        dealt.extend(members)
+    return [sorted(dealt[start::minibatches]) for start in range(min(minibatches, len(dealt)))]

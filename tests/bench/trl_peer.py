@@ -1,0 +1,142 @@
+"""The peer of `tests.bench.trainer`: TRL's GRPOTrainer and Hugging Face's generate, in an environment of its own.
+
+`python trl_peer.py work.json` reads what both sides do and prints one JSON line: seconds a step, and tokens a second.
+It imports nothing of ours: rewards arrive as a table of what each ticket's right answer looks like.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+
+class Clock(TrainerCallback):
+    """Wall and CPU seconds at the start of each step and at the end."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, float]] = []
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self.marks.append((time.perf_counter(), time.process_time()))
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self.marks.append((time.perf_counter(), time.process_time()))
+
+
+def load(work: dict[str, Any]) -> Any:
+    model: Any = Qwen2ForCausalLM.from_pretrained(work["model"], dtype=torch.float32)
+    return model
+
+
+def train(work: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    """GRPO steps as TRL runs them; the first one warms up and is not counted."""
+    answers = dict(zip(work["prompts"], work["answers"], strict=True))
+    clock = Clock()
+    lengths: list[int] = []
+
+    def reward(prompts: list[Any], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        lengths.extend(map(len, completion_ids))
+        return [
+            float(answers[prompt[-1]["content"]] in tokenizer.decode(ids))
+            for prompt, ids in zip(prompts, completion_ids, strict=True)
+        ]
+
+    with tempfile.TemporaryDirectory() as directory:
+        config = GRPOConfig(
+            output_dir=directory,
+            per_device_train_batch_size=work["tasks"] * work["group"],
+            num_generations=work["group"],
+            max_completion_length=work["max_tokens"],
+            max_steps=work["steps"] + 1,
+            learning_rate=work["learning_rate"],
+            loss_type="dapo",
+            epsilon=0.2,
+            epsilon_high=0.28,
+            beta=0.0,
+            temperature=1.0,
+            top_k=0,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            save_strategy="no",
+            report_to=[],
+            log_level="error",
+            disable_tqdm=True,
+            shuffle_dataset=False,
+        )
+        trainer = GRPOTrainer(
+            model=load(work),
+            reward_funcs=reward,
+            args=config,
+            train_dataset=Dataset.from_list(
+                [{"prompt": [{"role": "user", "content": prompt}]} for prompt in work["prompts"]]
+            ),
+            processing_class=tokenizer,
+            peft_config=LoraConfig(
+                r=work["rank"], lora_alpha=work["alpha"], target_modules=work["modules"], task_type="CAUSAL_LM"
+            ),
+            callbacks=[clock],
+        )
+        trainer.train()
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(clock.marks, clock.marks[1:], strict=False)][1:]
+    walls, cpus = sorted(wall for wall, _ in steps), sorted(cpu for _, cpu in steps)
+    return {
+        "step_s": walls[len(walls) // 2],
+        "step_cpu_s": cpus[len(cpus) // 2],
+        "mean_length_tokens": sum(lengths) / len(lengths),
+    }
+
+
+def generate(work: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    """Hugging Face's generate on the first step's prompts, all samples in one batch."""
+    model = load(work)
+    texts = [
+        tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True)
+        for prompt in work["prompts"][: work["tasks"]]
+        for _ in range(work["group"])
+    ]
+    batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+    end = tokenizer.eos_token_id
+    rounds = []
+    for number in range(work["steps"] + 1):
+        torch.manual_seed(number)
+        wall, cpu = time.perf_counter(), time.process_time()
+        with torch.inference_mode():
+            drawn = model.generate(
+                input_ids=batch["input_ids"],
+                attention_mask=batch["attention_mask"],
+                do_sample=True,
+                temperature=1.0,
+                top_k=0,
+                max_new_tokens=work["max_tokens"],
+                pad_token_id=tokenizer.pad_token_id,
+                eos_token_id=end,
+            )[:, batch["input_ids"].shape[1] :]
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        before_end = (drawn == end).long().cumsum(1) - (drawn == end).long() == 0
+        tokens = int(before_end.sum())
+        rounds.append((tokens / wall, tokens / cpu))
+    middle = len(rounds[1:]) // 2
+    return {
+        "tokens_per_s": sorted(rate for rate, _ in rounds[1:])[middle],
+        "tokens_per_cpu_s": sorted(rate for _, rate in rounds[1:])[middle],
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    work = json.loads(Path(sys.argv[1]).read_bytes())
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(work["model"])
+    sys.stdout.write(json.dumps({"train": train(work, tokenizer), "generate": generate(work, tokenizer)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
