@@ -56,7 +56,7 @@ def write_adapter(directory: Path, seed: int) -> Path:
         for name, parameter in adapted.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(0, 0.02)
-    adapted.save_pretrained(directory)
+    adapted.save_pretrained(str(directory))
     return directory
 
 
@@ -218,7 +218,8 @@ async def wait_until_healthy(session: aiohttp.ClientSession, url: str) -> None:
 def bench_throughput(rounds: int, prompts: list[list[int]]) -> list[dict[str, Any]]:
     """Engine and Hugging Face generate by turns, the same model, prompts and sizes, sampling at temperature 1."""
     engine = Engine.open("desk")
-    reference: Any = AutoModelForCausalLM.from_pretrained(base_directory(), dtype=torch.float32).eval()
+    reference: Any = AutoModelForCausalLM.from_pretrained(base_directory(), dtype=torch.float32)
+    reference.eval()
     longest = max(map(len, prompts))
     ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
     attends = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])

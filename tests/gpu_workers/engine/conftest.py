@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,11 +27,16 @@ VOCABULARY = 600
 def make_model(architecture: str) -> PreTrainedModel:
     """A random model whose weights are large enough that mistakes show."""
     torch.manual_seed(5)
-    shared = {"vocab_size": VOCABULARY, "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
-    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "intermediate_size": 80, "max_position_embeddings": 128}
+    shared: dict[str, Any] = {"vocab_size": VOCABULARY, "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
+    sizes: dict[str, Any] = {
+        "hidden_size": 48,
+        "num_hidden_layers": 2,
+        "intermediate_size": 80,
+        "max_position_embeddings": 128,
+    }
     model: PreTrainedModel
     if architecture == "qwen2":
-        heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+        heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
         model = Qwen2ForCausalLM(Qwen2Config(**shared, **sizes, **heads, tie_word_embeddings=True))
     elif architecture == "llama":
         heads = {"num_attention_heads": 3, "num_key_value_heads": 3, "head_dim": 8}
@@ -41,7 +47,8 @@ def make_model(architecture: str) -> PreTrainedModel:
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2 or name.endswith("bias"):
                 parameter.normal_(0, 0.25)
-    return model.eval()
+    model.train(False)
+    return model
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +80,7 @@ def write_adapter(model_directory: Callable[[str], Path]) -> Callable[..., Path]
                 if "lora_" in name:
                     torch.manual_seed(seed + len(name))
                     parameter.normal_(0, 0.2)
-        peft_model.save_pretrained(directory)
+        peft_model.save_pretrained(str(directory))
         return directory
 
     return write

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
@@ -18,12 +19,12 @@ TOLERANCE = 1e-4
 PROMPTS = [[3, 40, 50, 60, 1, 4], [3, 77, 1, 4], [3, 90, 91, 92, 93, 94, 95, 96, 1, 4]]
 
 
-def reference_logprobs(model: torch.nn.Module, prompt: Sequence[int], completion: Sequence[int]) -> np.ndarray:
+def reference_logprobs(model: torch.nn.Module, prompt: Sequence[int], completion: Sequence[int]) -> NDArray[np.float32]:
     """(T,) log-probs of a completion by a Hugging Face model."""
     ids = torch.tensor([[*prompt, *completion]])
     with torch.no_grad():
         spread = model(input_ids=ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
-    found: np.ndarray = spread.gather(-1, torch.tensor(completion)[:, None])[:, 0].numpy()
+    found: NDArray[np.float32] = spread.gather(-1, torch.tensor(completion)[:, None])[:, 0].numpy()
     return found
 
 
@@ -79,7 +80,7 @@ def test_adapters_agree_with_peft_and_leave_the_base_alone(
     extra: dict[str, object],
 ) -> None:
     directory = model_directory(architecture)
-    engine = Engine("tiny", directory, **settings)  # type: ignore[arg-type]
+    engine = Engine("tiny", directory, **settings)
     before = engine.generate(PROMPTS, 2, max_tokens=12, seed=1)
     for seed in (1, 2):
         engine.load_adapter(f"a@v{seed}", write_adapter(tmp_path / str(seed), architecture, seed, **extra))
