@@ -27,28 +27,31 @@ PUBLISH_LIMIT = 256
 def publish_due(through: Celery = app) -> int:
     """Send the messages of due segments, as many as the cap in flight leaves room for. Returns how many were sent.
 
+    The cap counts segments of one kind, at whatever link they are: counted by queue, a fast first link would flood the
+    queues of the later ones, and starve the other kinds that share those.
+
     Raises:
         BrokerAwayError: the broker cannot be reached; the segments stay due.
     """
     due = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now())
-    queues = set(due.values_list("queue", flat=True).distinct())
-    if not queues:
+    kinds = set(due.values_list("kind", flat=True).distinct())
+    if not kinds:
         return 0
-    in_flight = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=False, queue__in=queues)
-    counts = {row["queue"]: row["n"] for row in in_flight.values("queue").annotate(n=Count("id"))}
+    in_flight = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=False, kind__in=kinds)
+    counts = {row["kind"]: row["n"] for row in in_flight.values("kind").annotate(n=Count("id"))}
     sent = 0
-    for queue in sorted(queues):
-        room = min(settings.TENTALIS["IN_FLIGHT_CAP"] - counts.get(queue, 0), PUBLISH_LIMIT)
+    for kind in sorted(kinds):
+        room = min(settings.TENTALIS["IN_FLIGHT_CAP"] - counts.get(kind, 0), PUBLISH_LIMIT)
         if room > 0:
-            sent += _publish_queue(queue, room, through)
+            sent += _publish_kind(kind, room, through)
     return sent
 
 
-def _publish_queue(queue: str, room: int, through: Celery) -> int:
+def _publish_kind(kind: str, room: int, through: Celery) -> int:
     with transaction.atomic():
         segments = list(
             Segment.objects.select_for_update(skip_locked=True)
-            .filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now(), queue=queue)
+            .filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now(), kind=kind)
             .order_by("id")[:room]
         )
         Segment.objects.filter(pk__in=[segment.pk for segment in segments]).update(published_at=Now())
