@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument(
         "--address", help="a running console, such as http://127.0.0.1:8000; without: a made-up project"
     )
+    parser.add_argument("--project", help="slug of the project to show; without: where the console leads")
     parser.add_argument("--user", default="admin", help="who signs in there")
     parser.add_argument("--out", type=Path, help="folder for the PNG files")
     given = parser.parse_args()
@@ -37,18 +38,18 @@ def main() -> None:
         password = os.environ.get("TENTALIS_ADMIN_PASSWORD", "")
         if not password:
             parser.error(f"wanted the password of {given.user} in TENTALIS_ADMIN_PASSWORD, found none")
-        photograph_running(out, given.address, given.user, password)
+        photograph_running(out, given.address, given.user, password, given.project)
     else:
         photograph_made_up(out)
 
 
-def photograph_running(out: Path, address: str, user: str, password: str) -> None:
+def photograph_running(out: Path, address: str, user: str, password: str, project: str | None) -> None:
     """A few pages of a platform that runs, as its dashboard leads to them."""
     with open_chromium() as browser:
         for theme in THEMES:
             page = open_page(browser, theme, width=1280)
             sign_in(page, address, user, password)
-            home = page.url
+            home = f"{address}/p/{project}/" if project else page.url
             for name, steps in REAL_PAGES.items():
                 page.goto(home)
                 for step in steps:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import NormalDist, fmean
 
-from django.db.models import Avg
+from django.db.models import Avg, Q
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment, PanelResult
@@ -48,7 +48,7 @@ class Learning:
     """One worker's way so far.
 
     Attributes:
-        panel: name of the held-out panel; its results pair only with each other.
+        panel: name of the newest held-out panel.
         served: the point of what serves now; None before it was measured.
     """
 
@@ -131,13 +131,16 @@ def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Work
 
 
 def _find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
+    """Each model's newest result. Panels are refreshed now and then, so neighbours may have met other items."""
     results = PanelResult.objects.filter(worker=worker)
     panel = results.order_by("-id").values_list("panel", flat=True).first()
     if panel is None:
         return "", []
-    of_panel = results.filter(panel=panel).select_related("adapter")
-    rows = [*of_panel.filter(adapter=None), *of_panel.exclude(adapter=None).order_by("-adapter__version")[:POINTS]]
-    return panel, sorted((point_of(row) for row in rows if row.outcomes), key=lambda point: point.version)
+    adapters = Adapter.objects.filter(worker=worker, panel_results__isnull=False).order_by("-version").distinct()
+    shown = list(adapters.values_list("pk", flat=True)[:POINTS])
+    newest = results.filter(Q(adapter=None) | Q(adapter__in=shown)).order_by("adapter_id", "-id").distinct("adapter_id")
+    points = [point_of(row) for row in newest.select_related("adapter") if row.outcomes]
+    return panel, sorted(points, key=lambda point: point.version)
 
 
 def point_of(result: PanelResult) -> AccuracyPoint:

@@ -140,7 +140,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
 def _columns(metrics: Sequence[Mapping[str, Any]]) -> list[MetricColumn]:
     """The numbers of a run's updates by name; only the last `MOST_UPDATES` are drawn."""
     rows = metrics[-MOST_UPDATES:]
-    names = dict.fromkeys(name for row in rows for name, value in row.items() if _is_number(value))
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if name != "update" and _is_number(value))
     return [MetricColumn(name, [row[name] if _is_number(row.get(name)) else None for row in rows]) for name in names]
 
 

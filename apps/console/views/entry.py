@@ -3,6 +3,7 @@
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
+from django.db.models import OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -12,6 +13,7 @@ from apps.accounts.models import Project
 from apps.console import services
 from apps.console.forms import SignInForm, find_address
 from apps.console.views.frame import LAST_PROJECT
+from apps.tasks.models import Task
 
 
 class SignInView(auth_views.LoginView):
@@ -37,8 +39,9 @@ class SignInView(auth_views.LoginView):
 @never_cache
 @login_required
 def open_first_page(request: HttpRequest) -> HttpResponse:
-    """The project somebody was in last, else their first; else why there is none."""
-    projects = Project.objects.visible_to(request.user).order_by("name")
+    """The project somebody was in last, else the one with the newest task; else why there is none."""
+    newest = Task.objects.filter(project=OuterRef("pk")).order_by("-id").values("pk")[:1]
+    projects = Project.objects.visible_to(request.user).order_by(Subquery(newest).desc(nulls_last=True), "name")
     project = projects.filter(slug=request.session.get(LAST_PROJECT, "")).first() or projects.first()
     if project is None:
         return render(request, "console/no_project.html")

@@ -113,15 +113,15 @@ def test_a_superuser_sees_projects_without_being_a_member(scene: Scene) -> None:
     assert client.get(find_pages(scene)["audit"]).status_code == 200
 
 
-def test_the_first_page_is_the_project_one_was_in_last(scene: Scene) -> None:
+def test_the_first_page_is_where_work_is_and_then_where_one_was_last(scene: Scene) -> None:
     other = Project.objects.create(slug="apes", name="Apes")
     Member.objects.create(project=other, user=scene.alice, role=Role.OWNER)
     client = sign_in(scene.alice)
     first = reverse("console:dashboard")
-    assert client.get(first).headers["Location"] == reverse("console:project", args=("apes",))
-    page = client.get(reverse("console:project", args=("desk",))).content.decode()
-    assert reverse("console:project", args=("apes",)) in page
     assert client.get(first).headers["Location"] == reverse("console:project", args=("desk",))
+    page = client.get(reverse("console:project", args=("apes",))).content.decode()
+    assert reverse("console:project", args=("desk",)) in page
+    assert client.get(first).headers["Location"] == reverse("console:project", args=("apes",))
 
 
 def test_who_is_in_no_project_is_told_so(charlie: User) -> None:

@@ -1,0 +1,37 @@
+"""The learning curve's figures, read from rows."""
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter, PanelResult
+from apps.console.selectors.learning import find_learning
+from tests.e2e.scenery import build_scene
+from tests.factories import make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+def test_each_model_is_drawn_by_its_newest_result_though_the_panel_was_refreshed(project: Project) -> None:
+    worker = make_worker(project)
+    adapters = [
+        Adapter.objects.create(
+            project=project, worker=worker, name=f"echo@v{version}", version=version, uri="file:///a", manifest={}
+        )
+        for version in (1, 2)
+    ]
+    for adapter, panel, right in ((None, "old", 1), (adapters[0], "old", 2), (None, "new", 0), (adapters[1], "new", 3)):
+        outcomes = [1.0] * right + [0.0] * (4 - right)
+        PanelResult.objects.create(worker=worker, adapter=adapter, panel=panel, outcomes=outcomes, step_scores=outcomes)
+    learning = find_learning(worker)
+    assert [(point.version, point.accuracy) for point in learning.accuracy] == [(0, 0.0), (1, 0.5), (2, 0.75)]
+    assert learning.panel == "new"
+
+
+def test_a_runs_reward_is_the_mean_of_the_rollouts_it_learned_from() -> None:
+    scene = build_scene(updates=2)
+    learning = find_learning(scene.worker)
+    assert [point.run.batch.number for point in learning.rewards] == [1, 2, 3]
+    assert learning.rewards[2].reward == pytest.approx(0.3 + 0.07 * 3 + 0.02 * 0.79367, abs=1e-4)
+    assert learning.served is not None
+    assert learning.base is not None
+    assert learning.gain_points == pytest.approx(100 * (learning.served.accuracy - learning.base.accuracy))
