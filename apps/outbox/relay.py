@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 import redis
 from celery import Celery, chain
@@ -138,4 +139,5 @@ def count_waiting(queues: Iterable[str]) -> dict[str, int]:
 def purge_queue(queue: str) -> int:
     """Drop every message that waits on a queue; the rows behind them are sent again in time. Returns how many."""
     with app.connection_for_write() as broker:
-        return int(broker.default_channel.queue_purge(queue) or 0)
+        channel: Any = broker.default_channel
+        return int(channel.queue_purge(queue) or 0)

@@ -46,9 +46,7 @@ class Round:
     deployed: str
     verdict: str
     wall_s: float
-    engine_s: float
     train_s: float
-    gate_s: float
 
 
 @dataclass
@@ -167,8 +165,6 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
     known = [reward for reward in rewards if reward is not None]
     panel = PanelResult.objects.filter(adapter=adapter).first()
     verdict = adapter.verdicts.filter(question="safe").first()
-    exchanges = Attempt.objects.filter(task__rollouts__training_use__batch=batch).distinct()
-    engine_s = sum(set(exchanges.values_list("exchange__latency_ms", flat=True)) - {None}) / 1000
     return Round(
         update=update,
         reward=sum(known) / len(known) if known else 0.0,
@@ -176,9 +172,7 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
         deployed=adapter.name if adapter.state == Adapter.State.DEPLOYED else "",
         verdict=verdict.words if verdict else "",
         wall_s=wall_s,
-        engine_s=engine_s,
         train_s=run.summary.get("elapsed_s", 0.0),
-        gate_s=0.0,
     )
 
 

@@ -47,8 +47,10 @@ def train_when_full(task_id: int) -> None:
         _start_training(full, by="ledger")
 
 
-def _start_training(batch: Batch, *, by: str) -> TrainingRun:
-    run = training.queue_run(batch=batch, by=by)
+def _start_training(
+    batch: Batch, *, by: str, backend: str | None = None, recipe: Mapping[str, Any] | None = None
+) -> TrainingRun:
+    run = training.queue_run(batch=batch, by=by, backend=backend, changes=recipe)
     outbox.start("train", subject_id=run.pk, project_id=run.project_id)
     return run
 
@@ -204,9 +206,9 @@ def give_task_feedback(
 def skip_review(*, review: Review, by: User, reason: str) -> Review:
     """Leave a review to nobody; the task learns from what there is when no other is open."""
     with transaction.atomic():
-        feedback.skip_review(review=review, by=by, reason=reason)
+        skipped = feedback.skip_review(review=review, by=by, reason=reason)
         learn_when_reviewed(review.task_id)
-    return review
+    return skipped
 
 
 def expire_reviews() -> int:
@@ -218,11 +220,14 @@ def expire_reviews() -> int:
     return len(task_ids)
 
 
-def close_batch(*, worker: Worker, by: User) -> TrainingRun:
-    """Train now, with what the batch holds."""
+def close_batch(
+    *, worker: Worker, by: User, backend: str | None = None, recipe: Mapping[str, Any] | None = None
+) -> TrainingRun:
+    """Train now, with what the batch holds; see `apps.training.services.queue_run`."""
     require_right(by, worker.project, Right.RUNS_WRITE)
     with transaction.atomic():
-        return _start_training(rollouts.close_open_batch(worker, by=by.handle), by=by.handle)
+        batch = rollouts.close_open_batch(worker, by=by.handle)
+        return _start_training(batch, by=by.handle, backend=backend, recipe=recipe)
 
 
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:

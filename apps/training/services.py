@@ -20,7 +20,7 @@ from apps.adapters.selectors import find_deployed
 from apps.adapters.services import record_adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import IllegalMoveError
+from apps.base.errors import BadInputError, IllegalMoveError
 from apps.outbox.services import final_write
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
@@ -28,16 +28,34 @@ from apps.training.box import send_spec
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
-from tentalis.core.learning.recipes import RECIPES, Recipe
+from tentalis.core.learning.recipes import RECIPES, Recipe, RecipeError
 
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
 
 
-def queue_run(*, batch: Batch, by: str, backend: str | None = None) -> TrainingRun:
-    """Write the run of a closed batch; its recipe is fixed here, whole. Nothing is started."""
-    recipe = choose_recipe(batch.project, batch.worker)
+BACKENDS = ("standalone", "openrlhf", "tinker")
+
+
+def queue_run(
+    *, batch: Batch, by: str, backend: str | None = None, changes: Mapping[str, Any] | None = None
+) -> TrainingRun:
+    """Write the run of a closed batch; its recipe is fixed here, whole. Nothing is started.
+
+    Args:
+        backend: who trains; None takes the installation's.
+        changes: recipe fields for this run alone.
+    Raises:
+        BadInputError: an unknown backend, or a recipe field that is not what it must be.
+    """
+    if backend is not None and backend not in BACKENDS:
+        message = f"wanted one of {', '.join(BACKENDS)}, found {backend!r}"
+        raise BadInputError(f"backend: {message}", errors={"backend": [message]})
+    try:
+        recipe = choose_recipe(batch.project, batch.worker, changes=changes)
+    except RecipeError as error:
+        raise BadInputError(str(error), errors={"recipe": [str(error)]}) from None
     run = TrainingRun.objects.create(
         project_id=batch.project_id,
         worker_id=batch.worker_id,
@@ -51,8 +69,8 @@ def queue_run(*, batch: Batch, by: str, backend: str | None = None) -> TrainingR
     return run
 
 
-def choose_recipe(project: Project, worker: Worker) -> Recipe:
-    """The project's recipe over the settings over the measured one for this kind of worker."""
+def choose_recipe(project: Project, worker: Worker, *, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """The changes over the project's recipe over the settings over the measured one for this kind of worker."""
     start = RECIPES["desk" if worker.kind == Worker.Kind.DESK else "chat"].to_json()
     installation = {
         "w_rl": settings.TENTALIS["RL_WEIGHT"],
@@ -62,7 +80,7 @@ def choose_recipe(project: Project, worker: Worker) -> Recipe:
         "clip_high": settings.TENTALIS["TRAINING_CLIP_EPSILON_HIGH"],
         "teacher": settings.TENTALIS["OPD_TEACHER_MODEL"] or "base",
     }
-    return Recipe.from_json(start | installation | project.recipe)
+    return Recipe.from_json(start | installation | project.recipe | dict(changes or {}))
 
 
 def dispatch_run(run_id: int, *, by: str) -> None:

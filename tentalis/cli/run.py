@@ -1,5 +1,6 @@
 """Training runs: start one now, look, watch."""
 
+import json
 import time
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,14 +21,18 @@ POLL_S = 1.0
 def train(
     project: Project = "",
     worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    backend: Annotated[str, typer.Option(help="standalone, openrlhf or tinker; default: the installation's.")] = "",
+    recipe: Annotated[str, typer.Option(help="Recipe fields for this run, as JSON.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show its metrics until it ends.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a worker now, with what its batch holds."""
     from tentalis.cli.session import choose_project, open_client
 
+    changes = _read_recipe(recipe)
     with open_client() as client:
-        run = client.train(project=choose_project(client, project), worker=worker or None)
+        slug = choose_project(client, project)
+        run = client.train(project=slug, worker=worker or None, backend=backend or None, recipe=changes)
         if watch:
             watch_run(client, run["id"], as_json=as_json)
             return
@@ -35,6 +40,18 @@ def train(
         print_json(run)
     else:
         typer.echo(f"run {run['id']} is {run['state']}; see: tentalis run watch {run['id']}")
+
+
+def _read_recipe(text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"a recipe must be JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"a recipe must be a JSON object, found {type(found).__name__}")
+    return found
 
 
 @app.command("list")

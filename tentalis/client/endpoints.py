@@ -201,9 +201,16 @@ class Endpoints(Generic[Answer]):
     def list_batches(self, **params: Any) -> Answer:
         return self._get("batches", **params)
 
-    def train(self, *, project: str, worker: str | None = None) -> Answer:
-        """Train now, with what the worker's batch holds."""
-        return self._post("runs", project=project, worker=worker)
+    def train(
+        self,
+        *,
+        project: str,
+        worker: str | None = None,
+        backend: str | None = None,
+        recipe: dict[str, Any] | None = None,
+    ) -> Answer:
+        """Train now, with what the worker's batch holds; `recipe` holds fields for this run alone."""
+        return self._post("runs", project=project, worker=worker, backend=backend, recipe=recipe)
 
     def list_runs(self, **params: Any) -> Answer:
         return self._get("runs", **params)

@@ -251,7 +251,7 @@ def _plan_set_up(plan: _Plan, environment: Mapping[str, str], stores: tuple[str,
         ),
         Service(
             name="bootstrap",
-            argv=_manage("bootstrap"),
+            argv=_manage("bootstrap", "--token-file", str(plan.home.run / "admin-token")),
             environment=with_password,
             after=("migrate",),
             is_oneshot=True,

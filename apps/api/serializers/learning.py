@@ -129,6 +129,10 @@ class RunIn(StrictSerializer):
 
     project = TextField(max_length=64)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
+    backend = serializers.ChoiceField(
+        choices=["standalone", "openrlhf", "tinker"], required=False, help_text="Default: the installation's."
+    )
+    recipe = serializers.DictField(required=False, help_text="Recipe fields for this run alone.")
 
 
 class RunMetricsOut(serializers.Serializer[Any]):

@@ -152,7 +152,10 @@ class RunViewSet(ResourceViewSet):
                 message = f"wanted one active worker in {project.slug} to choose by itself; name one"
                 raise BadInputError(f"worker: {message}", errors={"worker": [message]})
             worker = workers[0]
-        return self.show(flow.close_batch(worker=worker, by=current_user(request)), 201)
+        run = flow.close_batch(
+            worker=worker, by=current_user(request), backend=body.get("backend"), recipe=body.get("recipe")
+        )
+        return self.show(run, 201)
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])

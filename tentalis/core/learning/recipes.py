@@ -64,7 +64,7 @@ class Recipe:
     beta1: float = _number(0.9, "a number in [0, 0.9999]", 0.0, 0.9999)
     beta2: float = _number(0.95, "a number in [0, 0.99999]", 0.0, 0.99999)
     weight_decay: float = _number(0.0, "a number in [0, 1]", 0.0, 1.0)
-    minibatches: int = _number(4, "an integer in 1..1024", 1, 1024)
+    minibatches: int = _number(2, "an integer in 1..1024", 1, 1024)
     epochs: int = _number(1, "an integer in 1..100", 1, 100)
     clip_low: float = _number(0.2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
     clip_high: float = _number(0.28, "a number in (0, 10]", 0.0, 10.0, open_low=True)

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
-from apps.base.errors import IllegalMoveError, NotAllowedError, NotFoundError
+from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
 from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep
 from apps.rollouts.models import Batch
@@ -197,3 +197,16 @@ def test_the_projects_recipe_wins_over_the_settings_and_is_stored_whole(project:
 
 def fall_silent() -> None:
     TrainingRun.objects.update(heartbeat_at=Now() - timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [({"backend": "abacus"}, "found 'abacus'"), ({"changes": {"clip_low": 7}}, "recipe.clip_low must be")],
+)
+def test_a_run_with_a_wish_that_makes_no_sense_is_refused(
+    project: Project, worker: Worker, values: dict[str, Any], words: str
+) -> None:
+    batch = Batch.objects.create(project=project, worker=worker, number=1, target_tasks=1, state="closed")
+    with pytest.raises(BadInputError, match=words):
+        services.queue_run(batch=batch, by="user:alice", **values)
+    assert not TrainingRun.objects.exists()
