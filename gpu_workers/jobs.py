@@ -12,7 +12,7 @@ from gpu_workers.backends import find_backend
 from gpu_workers.celery import CONTROL_QUEUE, GPU_QUEUE, app
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.runner import run
-from tentalis.core.contracts import TrainResult, TrainSpec
+from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
 HEARTBEAT_JOB = "training.heartbeat"
 RECORD_JOB = "training.record"
@@ -35,9 +35,17 @@ def train(spec_json: Mapping[str, Any]) -> None:
     """Train a `TrainSpec`; the result goes to the control queue, and lies in the output directory either way.
 
     Raises:
-        ContractError: the argument is no spec, so that there is nobody to send a result to.
+        ContractError: the argument is no spec and does not even say whose it was to be.
     """
-    spec = TrainSpec.from_json(spec_json)
+    try:
+        spec = TrainSpec.from_json(spec_json)
+    except ContractError as error:
+        run_id, attempt = spec_json.get("run_id"), spec_json.get("attempt")
+        if not isinstance(run_id, int) or not isinstance(attempt, int):
+            raise
+        name, message = type(error).__name__, str(error)
+        send_result(TrainResult(run_id=run_id, attempt=attempt, ok=False, error_type=name, error_message=message))
+        return
 
     def send_heartbeat(metrics: Mapping[str, float]) -> None:
         app.send_task(HEARTBEAT_JOB, args=[spec.run_id, spec.attempt, dict(metrics)], queue=CONTROL_QUEUE, retry=False)

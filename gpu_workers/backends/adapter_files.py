@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,7 @@ def _peft_config(manifest_fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: sorted(value) if isinstance(value, set) else value for name, value in config.items()}
 
 
+@cache
 def package_versions() -> dict[str, str]:
     """Version of each package that computed the weights."""
     return {package: version(package) for package in ("torch", "transformers", "peft", "safetensors")}

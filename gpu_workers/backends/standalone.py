@@ -178,7 +178,9 @@ def _backward(
         total=max(1.0, totals["opd"]),
     )
     entropy = mean_entropy(entropies, sampled, total=totals["sampled"])
-    loss = combine_losses(reward_loss, hint_loss, w_rl=recipe.w_rl, w_opd=recipe.w_opd) - recipe.entropy_coef * entropy
+    loss = combine_losses(reward_loss, hint_loss, w_rl=recipe.w_rl, w_opd=recipe.w_opd)
+    if recipe.entropy_coef > 0:
+        loss = loss - recipe.entropy_coef * entropy
     terms = {"loss_rl": reward_loss, "loss_opd": hint_loss, "entropy": entropy}
     if recipe.kl_coef > 0:
         reference, _ = _join([item.base_logprobs for item in lessons], batch.sizes, device)

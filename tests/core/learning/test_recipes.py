@@ -21,7 +21,7 @@ def test_another_recipe_has_another_hash() -> None:
 def test_the_default_is_the_recipe_measured_on_the_desk() -> None:
     recipe = Recipe.from_json({})
     assert recipe == RECIPES["desk"]
-    assert (recipe.learning_rate, recipe.lora_rank, recipe.lora_alpha, recipe.minibatches) == (4e-3, 8, 16, 4)
+    assert (recipe.learning_rate, recipe.lora_rank, recipe.lora_alpha, recipe.minibatches) == (4e-3, 8, 16, 2)
     assert (recipe.clip_low, recipe.clip_high, recipe.std_floor, recipe.w_rl, recipe.w_opd) == (
         0.2,
         0.28,
