@@ -1,0 +1,243 @@
+"""`python -m tests.bench.pipeline`: what the platform adds to an attempt, alone and on top of a million older ones.
+
+Per attempt: the loop's wall time less the engine's and the optimiser's, and the CPU time of every process that is
+neither. Both on the same stack: first with an almost empty database, then with the history in it.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import LiteralString
+
+import psutil
+import psycopg
+from psycopg.types.numeric import Int8
+from rich.console import Console
+from rich.table import Table
+
+from tentalis.platform.up import RunningStack, running_stack
+from tests.chaos.stage import make_environ, own_home
+
+GROUP, BATCH_TASKS = 8, 24
+WARM_UP = 1
+BAR_MS = 12.0
+GROWTH_BAR = 2.0
+HISTORY = Path(__file__).with_name("history.sql")
+OURS = ("web", "relay", "queues", "postgres", "redis")
+SEAL_LOCK = 7_466_853_002
+UNSEALED: LiteralString = "SELECT count(*) FROM audit_auditentry WHERE id NOT IN (SELECT entry_id FROM audit_auditseal)"
+SCANNED_ROWS = 1_000_000
+"""A table of which so many rows were read in sequence while we measured has a query without an index."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the table; milliseconds an attempt, but for the counts and the wall time.
+
+    Args:
+        added_ms: wall less engine and optimiser.
+        cpu_ms: of the platform's own processes and of the driver of the loop.
+    """
+
+    name: str
+    attempts_before: int
+    updates: int
+    wall_s: float
+    engine_s: float
+    train_s: float
+    added_ms: float
+    cpu_ms: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--updates", type=int, default=6)
+    parser.add_argument("--history", type=int, default=1_000_000, help="attempts put into the database in between")
+    parser.add_argument("--drive", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.drive:
+        return drive(options.drive)
+    console = Console(width=120)
+    with own_home() as home, running_stack(home, make_environ(), is_throwaway=True) as stack:
+        run_driver(stack, WARM_UP)
+        alone = measure(stack, "empty database", options.updates)
+        console.print(f"writing a history of {options.history:,} attempts", highlight=False)
+        write_history(stack, tasks=options.history // GROUP)
+        run_driver(stack, WARM_UP)
+        before = read_scans(stack)
+        crowded = measure(stack, "with the history", options.updates)
+        scanned = {
+            name: rows - before.get(name, 0)
+            for name, rows in read_scans(stack).items()
+            if rows - before.get(name, 0) > SCANNED_ROWS
+        }
+    growth = crowded.added_ms / alone.added_ms
+    cpu_growth = crowded.cpu_ms / alone.cpu_ms
+    print_table(console, (alone, crowded))
+    for name, rows in scanned.items():
+        console.print(f"{name}: {rows:,} rows read in sequence while measuring")
+    console.print(f"bars: {BAR_MS:g} ms an attempt; {GROWTH_BAR:g} times as much with the history ({growth:.2f} found)")
+    result = {
+        "bench": "pipeline",
+        "rows": [asdict(alone), asdict(crowded)],
+        "ratios": {"added_ms": alone.added_ms, "growth": round(growth, 3), "cpu_growth": round(cpu_growth, 3)},
+        "scanned": scanned,
+    }
+    console.print(json.dumps(result), soft_wrap=True, markup=False, highlight=False)
+    return 0 if alone.added_ms <= BAR_MS and growth <= GROWTH_BAR else 1
+
+
+def measure(stack: RunningStack, name: str, updates: int) -> Measured:
+    """Let the loop run for some updates and see where its time went."""
+    attempts_before = count_attempts(stack)
+    ours, engine = cpu_of(stack, OURS), cpu_of(stack, ("engine",))
+    loop = run_driver(stack, updates)
+    engine_s = cpu_of(stack, ("engine",)) - engine
+    cpu_s = cpu_of(stack, OURS) - ours + loop["driver_cpu_s"]
+    attempts = updates * BATCH_TASKS * GROUP
+    return Measured(
+        name=name,
+        attempts_before=attempts_before,
+        updates=updates,
+        wall_s=round(loop["wall_s"], 2),
+        engine_s=round(engine_s, 2),
+        train_s=round(loop["train_s"], 2),
+        added_ms=round(1000 * (loop["wall_s"] - engine_s - loop["train_s"]) / attempts, 3),
+        cpu_ms=round(1000 * cpu_s / attempts, 3),
+    )
+
+
+def cpu_of(stack: RunningStack, names: Sequence[str]) -> float:
+    """CPU seconds of services and all their children, living and waited for.
+
+    The engine decodes in one thread, so that its CPU time is the time it was busy, and on a busy machine less.
+    """
+    total = 0.0
+    for name in names:
+        process = psutil.Process(stack.pid_of(name))
+        times = process.cpu_times()
+        total += times.user + times.system + times.children_user + times.children_system
+        for child in process.children(recursive=True):
+            try:
+                total += sum(child.cpu_times()[:2])
+            except psutil.NoSuchProcess:
+                continue
+    return total
+
+
+def run_driver(stack: RunningStack, updates: int) -> dict[str, float]:
+    """Drive the loop from a process of its own, as the demo does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.pipeline", "--drive", str(updates)],
+        env=stack.environment(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the loop stopped: {done.stderr[-2000:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def drive(updates: int) -> int:
+    """Inside the driver: run updates on one project, which stays the same over all drivers of a stack."""
+    import django
+
+    django.setup()
+    from apps.accounts.models import User
+    from apps.pipeline.demonstration import make_demo_project, run_update
+    from apps.rollouts.models import Batch
+    from apps.workers.models import Worker
+
+    by = User.objects.filter(is_superuser=True).order_by("pk")[0]
+    worker = Worker.objects.filter(project__slug="demo-1").select_related("project").first() or make_demo_project(by)
+    last = Batch.objects.filter(worker=worker).order_by("-number").first()
+    first = (last.number if last else 0) + 1
+    began = time.monotonic()
+    rounds = [run_update(worker=worker, by=by, update=first + number, seed=0) for number in range(updates)]
+    result = {
+        "wall_s": time.monotonic() - began,
+        "train_s": sum(done.train_s for done in rounds),
+        "driver_cpu_s": time.process_time(),
+    }
+    sys.stdout.write(json.dumps(result) + "\n")
+    return 0
+
+
+@contextmanager
+def connected(stack: RunningStack) -> Iterator["psycopg.Connection"]:
+    with psycopg.connect(stack.state().addresses["database_url"], autocommit=True) as connection:
+        yield connection
+
+
+def count_attempts(stack: RunningStack) -> int:
+    with connected(stack) as connection:
+        row = connection.execute("SELECT count(*) FROM tasks_attempt").fetchone()
+    return int(row[0]) if row else 0
+
+
+def write_history(stack: RunningStack, *, tasks: int) -> None:
+    """Put finished tasks of the loop's own project and worker into the database, and let Postgres know its tables."""
+    with connected(stack) as connection:
+        row = connection.execute(
+            "SELECT w.project_id, w.id, (SELECT min(id) FROM accounts_user WHERE is_superuser) FROM workers_worker w "
+            "JOIN accounts_project p ON p.id = w.project_id WHERE p.slug = 'demo-1'"
+        ).fetchone()
+        if row is None:
+            raise RuntimeError("wanted the loop's project demo-1, found none")
+        numbers = {"project": row[0], "worker": row[1], "admin": row[2]}
+        numbers |= {"tasks": tasks, "group_size": GROUP, "batch_tasks": BATCH_TASKS}
+        values = {name: Int8(number) for name, number in numbers.items()}  # sent as small ones, products overflow
+        text = "\n".join(line for line in HISTORY.read_text().splitlines() if not line.startswith("--"))
+        while connection.execute(UNSEALED).fetchone() != (0,):
+            time.sleep(0.2)
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (SEAL_LOCK,))  # the stack seals nothing meanwhile
+            for statement in filter(str.strip, text.split(";\n")):
+                connection.execute(statement.encode(), values)
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
+
+
+def read_scans(stack: RunningStack) -> dict[str, int]:
+    """Rows read in sequence since the statistics began, by table."""
+    with connected(stack) as connection:
+        return dict(connection.execute("SELECT relname, seq_tup_read FROM pg_stat_user_tables").fetchall())
+
+
+def print_table(console: Console, rows: Sequence[Measured]) -> None:
+    table = Table(title=f"The loop: updates of {BATCH_TASKS} tasks x {GROUP} attempts")
+    for name in (
+        "",
+        "attempts before",
+        "updates",
+        "wall s",
+        "engine s",
+        "optimiser s",
+        "added ms/attempt",
+        "CPU ms/attempt",
+    ):
+        table.add_column(name, justify="left" if not name else "right")
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.attempts_before:,}",
+            str(row.updates),
+            f"{row.wall_s:.1f}",
+            f"{row.engine_s:.1f}",
+            f"{row.train_s:.1f}",
+            f"{row.added_ms:.2f}",
+            f"{row.cpu_ms:.2f}",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
