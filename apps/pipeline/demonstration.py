@@ -172,7 +172,7 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
         deployed=adapter.name if adapter.state == Adapter.State.DEPLOYED else "",
         verdict=verdict.words if verdict else "",
         wall_s=wall_s,
-        train_s=run.summary.get("elapsed_s", 0.0),
+        train_s=run.summary.get("wall_s", 0.0),
     )
 
 
