@@ -65,6 +65,7 @@ class SegmentRow:
     kind: str
     subject_id: int
     state: str
+    last_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,10 @@ _QUERIES: dict[str, tuple[type, LiteralString]] = {
     "batches": (BatchRow, "SELECT id, state, task_count, rollout_count FROM rollouts_batch"),
     "feedback": (FeedbackRow, "SELECT id, task_id, source, text FROM feedback_feedback"),
     "hints": (HintRow, "SELECT id, feedback_id FROM feedback_hint"),
-    "segments": (SegmentRow, "SELECT id, kind, subject_id, state FROM outbox_segment"),
+    "segments": (
+        SegmentRow,
+        "SELECT id, kind, subject_id, state, COALESCE(errors->-1->>'message', '') AS last_error FROM outbox_segment",
+    ),
     "states": (
         StateRow,
         "SELECT 'task' AS model, id, state FROM tasks_task UNION ALL "
@@ -146,9 +150,8 @@ _QUERIES: dict[str, tuple[type, LiteralString]] = {
     "runs": (RunRow, "SELECT id, batch_id, state, failure FROM training_trainingrun"),
     "adapters": (
         AdapterRow,
-        "SELECT id, run_id, state, uri, sha256, COALESCE((SELECT words FROM adapters_verdict v "
-        "WHERE v.adapter_id = a.id AND v.question = 'safe' ORDER BY v.id LIMIT 1), '') AS words "
-        "FROM adapters_adapter a",
+        "SELECT id, run_id, state, uri, sha256, COALESCE((SELECT string_agg(words, '; ' ORDER BY v.id) "
+        "FROM adapters_verdict v WHERE v.adapter_id = a.id), '') AS words FROM adapters_adapter a",
     ),
     "entries": (
         EntryRow,

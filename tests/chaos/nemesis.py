@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,13 +26,13 @@ Found = TypeVar("Found")
 
 FREEZE_S = LEASE_S + 4.0
 STAGE_WAIT_S = 300.0
+ANSWER_WAIT_S = 60.0
 IN_TRAINING = frozenset({FaultKind.KILL_TRAINING, FaultKind.TRUNCATED_ADAPTER, FaultKind.NAN_ADAPTER})
 POLL_S = 0.02
 
 RUNNING: LiteralString = (
     "SELECT id, attempt, spec->>'output_uri' FROM training_trainingrun WHERE state = 'running' ORDER BY id LIMIT 1"
 )
-NOT_RUNNING: LiteralString = "SELECT id FROM training_trainingrun WHERE state <> 'running' AND id ="
 WHOLE: LiteralString = (
     "SELECT uri FROM adapters_adapter WHERE state IN ('deployed', 'retired', 'verified') ORDER BY id LIMIT 1"
 )
@@ -93,24 +94,39 @@ class Nemesis:
                 self._send_home(fault, make_nan)
 
     def _send_home(self, fault: Fault, make: Callable[[Path, Path], str]) -> None:
-        """Stop the box in a training and answer in its place, with what `make` makes of a whole adapter."""
+        """Answer in place of the box, with what `make` makes of a whole adapter, until an answer was taken."""
         whole = self._wait_for(fault, lambda: self._ask(WHOLE))
-        if whole is None:
-            return
-        staged = self._wait_for(fault, self._freeze_in_training)
+        if whole is not None:
+            self._wait_for(fault, lambda: self._answer_for_box(path_of(whole[0]), make))
+
+    def _answer_for_box(self, whole: Path, make: Callable[[Path, Path], str]) -> bool | None:
+        """Stop the box in a training and send home a broken adapter for it; None when that found no hearer."""
+        staged = self._freeze_in_training()
         if staged is None:
-            return
+            return None
         pid, run_id, attempt = staged
         try:
-            target = self.stack.home.artifacts / "broken" / f"{run_id}-{attempt}"
+            target = self.stack.home.artifacts / "broken" / f"{run_id}-{attempt}-{uuid.uuid4().hex[:6]}"
             target.parent.mkdir(exist_ok=True)
-            sha256 = make(path_of(whole[0]), target)
-            result = make_result(run_id=run_id, attempt=attempt, directory=target, sha256=sha256)
-            self._wait_for(fault, lambda: self._send(result))
-            self._wait_for(fault, lambda: self._ask(f"{NOT_RUNNING} {run_id:d}"))
+            sha256 = make(whole, target)
+            if not self._send(make_result(run_id=run_id, attempt=attempt, directory=target, sha256=sha256)):
+                return None
+            return self._was_taken(run_id, attempt)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
+
+    def _was_taken(self, run_id: int, attempt: int) -> bool | None:
+        """Whether the run ended by our answer: not when the sweep gave it another attempt first."""
+        deadline = time.monotonic() + ANSWER_WAIT_S
+        while time.monotonic() < deadline:
+            row = self._ask(f"SELECT state, attempt FROM training_trainingrun WHERE id = {run_id:d}")
+            if row is not None and row[0] in {"succeeded", "failed"}:
+                return True
+            if row is not None and row != ("running", attempt):
+                return None
+            time.sleep(POLL_S)
+        return None
 
     def _freeze_in_training(self) -> tuple[int, int, int] | None:
         """The box stopped with a run under way whose result does not lie there yet: (its pid, run, attempt)."""

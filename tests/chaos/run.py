@@ -5,6 +5,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -252,11 +253,11 @@ def count_repeated(database_url: str) -> int:
 
 
 def list_refusals(ledger: Ledger) -> list[str]:
-    """Why runs failed and adapters were refused."""
-    runs = [f"run {run.id} failed: {run.failure}" for run in ledger.runs if run.state == "failed"]
-    return runs + [
-        f"adapter {adapter.id}: {adapter.words}" for adapter in ledger.adapters if adapter.state == "refused"
-    ]
+    """Why runs failed, adapters were refused and segments died; the same words once."""
+    words = Counter(f"run failed: {run.failure}" for run in ledger.runs if run.state == "failed")
+    words.update(f"adapter refused: {row.words}" for row in ledger.adapters if row.state == "refused")
+    words.update(f"dead letter of {row.kind}: {row.last_error}" for row in ledger.segments if row.state == "dead")
+    return [f"{count} x {reason}" for reason, count in words.items()]
 
 
 def count_rows(ledger: Ledger) -> dict[str, int]:
