@@ -87,7 +87,9 @@ class BaseModel:
             self.prompts[key] = tuple(self.codec.encode([text], add_special_tokens=False)[0])
         return self.prompts[key]
 
-    def score(self, batch: PackedBatch, overrides: Mapping[str, Tensor]) -> TokenLogprobs:
+    def score(
+        self, batch: PackedBatch, overrides: Mapping[str, Tensor], *, entropy_has_gradient: bool = False
+    ) -> TokenLogprobs:
         """Log-probs and entropies of a packed batch's completion tokens.
 
         Args:
@@ -116,7 +118,7 @@ class BaseModel:
             },
         ).last_hidden_state
         logits = read_predictions(hidden, self._head, batch.rows.to(self.device), batch.columns.to(self.device))
-        return token_logprobs(logits, batch.targets.to(self.device))
+        return token_logprobs(logits, batch.targets.to(self.device), entropy_has_gradient=entropy_has_gradient)
 
 
 def locate_base(name: str) -> Path:

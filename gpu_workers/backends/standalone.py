@@ -166,7 +166,8 @@ def _backward(
     old = torch.tensor([value for item in lessons for value in item.rollout.logprobs], device=device)  # N
     advantages, has_reward = _join([item.advantages for item in lessons], batch.sizes, device)
     gaps, has_hint = _join([item.gaps for item in lessons], batch.sizes, device)
-    logprobs, entropies = base.score(batch, optimizer.merge(linears, recipe.lora_alpha / recipe.lora_rank))
+    merged = optimizer.merge(linears, recipe.lora_alpha / recipe.lora_rank)
+    logprobs, entropies = base.score(batch, merged, entropy_has_gradient=recipe.entropy_coef > 0)
     reward_loss = _reward_loss(recipe, logprobs, old, advantages, sampled & has_reward, totals["rl"])
     hint_loss = clipped_surrogate(
         logprobs,

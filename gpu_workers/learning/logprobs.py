@@ -18,12 +18,13 @@ class TokenLogprobs(NamedTuple):
     entropies: Tensor
 
 
-def token_logprobs(logits: Tensor, token_ids: Tensor) -> TokenLogprobs:
+def token_logprobs(logits: Tensor, token_ids: Tensor, *, entropy_has_gradient: bool = False) -> TokenLogprobs:
     """Read the taken tokens' log-probs and the entropies off the logits that predicted them.
 
     Args:
         logits: (N, V) at temperature 1.
         token_ids: (N,) int64.
+        entropy_has_gradient: False when entropies are only looked at; nothing is kept for a backward pass then.
     Raises:
         ValueError: the shapes do not fit.
     """
@@ -33,7 +34,8 @@ def token_logprobs(logits: Tensor, token_ids: Tensor) -> TokenLogprobs:
         )
     all_logprobs = logits.float().log_softmax(-1)  # N V
     taken = all_logprobs.gather(-1, token_ids[:, None])[:, 0]  # N
-    return TokenLogprobs(taken, -(all_logprobs.exp() * all_logprobs).sum(-1))
+    seen = all_logprobs if entropy_has_gradient else all_logprobs.detach()
+    return TokenLogprobs(taken, -torch.linalg.vecdot(seen.exp(), seen))
 
 
 def read_predictions(hidden: Tensor, head: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

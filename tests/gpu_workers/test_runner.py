@@ -266,5 +266,15 @@ def test_a_run_with_a_divergence_term_reports_it(tmp_path: Path) -> None:
     assert result.metrics[-1]["kl_base"] > 0
 
 
+def test_an_entropy_bonus_keeps_the_worker_less_sure(tmp_path: Path) -> None:
+    rollouts = make_rollouts()
+    entropies = []
+    for coefficient in (0.0, 1.0):
+        recipe = dataclasses.replace(RECIPE, entropy_coef=coefficient, epochs=4)
+        result, _ = train_well(make_spec(tmp_path / str(coefficient), rollouts, recipe=recipe))
+        entropies.append(result.metrics[-1]["entropy"])
+    assert entropies[1] > entropies[0]
+
+
 def test_the_default_recipe_fits_the_trainer(tmp_path: Path) -> None:
     train_well(make_spec(tmp_path, make_rollouts(), recipe=Recipe()))
