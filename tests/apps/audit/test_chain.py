@@ -25,7 +25,7 @@ def project(transactional_db: None) -> Project:
     return Project.objects.create(slug="shop", name="Shop")
 
 
-def tamper(statement: str, *values: object) -> None:
+def tamper(statement: str, *values: int | str) -> None:
     """What only somebody with the database's keys can do: change rows with the triggers off."""
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")

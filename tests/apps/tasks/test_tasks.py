@@ -17,7 +17,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def submit(project: Project, by: User, **values: Any) -> Task:
-    return flow.submit(**{"project": project, "prompt": "Say hello.", "environment": "chat", "by": by} | values)
+    defaults: dict[str, Any] = {"prompt": "Say hello.", "environment": "chat"}
+    return flow.submit(project=project, by=by, **defaults | values)
 
 
 def test_a_submitted_task_is_queued_and_its_work_is_in_the_outbox(

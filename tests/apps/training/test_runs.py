@@ -71,7 +71,7 @@ def write_adapter(directory: Path, weights: bytes = b"weights") -> str:
 
 def make_result(run: TrainingRun, store: Path, **changes: Any) -> dict[str, Any]:
     sha256 = write_adapter(store / "adapter")
-    values = {"run_id": run.pk, "attempt": run.attempt, "ok": True, "sha256": sha256}
+    values: dict[str, Any] = {"run_id": run.pk, "attempt": run.attempt, "ok": True, "sha256": sha256}
     values |= {"adapter_uri": (store / "adapter").as_uri(), "metrics": [{"reward": 0.5}]}
     return TrainResult(**values | changes).to_json()
 
