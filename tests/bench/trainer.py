@@ -41,10 +41,9 @@ def prepare_peer() -> Path:
     """The Python of a virtual environment that holds TRL."""
     python = CACHE.resolve() / "bin" / "python"
     if not python.exists():
-        subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(CACHE)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", str(CACHE)], check=True)
     if subprocess.run([python, "-c", "import trl"], capture_output=True, check=False).returncode:
-        install = ["uv", "pip", "install", "--quiet", "--python", str(python), *REQUIREMENTS]
-        subprocess.run(install, check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *REQUIREMENTS], check=True)
     return python
 
 
