@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from django.db import connections
 from playwright.sync_api import Browser
 
 from tests.e2e.browser import open_chromium
@@ -17,9 +18,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def database_beside_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Playwright's synchronous interface keeps an event loop in this thread, where Django refuses the database."""
+def database_beside_a_loop(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Playwright's synchronous interface keeps an event loop in this thread, where Django refuses the database.
+
+    Beside a loop Django also keeps connections of their own, which nobody finds any more when the loop is gone: they
+    are closed while it runs, after the database was emptied with one.
+    """
     monkeypatch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+    yield
+    connections.close_all()
 
 
 @pytest.fixture
