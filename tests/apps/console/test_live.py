@@ -1,17 +1,18 @@
 """The live socket: what happened, to who may see it, without gaps."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 import pytest
+from asgiref.sync import SyncToAsync
 from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from apps.accounts.models import Member, Project, User
 from apps.audit.kinds import Kind
@@ -64,6 +65,13 @@ async def listening(user: User | AnonymousUser, after: str = "") -> AsyncIterato
         yield socket
     finally:
         await socket.disconnect()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_in_asgirefs_thread(transactional_db: None) -> Iterator[None]:
+    """What a closed socket was still reading ends, and its connection with it, before the database is emptied."""
+    yield
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result(timeout=SOON_S)
 
 
 @pytest.fixture
