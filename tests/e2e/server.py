@@ -1,5 +1,6 @@
 """The project's real ASGI application behind a real socket, in a thread of the test's own process."""
 
+import gc
 import socket
 import threading
 from collections.abc import Iterator
@@ -35,5 +36,6 @@ def serve() -> Iterator[str]:
         # what a closing socket was still reading runs on in asgiref's thread; its connection would block the next flush
         SyncToAsync.single_thread_executor.submit(connections.close_all).result(timeout=20)
         connections.close_all()
+        gc.collect()  # connections of threads that are gone close when their wrappers, which are cycles, are collected
         if thread.is_alive():
             raise RuntimeError("the web under test did not stop within 20 s")
