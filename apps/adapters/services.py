@@ -146,6 +146,15 @@ def refuse(adapter: Adapter, *, words: str, by: str) -> None:
         move(adapter, Adapter.State.REFUSED, by=by, payload={"words": words})
 
 
+def refuse_unjudged(adapter_id: int, *, words: str, by: str) -> None:
+    """Refuse an adapter that could not be judged or served; one that serves or was refused already is left alone."""
+    adapter = Adapter.objects.get(pk=adapter_id)
+    if adapter.state == Adapter.State.CANDIDATE:
+        refuse(adapter, words=words, by=by)
+    elif adapter.state == Adapter.State.VERIFIED:
+        move(adapter, Adapter.State.REFUSED, by=by, payload={"words": words})
+
+
 def give_verdict(
     adapter: Adapter,
     question: Verdict.Question,
@@ -310,15 +319,15 @@ PROBE_TOLERANCE_NATS = 1e-3
 def unload_unused(adapter_id: int, *, by: str) -> None:
     """Free the server of what no request needs any more: refused adapters, and versions before the previous one.
 
-    The engine lets requests under way end on the version they were admitted with. The previous version stays loaded:
-    attempts at work may still call it, and a roll back finds it ready.
+    The engine lets requests under way end on the version they were admitted with. The previous version stays loaded
+    (attempts at work may still call it, and a roll back finds it ready), and so does the anchor, for the next gate.
     """
     worker = Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker
     deployment = Deployment.objects.select_related("adapter", "previous").filter(worker=worker).first()
     needed = [pk for pk in (deployment.adapter_id, deployment.previous_id) if pk] if deployment else []
     client = client_of(worker)
     served = set(client.list_models())
-    idle = Adapter.objects.filter(worker=worker, name__in=served).exclude(pk__in=needed)
+    idle = Adapter.objects.filter(worker=worker, name__in=served, is_anchor=False).exclude(pk__in=needed)
     for adapter in idle.filter(state__in=[Adapter.State.RETIRED, Adapter.State.REFUSED]):
         client.unload_adapter(adapter.name)
 

@@ -44,15 +44,33 @@ def train_when_full(task_id: int) -> None:
     """The task that filled its worker's batch starts the training of it."""
     full = Batch.objects.filter(uses__rollout__task_id=task_id, state=Batch.State.CLOSED, run__isnull=True).first()
     if full is not None:
-        _start_training(full, by="ledger")
+        start_training(full, by="ledger")
 
 
-def _start_training(
+def start_training(
     batch: Batch, *, by: str, backend: str | None = None, recipe: Mapping[str, Any] | None = None
 ) -> TrainingRun:
     run = training.queue_run(batch=batch, by=by, backend=backend, changes=recipe)
-    outbox.start("train", subject_id=run.pk, project_id=run.project_id)
+    train_next(run.worker_id)
     return run
+
+
+def train_next(worker_id: int) -> None:
+    """Send the worker's next run when none of it is under way: each continues from what the last one left served."""
+    with transaction.atomic():
+        Worker.objects.select_for_update(no_key=True).get(pk=worker_id)
+        run = None if training.is_unsettled(worker_id) else training.find_next_run(worker_id)
+        if run is not None:
+            outbox.start("train", subject_id=run.pk, project_id=run.project_id)
+
+
+def train_after_adoption(adapter_id: int) -> None:
+    """An adapter that was judged makes room for the worker's next run."""
+    train_next(Adapter.objects.get(pk=adapter_id).worker_id)
+
+
+def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:
+    adapters.refuse_unjudged(adapter_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
 def _task_died(task_id: int, link: str, reason: str) -> None:
@@ -92,7 +110,14 @@ LEARN = register_kind(
 TRAIN = register_kind(
     SegmentKind(name="train", links=("training.dispatch",), on_dead=_run_died, on_replay=_run_replayed)
 )
-ADOPT = register_kind(SegmentKind(name="adopt", links=("adapters.gate", "adapters.promote", "adapters.hot_swap")))
+ADOPT = register_kind(
+    SegmentKind(
+        name="adopt",
+        links=("adapters.gate", "adapters.promote", "adapters.hot_swap"),
+        then=train_after_adoption,
+        on_dead=refuse_dead_adoption,
+    )
+)
 
 
 # --- the entry points ------------------------------------------------------------------------------------------------
@@ -227,7 +252,7 @@ def close_batch(
     require_right(by, worker.project, Right.RUNS_WRITE)
     with transaction.atomic():
         batch = rollouts.close_open_batch(worker, by=by.handle)
-        return _start_training(batch, by=by.handle, backend=backend, recipe=recipe)
+        return start_training(batch, by=by.handle, backend=backend, recipe=recipe)
 
 
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
@@ -256,8 +281,14 @@ def wake_silent_run(run: TrainingRun) -> str:
         return "failed"
     with transaction.atomic():
         training.retry_run(run=run, by="sweep")
-        outbox.start("train", subject_id=run.pk, project_id=run.project_id)
+        train_next(run.worker_id)
     return "sent again"
+
+
+def train_waiting() -> None:
+    """Send waiting runs whose turn came without a word (the one before failed or was cancelled)."""
+    for worker_id in training.find_waiting_workers():
+        train_next(worker_id)
 
 
 def promote(*, adapter: Adapter, by: User) -> Deployment:

@@ -13,5 +13,5 @@ def record_training(result: dict[str, Any]) -> None:
 
 
 @app.task(name="training.heartbeat")
-def note_heartbeat(run_id: int, attempt: int, metrics: list[dict[str, Any]]) -> None:
+def note_heartbeat(run_id: int, attempt: int, metrics: dict[str, Any]) -> None:
     training.note_heartbeat(run_id, attempt, metrics)

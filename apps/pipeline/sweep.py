@@ -33,9 +33,10 @@ def sweep_reviews() -> None:
 
 
 def sweep_runs() -> None:
-    """Take up trainings whose box went silent."""
+    """Take up trainings whose box went silent, and send those whose turn has come."""
     for run in find_silent_runs():
         logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
+    flow.train_waiting()
 
 
 def sweep_adapters() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from apps.adapters.services import record_adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, IllegalMoveError
+from apps.outbox.models import Segment
 from apps.outbox.services import final_write
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
@@ -123,17 +124,26 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             spec=spec.to_json(),
             heartbeat_at=Now(),
             started_at=Now(),
+            metrics=[],
             failure="",
         )
         send_spec(spec)
 
 
-def note_heartbeat(run_id: int, attempt: int, metrics: Sequence[Mapping[str, Any]]) -> None:
-    """Keep a sign of life of the run's present attempt, with the updates so far."""
-    changes: dict[str, Any] = {"heartbeat_at": Now()}
-    if metrics:
-        changes["metrics"] = list(metrics)
-    TrainingRun.objects.filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING).update(**changes)
+def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> None:
+    """Keep a sign of life of the run's present attempt, with its latest update; {} before the first."""
+    with transaction.atomic():
+        run = (
+            TrainingRun.objects.select_for_update(no_key=True)
+            .filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
+            .first()
+        )
+        if run is None:
+            return
+        changes: dict[str, Any] = {"heartbeat_at": Now()}
+        if metrics and dict(metrics) not in run.metrics:
+            changes["metrics"] = [*run.metrics, dict(metrics)]
+        TrainingRun.objects.filter(pk=run_id).update(**changes)
 
 
 def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
@@ -216,6 +226,31 @@ def fail_run(run_id: int, *, reason: str, by: str) -> None:
     run = TrainingRun.objects.get(pk=run_id)
     if run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}:
         move(run, TrainingRun.State.FAILED, by=by, failure=reason, finished_at=Now())
+
+
+def is_unsettled(worker_id: int) -> bool:
+    """Whether a training of the worker is under way: sent out or being sent, or its adapter not judged yet."""
+    open_segments = Segment.objects.filter(state=Segment.State.OPEN)
+    runs = TrainingRun.objects.filter(worker_id=worker_id)
+    adapters = Adapter.objects.filter(worker_id=worker_id)
+    return (
+        runs.filter(state=TrainingRun.State.RUNNING).exists()
+        or open_segments.filter(
+            kind="train", subject_id__in=runs.filter(state=TrainingRun.State.QUEUED).values("pk")
+        ).exists()
+        or open_segments.filter(kind="adopt", subject_id__in=adapters.values("pk")).exists()
+    )
+
+
+def find_next_run(worker_id: int) -> TrainingRun | None:
+    """The worker's oldest run that waits to be sent."""
+    return TrainingRun.objects.filter(worker_id=worker_id, state=TrainingRun.State.QUEUED).order_by("pk").first()
+
+
+def find_waiting_workers() -> list[int]:
+    """Workers with runs that wait."""
+    waiting = TrainingRun.objects.filter(state=TrainingRun.State.QUEUED)
+    return list(waiting.order_by().values_list("worker_id", flat=True).distinct())
 
 
 def find_silent_runs() -> list[TrainingRun]:

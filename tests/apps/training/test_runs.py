@@ -156,15 +156,21 @@ def test_a_run_silent_too_often_fails_with_that_reason(run: TrainingRun) -> None
 
 
 def test_a_run_that_shows_life_is_left_alone(run: TrainingRun) -> None:
-    services.note_heartbeat(run.pk, 1, [{"reward": 0.25}])
+    services.note_heartbeat(run.pk, 1, {"reward": 0.25})
     sweep.sweep_runs()
     found = TrainingRun.objects.get()
     assert (found.state, found.metrics) == ("running", [{"reward": 0.25}])
 
 
+def test_heartbeats_gather_the_updates_and_the_same_one_counts_once(run: TrainingRun) -> None:
+    for metrics in ({}, {"update": 1.0}, {"update": 1.0}, {"update": 2.0}):
+        services.note_heartbeat(run.pk, 1, metrics)
+    assert TrainingRun.objects.get().metrics == [{"update": 1.0}, {"update": 2.0}]
+
+
 def test_a_heartbeat_of_an_old_attempt_changes_nothing(run: TrainingRun) -> None:
     TrainingRun.objects.update(attempt=2)
-    services.note_heartbeat(run.pk, 1, [{"reward": 0.25}])
+    services.note_heartbeat(run.pk, 1, {"reward": 0.25})
     assert TrainingRun.objects.get().metrics == []
 
 
@@ -180,6 +186,43 @@ def test_a_run_that_ended_cannot_be_cancelled(run: TrainingRun, alice: User) -> 
     run.refresh_from_db()
     with pytest.raises(IllegalMoveError, match="found failed"):
         flow.cancel_run(run=run, by=alice)
+
+
+def queue_another(run: TrainingRun) -> TrainingRun:
+    batch = Batch.objects.create(project=run.project, worker=run.worker, number=2, target_tasks=1, state="closed")
+    return flow.start_training(batch, by="ledger")
+
+
+def is_sent(run: TrainingRun) -> bool:
+    return Segment.objects.filter(kind="train", subject_id=run.pk, state="open").exists()
+
+
+def test_a_workers_next_run_waits_until_the_last_adapter_is_judged(run: TrainingRun, store: Path) -> None:
+    second = queue_another(run)
+    assert not is_sent(second)
+    flow.take_result(make_result(run, store), by="control")
+    flow.train_waiting()
+    assert not is_sent(second), "the adapter of the first is not judged yet"
+    adapter = Adapter.objects.get()
+    Segment.objects.filter(kind="adopt").update(state="done")
+    flow.train_after_adoption(adapter.pk)
+    assert is_sent(second)
+
+
+def test_a_workers_next_run_is_sent_by_the_sweep_when_the_last_one_failed(run: TrainingRun, store: Path) -> None:
+    second = queue_another(run)
+    flow.take_result(make_result(run, store, ok=False, error_type="OSError", error_message="full"), by="control")
+    sweep.sweep_runs()
+    assert is_sent(second)
+
+
+def test_an_adapter_whose_gate_died_is_refused_with_the_reason(run: TrainingRun, store: Path) -> None:
+    flow.take_result(make_result(run, store), by="control")
+    adapter = Adapter.objects.get()
+    flow.refuse_dead_adoption(adapter.pk, "adapters.gate", "the server is gone")
+    adapter.refresh_from_db()
+    assert adapter.state == "refused"
+    assert "the server is gone" in adapter.verdicts.get().words
 
 
 def test_a_reviewer_and_a_stranger_cannot_train(worker: Worker, bob: User, charlie: User) -> None:
