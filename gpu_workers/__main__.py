@@ -46,9 +46,12 @@ def _train(spec: TrainSpec) -> int:
 
     from gpu_workers.runner import run
 
-    logging.disable(logging.CRITICAL)  # a failure is told once, in the last line
     torch.set_num_threads(1)
-    result = run(spec, _show_update)
+    logging.disable(logging.CRITICAL)  # a failure is told once, in the last line
+    try:
+        result = run(spec, _show_update)
+    finally:
+        logging.disable(logging.NOTSET)
     sys.stdout.write(json.dumps(result.to_json()) + "\n")
     if not result.ok:
         sys.stderr.write(f"{result.error_type}: {result.error_message}\n")
