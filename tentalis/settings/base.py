@@ -157,7 +157,7 @@ CONTENT_SECURITY_POLICY = {
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
         "require-trusted-types-for": ["'script'"],
-        "trusted-types": ["htmx", "django"],
+        "trusted-types": ["htmx"],
     }
 }
 SECURE_REFERRER_POLICY = "same-origin"
