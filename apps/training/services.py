@@ -64,7 +64,7 @@ def queue_run(
         backend=backend or settings.TENTALIS["TRAINER_BACKEND"],
         recipe=recipe.to_json(),
         recipe_hash=recipe.hash,
-        seed=batch.worker_id,  # the same over a line of adapters: measured steadier than a new deal of minibatches each time
+        seed=batch.worker_id,  # the same over a line: steadier than dealing minibatches anew each time
     )
     record(Kind.RUN_QUEUED, subject=run, by=by, payload={"batch": batch.pk, "recipe": recipe.hash})
     return run
