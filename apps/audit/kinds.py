@@ -42,7 +42,26 @@ class Kind(models.TextChoices):
     REVIEW_CLOSED = "review.closed"
     REVIEW_SKIPPED = "review.skipped"
     REVIEW_EXPIRED = "review.expired"
+    REVIEW_ASSIGNED = "review.assigned"
+    REVIEW_PASSED_ON = "review.passed_on"
     FEEDBACK_GIVEN = "feedback.given"
+    FEEDBACK_UNDONE = "feedback.undone"
+    FEEDBACK_RETRACTED = "feedback.retracted"
+    FEEDBACK_APPEALED = "feedback.appealed"
+    BULK_STARTED = "bulk.started"
+    BULK_DONE = "bulk.done"
+    BULK_CANCELLED = "bulk.cancelled"
+    GOLD_ADDED = "gold.added"
+    GOLD_REMOVED = "gold.removed"
+    RATER_WEIGHED = "rater.weighed"
+    # supervision
+    PROPOSAL_MADE = "proposal.made"
+    PROPOSAL_APPROVED = "proposal.approved"
+    PROPOSAL_REJECTED = "proposal.rejected"
+    PROPOSAL_EDITED = "proposal.edited"
+    PROPOSAL_HINTED = "proposal.hinted"
+    PROPOSAL_TAKEN_OVER = "proposal.taken_over"
+    PROPOSAL_EXPIRED = "proposal.expired"
     HINT_EXTRACTED = "hint.extracted"
     # rollouts, training
     ROLLOUTS_BUILT = "rollouts.built"
@@ -63,6 +82,8 @@ class Kind(models.TextChoices):
     VERDICT_GIVEN = "verdict.given"
     DEPLOYMENT_MOVED = "deployment.moved"
     DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"
+    CANARY_STARTED = "canary.started"
+    CANARY_ENDED = "canary.ended"
     # evals, experiments
     DATASET_REGISTERED = "dataset.registered"
     EVAL_FINISHED = "eval.finished"
@@ -70,3 +91,5 @@ class Kind(models.TextChoices):
     # pipeline
     SEGMENT_DIED = "segment.died"
     SEGMENT_REPLAYED = "segment.replayed"
+    # console
+    EXPORT_MADE = "export.made"

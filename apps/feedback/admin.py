@@ -3,13 +3,24 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.feedback.models import Feedback, Hint, Review, StepFeedback
+from apps.feedback.models import BulkJudgement, Feedback, Hint, Review, ReviewDraft, ReviewSkip, StepFeedback
 
 
 @admin.register(Review)
 class ReviewAdmin(ReadOnlyAdmin):
-    list_display = ["id", "project", "task", "audience", "state", "claimed_by", "due_at", "closed_at"]
-    list_filter = ["state", "audience", "project"]
+    list_display = [
+        "id",
+        "project",
+        "task",
+        "audience",
+        "purpose",
+        "state",
+        "priority",
+        "claimed_by",
+        "due_at",
+        "closed_at",
+    ]
+    list_filter = ["state", "audience", "purpose", "project"]
     search_fields = ["=task__id"]
     list_select_related = ["project", "task", "claimed_by"]
 
@@ -34,3 +45,25 @@ class HintAdmin(ReadOnlyAdmin):
     list_display = ["id", "task", "feedback", "source", "created_at"]
     search_fields = ["=task__id"]
     list_select_related = ["task", "feedback"]
+
+
+@admin.register(ReviewSkip)
+class ReviewSkipAdmin(ReadOnlyAdmin):
+    list_display = ["id", "review", "user", "then", "reason", "created_at"]
+    list_filter = ["then"]
+    search_fields = ["=review__id"]
+    list_select_related = ["review", "user"]
+
+
+@admin.register(ReviewDraft)
+class ReviewDraftAdmin(ReadOnlyAdmin):
+    list_display = ["id", "review", "user", "version", "updated_at"]
+    search_fields = ["=review__id"]
+    list_select_related = ["review", "user"]
+
+
+@admin.register(BulkJudgement)
+class BulkJudgementAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "by", "state", "done", "total", "created_at"]
+    list_filter = ["state", "project"]
+    list_select_related = ["project", "by"]

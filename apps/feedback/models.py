@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from apps.accounts.models import Project, User
 from apps.audit.kinds import Kind
@@ -25,7 +26,13 @@ class Review(Stateful):
 
     Attributes:
         audience: human or ai: who is asked.
+        purpose: the work itself, a blind second opinion, a gold item whose right judgement is known, or an appeal.
+        about: the feedback an appeal disputes.
+        priority: how much is learned from judging it, in [0, 1]: uncertainty and disagreement.
+        rank_at: where it stands in the queue, oldest first: when it was opened, moved back in time by its priority.
+        assigned_to: the only person it is for; None: for anyone.
         claimed_by, lease_until: who has it open, in database time.
+        snoozed_until: nobody is given it before.
         due_at: when the policy's patience ends; None: waits for ever.
     """
 
@@ -39,9 +46,15 @@ class Review(Stateful):
         HUMAN = "human", "A person"
         AI = "ai", "An AI manager"
 
+    class Purpose(models.TextChoices):
+        WORK = "work", "Judge the work"
+        SECOND = "second", "Second opinion"
+        GOLD = "gold", "Known answer"
+        APPEAL = "appeal", "Appeal"
+
     MOVES: ClassVar = {
         State.OPEN: frozenset({State.CLOSED, State.SKIPPED, State.EXPIRED}),
-        State.CLOSED: frozenset(),
+        State.CLOSED: frozenset({State.OPEN}),
         State.SKIPPED: frozenset({State.OPEN}),
         State.EXPIRED: frozenset(),
     }
@@ -55,8 +68,15 @@ class Review(Stateful):
     project = models.ForeignKey(Project, models.CASCADE, related_name="reviews")
     task = models.ForeignKey(Task, models.CASCADE, related_name="reviews")
     audience = models.CharField(max_length=8, choices=Audience.choices)
+    purpose = models.CharField(max_length=8, choices=Purpose.choices, default=Purpose.WORK)
+    about = models.ForeignKey("Feedback", models.CASCADE, null=True, blank=True, related_name="appeals")
     reason = models.CharField(max_length=300, blank=True, help_text="Why the policy asked.")
+    priority = models.FloatField(default=0.0)
+    rank_at = models.DateTimeField(db_default=Now())
     state = models.CharField(max_length=16, choices=State.choices, default=State.OPEN)
+    assigned_to = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    needs_expert = models.BooleanField(default=False)
+    snoozed_until = models.DateTimeField(null=True, blank=True)
     claimed_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     lease_until = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True)
@@ -68,11 +88,21 @@ class Review(Stateful):
         ordering = ["id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["task", "audience"], condition=Q(state="open"), name="one_open_review_per_audience"
+                fields=["task", "audience"],
+                condition=Q(state="open") & ~Q(purpose="gold"),
+                name="one_open_review_per_audience",
             ),
+            models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=1), name="review_priority_is_0_to_1"),
         ]
         indexes = [
-            models.Index(fields=["project", "audience", "id"], condition=Q(state="open"), name="review_open"),
+            models.Index(
+                fields=["project", "audience", "rank_at", "id"], condition=Q(state="open"), name="review_open"
+            ),
+            models.Index(
+                fields=["assigned_to", "rank_at"],
+                condition=Q(state="open", assigned_to__isnull=False),
+                name="review_assigned",
+            ),
             models.Index(fields=["due_at"], condition=Q(state="open", due_at__isnull=False), name="review_due"),
         ]
 
@@ -80,8 +110,99 @@ class Review(Stateful):
         return f"review of task {self.task_id} by {self.get_audience_display()}"
 
 
+class ReviewSkip(Timestamped):
+    """Somebody passed a review over, so that it is not given to them again."""
+
+    review = models.ForeignKey(Review, models.CASCADE, related_name="skips")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    reason = models.CharField(max_length=300)
+    then = models.CharField(max_length=8, help_text="later, others, expert or nobody.")
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["review", "user"], name="skip_by_user")]
+
+    def __str__(self) -> str:
+        return f"{self.user} skipped review {self.review_id}"
+
+
+class ReviewDraft(models.Model):
+    """What somebody has typed into a review and not sent.
+
+    Attributes:
+        data: the form's fields by name, as they were typed.
+        version: raised by every save; an older one is refused.
+    """
+
+    review = models.ForeignKey(Review, models.CASCADE, related_name="drafts")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    data = models.JSONField(default=dict)
+    version = models.PositiveIntegerField(default=1)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["review", "user"], name="one_draft_per_reviewer")]
+
+    def __str__(self) -> str:
+        return f"{self.user}'s draft of review {self.review_id}"
+
+
+class BulkJudgement(Stateful):
+    """One judgement for many open reviews, given review by review in the background.
+
+    Attributes:
+        filters: the queue's filters that chose them, as in its address.
+        words: what is said of each: score, text.
+        last_review_id: up to which it came; it goes on from there after a crash.
+        report: what could not be judged: [{"review", "reason"}].
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        CANCELLED = "cancelled", "Cancelled"
+
+    MOVES: ClassVar = {
+        State.RUNNING: frozenset({State.DONE, State.CANCELLED}),
+        State.DONE: frozenset(),
+        State.CANCELLED: frozenset(),
+    }
+    EVENTS: ClassVar = {
+        State.RUNNING: Kind.BULK_STARTED,
+        State.DONE: Kind.BULK_DONE,
+        State.CANCELLED: Kind.BULK_CANCELLED,
+    }
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="bulk_judgements")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    filters = models.JSONField(default=dict)
+    words = models.JSONField(default=dict)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
+    total = models.PositiveIntegerField()
+    done = models.PositiveIntegerField(default=0)
+    last_review_id = models.BigIntegerField(default=0)
+    report = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"bulk judgement {self.pk}: {self.done} of {self.total}"
+
+
 class Feedback(Timestamped):
-    """What a manager said of a task. A person's word outranks an AI's, and both are kept apart from scores."""
+    """What a manager said of a task. A person's word outranks an AI's, and both are kept apart from scores.
+
+    Attributes:
+        ranking: attempt indices from best to worst, equals together: [[2], [0, 1]]; [] where nothing was ranked.
+        none_good: even the best attempt is not good enough.
+        hint_text: the hint in the reviewer's own words; "" lets it be drawn from what was said.
+        shown_order: attempt indices in the order in which they were shown, drawn by lot.
+        active_s: seconds somebody worked on it, idle time left out; None where nobody measured.
+        undo_until: until then its author may take it back as if it had not been; None: it cannot be undone.
+        retracted_at: taken back; it counts for nothing from then on.
+        in_bulk: the bulk judgement it was given in.
+    """
 
     class Source(models.TextChoices):
         HUMAN = "human", "A person"
@@ -90,14 +211,26 @@ class Feedback(Timestamped):
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="feedback")
     task = models.ForeignKey(Task, models.CASCADE, related_name="feedback")
-    review = models.OneToOneField(Review, models.SET_NULL, null=True, blank=True, related_name="feedback")
+    review = models.ForeignKey(Review, models.SET_NULL, null=True, blank=True, related_name="given")
     source = models.CharField(max_length=8, choices=Source.choices)
     author = models.CharField(max_length=120, help_text="Handle of who said it.")
     score = models.FloatField(null=True, blank=True)
     text = models.TextField(blank=True)
     preferred_attempt = models.ForeignKey(Attempt, models.SET_NULL, null=True, blank=True, related_name="+")
     edited_answer = models.TextField(blank=True)
+    ranking = models.JSONField(default=list, blank=True)
+    none_good = models.BooleanField(default=False)
+    hint_text = models.TextField(blank=True)
     trust = models.FloatField(default=1.0)
+    shown_order = models.JSONField(default=list, blank=True)
+    active_s = models.FloatField(null=True, blank=True)
+    undo_until = models.DateTimeField(null=True, blank=True)
+    retracted_at = models.DateTimeField(null=True, blank=True)
+    retracted_by = models.CharField(max_length=120, blank=True)
+    retract_reason = models.CharField(max_length=300, blank=True)
+    in_bulk = models.ForeignKey(
+        BulkJudgement, models.SET_NULL, null=True, blank=True, related_name="feedback", db_index=False
+    )
 
     class Meta:
         ordering = ["id"]
@@ -105,7 +238,11 @@ class Feedback(Timestamped):
             models.CheckConstraint(
                 condition=Q(score__isnull=True) | Q(score__gte=0, score__lte=1), name="feedback_score_is_0_to_1"
             ),
+            models.UniqueConstraint(
+                fields=["review"], condition=Q(retracted_at__isnull=True), name="one_standing_feedback_per_review"
+            ),
         ]
+        indexes = [models.Index(fields=["project", "author", "-id"], name="feedback_by_author")]
         verbose_name_plural = "feedback"
 
     def __str__(self) -> str:
@@ -113,13 +250,18 @@ class Feedback(Timestamped):
 
 
 class StepFeedback(models.Model):
-    """A manager's word on one step, or on one attempt as a whole (`step` empty)."""
+    """A manager's word on one step, or on one attempt as a whole (`step` empty).
+
+    Attributes:
+        spans: marked stretches of the step's text: [[start, end, label]], in characters.
+    """
 
     feedback = models.ForeignKey(Feedback, models.CASCADE, related_name="steps")
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="feedback")
     step = models.ForeignKey(Step, models.CASCADE, null=True, blank=True, related_name="feedback")
     score = models.FloatField(null=True, blank=True)
     comment = models.TextField(blank=True)
+    spans = models.JSONField(default=list, blank=True)
 
     class Meta:
         constraints = [

@@ -48,7 +48,7 @@ class Task(Stateful):
         State.WORKING: frozenset({State.SCORING, State.FAILED, State.CANCELLED}),
         State.SCORING: frozenset({State.IN_REVIEW, State.LEARNING, State.FAILED, State.CANCELLED}),
         State.IN_REVIEW: frozenset({State.LEARNING, State.FAILED, State.CANCELLED}),
-        State.LEARNING: frozenset({State.DONE, State.FAILED, State.CANCELLED}),
+        State.LEARNING: frozenset({State.DONE, State.IN_REVIEW, State.FAILED, State.CANCELLED}),
         State.DONE: frozenset(),
         State.FAILED: frozenset({State.QUEUED, State.SCORING, State.LEARNING}),
         State.CANCELLED: frozenset(),

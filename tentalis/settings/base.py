@@ -43,6 +43,8 @@ INSTALLED_APPS = [
     "apps.environments",
     "apps.adapters",
     "apps.tasks",
+    "apps.calibration",
+    "apps.supervision",
     "apps.scoring",
     "apps.feedback",
     "apps.rollouts",

@@ -1,0 +1,16 @@
+"""Paths of the console: the way in here, a project's pages in the modules beside."""
+
+from django.contrib.auth.views import LogoutView
+from django.urls import include, path
+
+from apps.console.urls import operations, work
+from apps.console.views import entry
+
+app_name = "console"
+
+urlpatterns = [
+    path("", entry.open_first_page, name="dashboard"),
+    path("sign-in/", entry.SignInView.as_view(), name="sign-in"),
+    path("sign-out/", LogoutView.as_view(), name="sign-out"),
+    path("p/<slug:slug>/", include([*operations.urlpatterns, *work.urlpatterns])),
+]

@@ -1,0 +1,21 @@
+"""What runs, serves and needs a hand."""
+
+from django.urls import path
+
+from apps.console.views import dashboard, training, upkeep
+
+urlpatterns = [
+    path("", dashboard.show_dashboard, name="project"),
+    path("runs/", training.list_runs, name="run-list"),
+    path("runs/<int:run_id>/", training.show_run, name="run"),
+    path("runs/<int:run_id>/cancel/", training.cancel_run, name="run-cancel"),
+    path("adapters/", training.list_adapters, name="adapter-list"),
+    path("adapters/<int:adapter_id>/", training.show_adapter, name="adapter"),
+    path("adapters/<int:adapter_id>/promote/", training.promote_adapter, name="adapter-promote"),
+    path("workers/<str:name>/train/", training.train_now, name="train"),
+    path("workers/<str:name>/roll-back/", training.roll_back, name="roll-back"),
+    path("blockers/", upkeep.show_blockers, name="blockers"),
+    path("dead-letters/", upkeep.list_dead_letters, name="dead-letters"),
+    path("dead-letters/<int:segment_id>/replay/", upkeep.replay, name="replay"),
+    path("audit/", upkeep.show_audit, name="audit"),
+]
