@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt, Task
@@ -16,6 +16,13 @@ RANKS = (Feedback.Source.HUMAN.value, VERIFIED, Feedback.Source.OUTSIDE.value, F
 """Whose word counts, the first that has one: a person, the world, an app for its user, an AI manager, the scorers."""
 
 
+class StepSaid(NamedTuple):
+    """What persons say of a step, and how far they are trusted, both in [0, 1]."""
+
+    score: float
+    trust: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """What an attempt is worth.
@@ -23,13 +30,15 @@ class Judgement:
     Args:
         reward: in [0, 1]; None: nobody could say.
         reward_source: one of RANKS; "" without a reward.
-        step_scores: step id -> in [0, 1], each from the highest rank that spoke of exactly that step.
+        step_scores: step id -> in [0, 1], each from the highest rank below a person's that spoke of exactly that step.
+        step_words: step id -> what persons said of exactly that step: mean score by trust, and mean trust, in [0, 1].
         weight: in [0, 1], how far the reward is trusted: the mean trust of the feedback behind it, 1 without any.
     """
 
     reward: float | None
     reward_source: str
     step_scores: Mapping[int, float] = field(default_factory=dict)
+    step_words: Mapping[int, StepSaid] = field(default_factory=dict)
     weight: float = 1.0
 
 
@@ -57,6 +66,7 @@ class _Word:
 
 _Steps = dict[tuple[int, int], float]
 Place = TypeVar("Place")
+Said = TypeVar("Said")
 
 
 def effective_judgement(task: Task) -> dict[int, Judgement]:
@@ -79,11 +89,15 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
             steps |= verified_steps
         else:
             rewards |= _reward_by_words(spoken[rank], [one.pk for one in answered], rewards, rank)
-            steps |= _average_steps(spoken[rank])
-    of_attempt: dict[int, dict[int, float]] = defaultdict(dict)
-    for (attempt, step), score in steps.items():
-        of_attempt[attempt][step] = score
-    return {one.pk: _judge(rewards.get(one.pk), of_attempt[one.pk] if one in answered else {}) for one in attempts}
+            if rank != Feedback.Source.HUMAN:
+                steps |= _average(_step_votes(spoken[rank]))
+    said = _weigh_step_votes(_step_votes(spoken[Feedback.Source.HUMAN]))
+    return {
+        one.pk: _judge(rewards.get(one.pk), _of_attempt(steps, one), _of_attempt(said, one))
+        if one in answered
+        else _judge(None, {}, {})
+        for one in attempts
+    }
 
 
 def find_hint(task: Task) -> str:
@@ -93,10 +107,16 @@ def find_hint(task: Task) -> str:
     return next((found[rank] for rank in RANKS if rank in found), "")
 
 
-def _judge(reward: _Reward | None, steps: Mapping[int, float]) -> Judgement:
+def _judge(reward: _Reward | None, steps: Mapping[int, float], said: Mapping[int, StepSaid]) -> Judgement:
     if reward is None:
-        return Judgement(reward=None, reward_source="", step_scores=steps)
-    return Judgement(reward=reward.value, reward_source=reward.source, step_scores=steps, weight=reward.weight)
+        return Judgement(reward=None, reward_source="", step_scores=steps, step_words=said)
+    return Judgement(
+        reward=reward.value, reward_source=reward.source, step_scores=steps, step_words=said, weight=reward.weight
+    )
+
+
+def _of_attempt(steps: Mapping[tuple[int, int], Said], attempt: Attempt) -> dict[int, Said]:
+    return {step: value for (of, step), value in steps.items() if of == attempt.pk}
 
 
 def _load_words(task: Task) -> dict[str, list[_Word]]:
@@ -170,12 +190,19 @@ def _values_of(word: _Word, answered: Sequence[int], below: Mapping[int, _Reward
     }
 
 
-def _average_steps(words: Iterable[_Word]) -> _Steps:
+def _step_votes(words: Iterable[_Word]) -> dict[tuple[int, int], list[tuple[float, float]]]:
     votes: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for word in words:
         for place, score in word.steps.items():
             votes[place].append((word.trust, score))
-    return _average(votes)
+    return votes
+
+
+def _weigh_step_votes(votes: Mapping[Place, Sequence[tuple[float, float]]]) -> dict[Place, StepSaid]:
+    return {
+        place: StepSaid(score, fsum(trust for trust, _ in votes[place]) / len(votes[place]))
+        for place, score in _average(votes).items()
+    }
 
 
 def _average(votes: Mapping[Place, Sequence[tuple[float, float]]]) -> dict[Place, float]:

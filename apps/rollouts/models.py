@@ -19,7 +19,7 @@ class Rollout(Timestamped):
 
     Attributes:
         reward: in [0, 1]; None when nobody could judge it.
-        steps: [[token_start, token_end, score or null], …] of its sampled steps.
+        steps: [[token_start, token_end, score or null, a person's word or null], …] of its sampled steps.
         missing_steps: steps a whole answer would have had beyond those.
         weight: trust in the judgement, in [0, 1].
         reward_source: human, verified, ai or scorers: whose word the reward is.

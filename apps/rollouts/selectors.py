@@ -62,7 +62,10 @@ def make_record(rollout: Rollout) -> RolloutRecord:
         logprobs=exchange.unpack_logprobs(),
         sampled=exchange.unpack_sampled(),
         reward=rollout.reward,
-        steps=tuple(StepReward(start=start, end=end, score=score) for start, end, score in rollout.steps),
+        steps=tuple(
+            StepReward(start=start, end=end, score=score, said=said[0] if said else None)
+            for start, end, score, *said in rollout.steps
+        ),
         missing_steps=rollout.missing_steps,
         weight=rollout.weight,
     )

@@ -16,6 +16,7 @@ from apps.outbox.services import final_write
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
+from tentalis.core.learning.advantages import UNJUDGED
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
 
@@ -60,11 +61,20 @@ def _make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hin
         rollout.reward_source = judgement.reward_source
         rollout.weight = judgement.weight
         rollout.steps = [
-            [step.token_start, step.token_end, judgement.step_scores.get(step.pk)]
+            [step.token_start, step.token_end, *_judge_step(judgement, step.pk)]
             for step in attempt.steps.all()
             if step.token_start is not None and step.kind in TRAINABLE_STEPS
         ]
     return rollout
+
+
+def _judge_step(judgement: Judgement, step_id: int) -> tuple[float | None, float | None]:
+    """A step's score, and a person's word on it: whom we trust by half moves the score half the way to their word."""
+    score, said = judgement.step_scores.get(step_id), judgement.step_words.get(step_id)
+    if said is None:
+        return score, None
+    reference = UNJUDGED if score is None else score
+    return score, reference + said.trust * (said.score - reference)
 
 
 def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> str:

@@ -24,11 +24,13 @@ class StepReward:
     Args:
         start, end: token span [start, end) inside the rollout's `token_ids`.
         score: in [0, 1]; None when nobody could score the step.
+        said: a person's word on exactly this step, in [0, 1], drawn towards `score` by the trust they lack; None: none.
     """
 
     start: int
     end: int
     score: float | None
+    said: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tentalis.core.contracts import RolloutRecord
+from tentalis.core.contracts import RolloutRecord, StepReward
 from tentalis.core.learning.recipes import Recipe
 
 
@@ -73,23 +73,44 @@ def step_scores(rollouts: Sequence[RolloutRecord]) -> list[float]:
     return [score for score in scores if score is not None] + [0.0] * missing
 
 
+UNJUDGED = 0.5
+"""What a person's word on a step is compared with where nobody else scored it."""
+
+
+def step_corrections(steps: Sequence[StepReward]) -> list[float]:
+    """How far a person's word moves each step: (said - score) / .5, in units of a fair coin's standard deviation.
+
+    It is local credit: it moves exactly that step's tokens, neither the group's mean nor the return of earlier steps,
+    so that one word of a reviewer changes what the reviewer pointed at and nothing else.
+
+    Returns:
+        (S,) in [-2, 2]; 0 where no person spoke.
+    """
+    return [
+        0.0 if step.said is None else (step.said - (UNJUDGED if step.score is None else step.score)) / 0.5
+        for step in steps
+    ]
+
+
 def has_step_scores(rollout: RolloutRecord) -> bool:
     """Whether anybody scored a step of it; only then do missing steps count against it."""
     return any(step.score is not None for step in rollout.steps)
 
 
-def spread_over_tokens(
-    rollout: RolloutRecord, outcome: float, returns: Sequence[float], step_mix: float
-) -> list[float]:
-    """Mix per token: (1 - s) * outcome everywhere, plus s * the step's return on exactly that step's span.
+def spread_over_tokens(rollout: RolloutRecord, outcome: float, returns: Sequence[float], recipe: Recipe) -> list[float]:
+    """Mix per token: (1 - s) * outcome everywhere, plus s * (return + correction) of the step on exactly its span.
+
+    Where no scorer scored any step, the outcome keeps its whole weight.
 
     Returns:
         (T,) dimensionless, 0 for tokens the policy did not sample.
     """
-    values = [(1.0 - step_mix) * outcome] * len(rollout.token_ids)
-    for step, step_return in zip(rollout.steps, returns, strict=True):
+    scored_mix = recipe.step_mix if has_step_scores(rollout) else 0.0
+    values = [(1.0 - scored_mix) * outcome] * len(rollout.token_ids)
+    corrections = step_corrections(rollout.steps)
+    for step, step_return, correction in zip(rollout.steps, returns, corrections, strict=True):
         for index in range(step.start, step.end):
-            values[index] += step_mix * step_return
+            values[index] += scored_mix * step_return + recipe.step_mix * correction
     return [value if counts else 0.0 for value, counts in zip(values, rollout.sampled, strict=True)]
 
 
@@ -100,7 +121,8 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
         rollouts: (R,) any number of groups; outcomes and step scores are both compared within their group only.
     Returns:
         (R,) of (T,): already multiplied by the rollout's weight; None for a rollout without a reward, which has no RL
-        term. A rollout with a reward whose steps nobody scored gets its outcome advantage alone, undiminished.
+        term. A rollout with a reward whose steps nobody scored gets its outcome advantage alone, undiminished; a
+        person's word on one of them is added to it there.
     """
     advantages: list[list[float] | None] = [None] * len(rollouts)
     groups: dict[int, list[int]] = {}
@@ -123,7 +145,7 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
                 spread=spread,
                 std_floor=recipe.std_floor,
             )
-            values = spread_over_tokens(rollout, outcome, returns, recipe.step_mix if scored else 0.0)
+            values = spread_over_tokens(rollout, outcome, returns, recipe)
             advantages[index] = [rollout.weight * value for value in values]
     return advantages
 

@@ -49,10 +49,10 @@ def test_a_persons_score_of_a_step_touches_exactly_that_step(project: Project, b
     task = make_chat_task(project)
     save_scores(task, "prm", [0.6, 0.7])
     give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=1, step_index=0, score=0.0)])
-    assert [list(one.step_scores.values()) for one in judge(task)] == [[0.6, 0.6], [0.0, 0.7]]
+    assert [list(one.step_scores.values()) for one in judge(task)] == [[0.6, 0.6], [0.7, 0.7]]
     assert rewards(task) == [(0.6, "scorers"), (0.7, "scorers")]
     spoken = task.attempts.get(index=1).steps.get(index=0)
-    assert judge(task)[1].step_scores[spoken.pk] == 0.0
+    assert [one.step_words for one in judge(task)] == [{}, {spoken.pk: (0.0, 1.0)}]
 
 
 def test_a_word_on_an_attempt_beats_the_score_of_the_whole(project: Project, bob: User) -> None:

@@ -106,7 +106,7 @@ def test_a_persons_score_of_a_step_lands_on_exactly_that_steps_tokens(project: P
     feedback = Feedback.objects.create(project=project, task=task, source="human", author="user:bob", score=1.0)
     StepFeedback.objects.create(feedback=feedback, attempt=attempt, step=attempt.steps.all()[1], score=0.25)
     build(task)
-    assert Rollout.objects.get().steps == [[0, 3, None], [3, 6, 0.25]]
+    assert Rollout.objects.get().steps == [[0, 3, None, None], [3, 6, None, 0.25]]
     assert Rollout.objects.get().reward_source == "human"
 
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -69,6 +70,25 @@ def test_a_steps_score_touches_exactly_its_own_tokens() -> None:
     assert [value != 0 for value in values] == [False, True, True, False, True, True]
     assert values[1] == values[2]
     assert values[4] == values[5] < 0
+
+
+def test_a_persons_word_moves_its_step_alone_and_by_how_far_it_lies_from_the_score() -> None:
+    other = make_rollout(rollout_id=2, reward=0.0, steps=[(0, 3, 0.5), (3, 6, 0.5)])
+    plain = make_rollout(steps=[(0, 2, 1.0), (2, 6, 0.25)])
+    said = replace(plain, steps=(plain.steps[0], replace(plain.steps[1], said=0.75)))
+    before, after = token_advantages([plain, other], Recipe()), token_advantages([said, other], Recipe())
+    assert after[1] == before[1]
+    assert after[0] is not None
+    assert before[0] is not None
+    assert [new - old for new, old in zip(after[0], before[0], strict=True)] == pytest.approx([0, 0, *[0.5] * 4])
+
+
+def test_a_persons_word_on_a_step_nobody_scored_leaves_the_outcome_whole() -> None:
+    rollout = make_rollout(steps=[(0, 2, None), (2, 4, None)])
+    said = replace(rollout, steps=(replace(rollout.steps[0], said=0.0), rollout.steps[1]))
+    values = token_advantages([said, make_rollout(rollout_id=2, reward=0.0)], Recipe(std_floor=1e-2))[0]
+    unit = 0.5 / 0.51
+    assert values == pytest.approx([unit - 0.5, unit - 0.5, *[unit] * 4])
 
 
 def test_missing_steps_count_as_zero_in_spread_and_return() -> None:

@@ -1,0 +1,98 @@
+"""The canary's arithmetic: who gets it, and what is said of it when."""
+
+import random
+from collections.abc import Iterator
+from statistics import fmean, pvariance
+
+import pytest
+
+from tentalis.core.learning.canary import Arm, CanaryOutcome, is_canary, judge_canary
+
+SIMULATIONS = 200
+TASKS = 600
+SHARE = 0.3
+
+
+def arm_of(scores: list[float]) -> Arm:
+    return Arm(tasks=len(scores), mean=fmean(scores) if scores else 0.0, variance=pvariance(scores) if scores else 0.0)
+
+
+def watch(seed: int, *, deployed: float, canary: float, group: int = 1) -> CanaryOutcome:
+    """A canary that is looked at after every tenth task until something is said; task scores are means of `group`."""
+    chance = random.Random(seed)
+    sides: tuple[list[float], list[float]] = ([], [])
+    for outcome in _looks(chance, sides, deployed, canary, group):
+        if outcome is not CanaryOutcome.WATCHING:
+            return outcome
+    return CanaryOutcome.WATCHING
+
+
+def _looks(
+    chance: random.Random, sides: tuple[list[float], list[float]], deployed: float, canary: float, group: int
+) -> Iterator[CanaryOutcome]:
+    for count in range(1, TASKS + 1):
+        side = chance.random() < SHARE
+        rate = canary if side else deployed
+        sides[side].append(fmean(chance.random() < rate for _ in range(group)))
+        if count % 10 == 0:
+            yield judge_canary(arm_of(sides[0]), arm_of(sides[1]), margin=1e-9).outcome  # never safe: it watches on
+
+
+@pytest.mark.parametrize(("rate", "group"), [(0.5, 1), (0.9, 1), (0.7, 8)])
+def test_two_equal_sides_raise_a_false_alarm_in_at_most_five_of_a_hundred(rate: float, group: int) -> None:
+    found = [watch(seed, deployed=rate, canary=rate, group=group) for seed in range(SIMULATIONS)]
+    assert found.count(CanaryOutcome.HARM) <= 0.05 * SIMULATIONS
+
+
+def test_a_bad_canary_is_found() -> None:
+    found = [watch(seed, deployed=0.75, canary=0.45) for seed in range(40)]
+    assert found.count(CanaryOutcome.HARM) >= 38
+
+
+def test_looking_after_every_task_with_a_fixed_interval_would_alarm_too_often() -> None:
+    """The control: what the always valid interval is for."""
+    alarms = 0
+    for seed in range(SIMULATIONS):
+        chance = random.Random(seed)
+        sides: tuple[list[float], list[float]] = ([], [])
+        for count in range(1, TASKS + 1):
+            sides[chance.random() < SHARE].append(float(chance.random() < 0.5))
+            if count % 10 == 0 and min(map(len, sides)) >= 20:
+                one, other = arm_of(sides[0]), arm_of(sides[1])
+                reach = 1.645 * (one.variance / one.tasks + other.variance / other.tasks) ** 0.5
+                if other.mean - one.mean < -reach:
+                    alarms += 1
+                    break
+    assert alarms > 0.1 * SIMULATIONS
+
+
+def test_an_equal_canary_is_called_safe_once_enough_was_seen() -> None:
+    side = Arm(tasks=600, mean=0.7, variance=0.21)
+    reading = judge_canary(side, side, margin=0.1)
+    assert reading.outcome is CanaryOutcome.SAFE
+    assert reading.low == pytest.approx(-reading.high)
+
+
+def test_the_interval_is_the_one_worked_by_hand() -> None:
+    """V = 2 * (0.21 * 99 + 0.25) / 100 / 99; reach^2 = 2 V (V + .01) / .01 * (ln 20 + ln((V + .01) / V) / 2)."""
+    side = Arm(tasks=99, mean=0.5, variance=0.21)
+    reading = judge_canary(side, side, margin=0.1)
+    assert reading.high == pytest.approx(0.2125, abs=5e-4)
+
+
+def test_nothing_is_said_of_a_few_tasks_however_bad() -> None:
+    reading = judge_canary(Arm(tasks=500, mean=0.9, variance=0.09), Arm(tasks=19), margin=0.1)
+    assert reading.outcome is CanaryOutcome.WATCHING
+    assert "19 of its tasks" in reading.words
+
+
+def test_the_same_task_always_goes_the_same_way_and_the_share_is_kept() -> None:
+    chosen = [is_canary(f"7:{task}", percent=10) for task in range(20_000)]
+    assert chosen == [is_canary(f"7:{task}", percent=10) for task in range(20_000)]
+    assert 0.09 < fmean(chosen) < 0.11
+    assert not any(is_canary(f"7:{task}", percent=0) for task in range(1000))
+
+
+def test_more_than_half_is_no_canary() -> None:
+    with pytest.raises(ValueError, match=r"0\.\.50, found 51"):
+        is_canary("7:1", percent=51)
