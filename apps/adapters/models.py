@@ -139,7 +139,14 @@ class PanelResult(Timestamped):
 
 
 class Deployment(Timestamped):
-    """What serves a worker now. A swap is one compare-and-set on `epoch`."""
+    """What serves a worker now. A swap is one compare-and-set on `epoch`.
+
+    Attributes:
+        canary, canary_percent: a second adapter, and the share of the worker's new tasks that it does; None and 0
+            while nothing is tried.
+        canary_after_task: tasks with a higher id are new (the row lives on a higher floor).
+        canary_words: what the last look at it found.
+    """
 
     worker = models.OneToOneField(Worker, models.CASCADE, related_name="deployment")
     adapter = models.ForeignKey(
@@ -148,6 +155,20 @@ class Deployment(Timestamped):
     previous = models.ForeignKey(Adapter, models.PROTECT, null=True, related_name="+")
     epoch = models.PositiveIntegerField(default=0)
     moved_at = models.DateTimeField(auto_now=True)
+    canary = models.ForeignKey(Adapter, models.PROTECT, null=True, related_name="+")
+    canary_percent = models.PositiveSmallIntegerField(default=0)
+    canary_after_task = models.BigIntegerField(default=0)
+    canary_started_at = models.DateTimeField(null=True)
+    canary_words = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(canary__isnull=True, canary_percent=0)
+                | Q(canary__isnull=False, canary_percent__gte=1, canary_percent__lte=50),
+                name="a_canary_gets_1_to_50_percent",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.worker}: {self.adapter or 'base model'}"

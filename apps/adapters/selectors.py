@@ -2,6 +2,7 @@
 
 from apps.adapters.models import Adapter, Deployment
 from apps.workers.models import Worker
+from tentalis.core.learning.canary import is_canary
 
 
 def find_deployed(worker: Worker) -> Adapter | None:
@@ -13,3 +14,24 @@ def find_deployed(worker: Worker) -> Adapter | None:
 def find_anchor(worker: Worker) -> Adapter | None:
     """The adapter last proved better; None while that is the base model."""
     return Adapter.objects.filter(worker=worker, is_anchor=True).first()
+
+
+def choose_adapter(worker: Worker, *, task_id: int, is_new: bool) -> Adapter | None:
+    """The adapter that does a task: what serves the worker or, for its share of new tasks, the canary.
+
+    Asked again it answers the same, as long as the deployment does not move.
+
+    Args:
+        is_new: False for a task that was tried before: it goes to what serves.
+    """
+    deployment = Deployment.objects.select_related("adapter", "canary").filter(worker=worker).first()
+    if deployment is None:
+        return None
+    return deployment.canary if is_new and goes_to_canary(deployment, task_id) else deployment.adapter
+
+
+def goes_to_canary(deployment: Deployment, task_id: int) -> bool:
+    """Whether a new task is one of the canary's."""
+    if deployment.canary_id is None or task_id <= deployment.canary_after_task:
+        return False
+    return is_canary(f"{deployment.epoch}:{deployment.canary_id}:{task_id}", percent=deployment.canary_percent)

@@ -4,11 +4,13 @@ from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of, read_manifest
+from apps.adapters.canary import clear_canary
 from apps.adapters.errors import AdapterBrokenError, WrongAdapterServedError
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
 from apps.adapters.panels import choose_panel, find_or_measure, measure, profile_of, read_gate_policy
@@ -210,9 +212,12 @@ def _name(adapter: Adapter | None) -> str:
 
 
 def promote_verified(adapter_id: int, *, by: str) -> None:
-    """Deploy an adapter that the gate found safe; one it refused is left alone."""
+    """Deploy an adapter that the gate found safe; one it refused is left alone, and so is one that a canary holds up.
+
+    Where the project's policy wants a canary first, that is the pipeline's to start: it knows the tasks.
+    """
     adapter = Adapter.objects.select_related("worker__provider", "worker__project").get(pk=adapter_id)
-    if adapter.state != Adapter.State.VERIFIED:
+    if adapter.state != Adapter.State.VERIFIED or read_gate_policy(adapter.project).canary_percent:
         return
     load(adapter)
     probe(adapter)
@@ -235,6 +240,23 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     probe(adapter)
     with transaction.atomic():
         return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED)
+
+
+def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
+    """Put the canary that `deployment` names into service, after its trial went well.
+
+    Raises:
+        ConflictError: it is not the canary any more.
+    """
+    adapter = deployment.canary
+    if adapter is None:
+        raise ConflictError(f"{deployment.worker.name} has no canary")
+    load(adapter)
+    probe(adapter)
+    with transaction.atomic():
+        if not Deployment.objects.select_for_update().filter(pk=deployment.pk, canary=adapter).exists():
+            raise ConflictError(f"{adapter.name} is not tried any more")
+        return deploy(deployment.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED)
 
 
 def roll_back(*, worker: Worker, by: User) -> Deployment:
@@ -270,6 +292,9 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind) -> D
     deployment.previous = before if kind != Kind.DEPLOYMENT_ROLLED_BACK else (adapter.parent if adapter else None)
     deployment.epoch += 1
     deployment.save(update_fields=["adapter", "previous", "epoch", "moved_at"])
+    if (tried := deployment.canary) is not None:
+        is_it = adapter is not None and tried.pk == adapter.pk
+        clear_canary(deployment, outcome="promoted" if is_it else "replaced", words="", by=by)
     payload = {"from": _name(before), "to": _name(adapter), "epoch": deployment.epoch}
     record(kind, subject=worker, by=by, payload=payload)
     return deployment
@@ -324,7 +349,8 @@ def unload_unused(adapter_id: int, *, by: str) -> None:
     """
     worker = Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker
     deployment = Deployment.objects.select_related("adapter", "previous").filter(worker=worker).first()
-    needed = [pk for pk in (deployment.adapter_id, deployment.previous_id) if pk] if deployment else []
+    kept = (deployment.adapter_id, deployment.previous_id, deployment.canary_id) if deployment else ()
+    needed = [pk for pk in kept if pk]
     client = client_of(worker)
     served = set(client.list_models())
     idle = Adapter.objects.filter(worker=worker, name__in=served, is_anchor=False).exclude(pk__in=needed)
@@ -333,11 +359,13 @@ def unload_unused(adapter_id: int, *, by: str) -> None:
 
 
 def restore_served() -> int:
-    """Load every deployed adapter that its server does not know (it was restarted). Returns how many were loaded."""
+    """Load every adapter at work that its server does not know (it was restarted). Returns how many were loaded."""
     loaded = 0
-    for deployment in Deployment.objects.filter(adapter__isnull=False).select_related("adapter", "worker__provider"):
-        assert deployment.adapter is not None
-        if deployment.adapter.name not in client_of(deployment.worker).list_models():
-            load(deployment.adapter)
-            loaded += 1
+    at_work = Deployment.objects.filter(Q(adapter__isnull=False) | Q(canary__isnull=False))
+    for deployment in at_work.select_related("adapter", "canary", "worker__provider"):
+        served = client_of(deployment.worker).list_models()
+        for adapter in (deployment.adapter, deployment.canary):
+            if adapter is not None and adapter.name not in served:
+                load(adapter)
+                loaded += 1
     return loaded

@@ -32,6 +32,7 @@ TIMETABLE = (
     Entry("sweep reviews", 10.0, sweep.sweep_reviews),
     Entry("sweep runs", 5.0, sweep.sweep_runs),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),
+    Entry("watch canaries", 5.0, sweep.watch_canaries),
 )
 
 

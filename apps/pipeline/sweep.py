@@ -6,7 +6,7 @@ from apps.adapters.services import restore_served
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
-from apps.pipeline import flow
+from apps.pipeline import canary, flow
 from apps.training.services import find_silent_runs
 
 logger = logging.getLogger(__name__)
@@ -44,5 +44,14 @@ def sweep_adapters() -> None:
     try:
         if count := restore_served():
             logger.info("loaded %d adapters again", count)
+    except (ProviderBusyError, ProviderRefusedError) as error:
+        logger.info("the model server cannot be asked: %s", error)
+
+
+def watch_canaries() -> None:
+    """Promote or take back the adapters on trial of which enough was seen."""
+    try:
+        if count := canary.watch_canaries():
+            logger.info("%d canaries began or ended", count)
     except (ProviderBusyError, ProviderRefusedError) as error:
         logger.info("the model server cannot be asked: %s", error)

@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.models import Adapter
-from apps.adapters.selectors import find_deployed
+from apps.adapters.selectors import choose_adapter
 from apps.adapters.services import load
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
@@ -149,7 +149,7 @@ def work_task(task_id: int, *, by: str) -> None:
         return
     if task.state == Task.State.QUEUED:
         move(task, Task.State.WORKING, by=by)
-    adapter = find_deployed(task.worker)
+    adapter = choose_adapter(task.worker, task_id=task.pk, is_new=task.parent_id is None)
     model = adapter.name if adapter else find_base_model(task.worker)
     drafts = _try_group(task, adapter, model)
     if all(draft.error for draft in drafts):

@@ -77,7 +77,7 @@ def judge_canary(
         HARM when the whole interval is below 0, SAFE when all of it is above -margin, else WATCHING.
     Source:
         Mixture sequential probability ratio test: Johari, Pekelis, Walsh 2015, "Always valid inference",
-        arXiv:1512.04922, eq. (11), with a normal mixture of standard deviation 0.1 around no difference. Theirs knows the
+        arXiv:1512.04922, with a normal mixture of standard deviation 0.1 around no difference. Theirs knows the
         variance; ours is the sample's with one more observation half a point from the mean, so that a few equal scores
         do not pass for certainty.
     """

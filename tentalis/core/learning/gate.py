@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from tentalis.core.learning.canary import MOST_PERCENT
 from tentalis.core.learning.collapse import Alarm
 
 
@@ -115,6 +116,7 @@ class GatePolicy:
         anchor_patience: updates without proof after which the anchor's question is inconclusive.
         panel_size: held-out tasks an adapter is measured on.
         panel_lifetime: updates after which other held-out tasks are drawn, before these were consulted too often.
+        canary_percent: share of the work that an adapter found safe gets first, in [0, 50]; 0: it serves at once.
     """
 
     margin: float = 0.1
@@ -124,6 +126,7 @@ class GatePolicy:
     anchor_patience: int = 12
     panel_size: int = 300
     panel_lifetime: int = 16
+    canary_percent: int = 0
 
     def __post_init__(self) -> None:
         for name, low, high in (("margin", 0, 1), ("second_margin", 0, 1), ("confidence", 0.5, 1), ("power", 0.5, 1)):
@@ -133,6 +136,8 @@ class GatePolicy:
         for name in ("anchor_patience", "panel_size", "panel_lifetime"):
             if getattr(self, name) < 1:
                 raise GateError(f"gate policy {name} must be at least 1, found {getattr(self, name)}")
+        if not 0 <= self.canary_percent <= MOST_PERCENT:
+            raise GateError(f"gate policy canary_percent must lie in 0..{MOST_PERCENT}, found {self.canary_percent}")
 
 
 class ServingOutcome(enum.StrEnum):

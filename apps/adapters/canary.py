@@ -1,0 +1,91 @@
+"""An adapter on trial: a share of a worker's new tasks, beside what serves the rest."""
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from apps.accounts.models import User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters.models import Adapter, Deployment
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
+from tentalis.core.learning.canary import MOST_PERCENT
+
+TRIABLE = frozenset({Adapter.State.VERIFIED, Adapter.State.RETIRED})
+
+
+def require_triable(adapter: Adapter, *, percent: int) -> None:
+    """Raises BadInputError or IllegalMoveError where an adapter cannot be tried on that share of the tasks."""
+    if not 1 <= percent <= MOST_PERCENT:
+        message = f"wanted a whole number from 1 to {MOST_PERCENT}, found {percent}"
+        raise BadInputError(f"percent: {message}", errors={"percent": [message]})
+    if adapter.state not in TRIABLE:
+        raise IllegalMoveError(f"{adapter.name} cannot be tried: wanted verified or retired, found {adapter.state}")
+
+
+def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> Deployment:
+    """Give an adapter, which the server has loaded, its share of the tasks above `after_task`.
+
+    Raises:
+        BadInputError, IllegalMoveError: see `require_triable`.
+        ConflictError: another one is being tried.
+    """
+    require_triable(adapter, percent=percent)
+    with transaction.atomic():
+        Deployment.objects.get_or_create(worker=adapter.worker)
+        deployment = Deployment.objects.select_for_update().get(worker=adapter.worker)
+        if deployment.canary_id is not None:
+            raise ConflictError(f"{adapter.worker.name} has a canary already: end that one first")
+        Deployment.objects.filter(pk=deployment.pk).update(
+            canary=adapter,
+            canary_percent=percent,
+            canary_after_task=after_task,
+            canary_started_at=Now(),
+            canary_words="",
+        )
+        payload = {"adapter": adapter.name, "percent": percent}
+        record(Kind.CANARY_STARTED, subject=adapter, by=by, payload=payload)
+    deployment.refresh_from_db()
+    return deployment
+
+
+def stop_canary(*, deployment: Deployment, by: User) -> Deployment:
+    """End the trial by a person's decision; everything goes to what serves.
+
+    Raises:
+        ConflictError: nothing is being tried.
+    """
+    require_right(by, deployment.worker.project, Right.ADAPTERS_WRITE)
+    return end_canary(deployment, outcome="stopped", words="", by=by.handle)
+
+
+def end_canary(deployment: Deployment, *, outcome: str, words: str, by: str) -> Deployment:
+    """End the trial of exactly the adapter that `deployment` names."""
+    with transaction.atomic():
+        locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
+        if locked.canary is None or locked.canary_id != deployment.canary_id:
+            raise ConflictError(f"{locked.worker.name} has no such canary any more")
+        clear_canary(locked, outcome=outcome, words=words, by=by)
+    return locked
+
+
+def clear_canary(deployment: Deployment, *, outcome: str, words: str, by: str) -> None:
+    """Take the canary off a locked deployment, in the running transaction.
+
+    Args:
+        outcome: stopped, harm, promoted or replaced.
+    """
+    adapter, percent = deployment.canary, deployment.canary_percent
+    deployment.canary = None
+    deployment.canary_percent = 0
+    deployment.canary_words = ""
+    deployment.save(update_fields=["canary", "canary_percent", "canary_words"])
+    payload = {"adapter": adapter.name if adapter else "", "percent": percent, "outcome": outcome, "words": words}
+    record(Kind.CANARY_ENDED, subject=adapter, by=by, payload=payload, project_id=deployment.worker.project_id)
+
+
+def note_reading(deployment: Deployment, words: str) -> None:
+    """Keep what the last look found, for the pages."""
+    still = Deployment.objects.filter(pk=deployment.pk, canary=deployment.canary)
+    still.exclude(canary_words=words[:300]).update(canary_words=words[:300])

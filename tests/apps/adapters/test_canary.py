@@ -1,0 +1,188 @@
+"""A canary: its share of the new tasks, its end by harm, by promotion, by hand."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import Project, User
+from apps.adapters import canary as trials
+from apps.adapters.models import Adapter, Deployment
+from apps.adapters.selectors import choose_adapter
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
+from apps.inference.models import Provider
+from apps.pipeline import canary
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services import work_task
+from apps.workers.models import Worker
+from tests.apps.adapters.test_deployment import deploy, make_adapter
+from tests.factories import make_task, make_worker
+from tests.fakes import FakeModelServer
+
+pytestmark = pytest.mark.django_db
+
+
+class TruthfulServer(FakeModelServer):
+    """Its log-probs recompute, as the probe before a deployment wants."""
+
+    def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = super()._chat(body)
+        for choice in answer["choices"]:
+            for content, token in zip(choice["logprobs"]["content"], choice["token_ids"], strict=True):
+                content["logprob"] = -token / 8
+        return answer
+
+
+@pytest.fixture
+def served(project: Project) -> Iterator[Worker]:
+    """A chat worker whose model server answers, with version 1 in service and version 2 found safe."""
+    with TruthfulServer() as server:
+        provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url=server.url)
+        worker = make_worker(project, "chatty", Worker.Kind.CHAT, provider=provider, base_model="desk")
+        first, second = make_adapter(worker, 1), make_adapter(worker, 2)
+        server.models += [first.name, second.name]
+        deploy(worker, first)
+        yield worker
+
+
+def begin(worker: Worker, alice: User, percent: int = 50) -> Deployment:
+    return canary.start_canary(adapter=Adapter.objects.get(worker=worker, version=2), percent=percent, by=alice)
+
+
+def try_out(worker: Worker, *, scores: dict[int, float], tasks: int = 60) -> None:
+    """Tasks done and scored: version -> their attempts' outcome, give or take."""
+    adapters = {adapter.version: adapter for adapter in Adapter.objects.filter(worker=worker)}
+    for number in range(tasks):
+        task = make_task(worker.project, worker)
+        adapter = choose_adapter(worker, task_id=task.pk, is_new=True)
+        assert adapter is not None
+        outcome = 1.0 if (number * 7 % 20) / 20 < scores[adapters[adapter.version].version] else 0.0
+        Attempt.objects.create(task=task, index=0, worker=worker, adapter=adapter, outcome=outcome)
+
+
+def test_only_new_tasks_go_to_the_canary_and_always_the_same_ones(served: Worker, alice: User) -> None:
+    old = [make_task(served.project, served).pk for _ in range(20)]
+    begin(served, alice)
+    new = [make_task(served.project, served).pk for _ in range(200)]
+
+    def versions(ids: list[int], *, is_new: bool = True) -> list[int]:
+        found = (choose_adapter(served, task_id=pk, is_new=is_new) for pk in ids)
+        return [adapter.version for adapter in found if adapter is not None]
+
+    assert versions(old) == [1] * 20
+    assert 60 < versions(new).count(2) < 140
+    assert versions(new) == versions(new)
+    assert versions(new, is_new=False) == [1] * 200
+
+
+def test_work_is_done_by_the_adapter_that_the_share_says(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    tasks = [make_task(served.project, served, group_size=1) for _ in range(12)]
+    for task in tasks:
+        work_task(task.pk, by="worker")
+    done = dict(Attempt.objects.values_list("task_id", "adapter__version"))
+    wanted = {task.pk: choose_adapter(served, task_id=task.pk, is_new=True) for task in tasks}
+    assert done == {pk: adapter.version for pk, adapter in wanted.items() if adapter is not None}
+    assert set(done.values()) == {1, 2}
+
+
+def test_a_harmful_canary_is_taken_back_and_refused(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    try_out(served, scores={1: 0.9, 2: 0.1}, tasks=120)
+    assert canary.watch_canaries() == 1
+    deployment = Deployment.objects.get(worker=served)
+    assert (deployment.canary, deployment.adapter and deployment.adapter.version) == (None, 1)
+    assert Adapter.objects.get(version=2).state == Adapter.State.REFUSED
+    ended = AuditEntry.objects.get(kind=Kind.CANARY_ENDED)
+    assert (ended.payload["outcome"], ended.actor) == ("harm", "canary")
+    assert "worse than what is in service" in ended.payload["words"]
+
+
+def test_a_good_canary_is_promoted(served: Worker, alice: User) -> None:
+    Project.objects.filter(pk=served.project_id).update(gate_policy={"margin": 0.3})
+    begin(served, alice)
+    try_out(served, scores={1: 0.7, 2: 0.95}, tasks=200)
+    assert canary.watch_canaries() == 1
+    deployment = Deployment.objects.get(worker=served)
+    assert deployment.adapter is not None
+    assert (deployment.canary, deployment.adapter.version, deployment.epoch) == (None, 2, 2)
+    assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "promoted"
+
+
+def test_an_unclear_canary_goes_on_and_says_so(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    try_out(served, scores={1: 0.7, 2: 0.7}, tasks=60)
+    assert canary.watch_canaries() == 0
+    deployment = Deployment.objects.get(worker=served)
+    assert deployment.canary_id is not None
+    assert "nothing can be said yet" in deployment.canary_words
+
+
+def test_tasks_without_any_answer_count_against_the_side_that_failed(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    try_out(served, scores={1: 0.9, 2: 0.9}, tasks=60)
+    for _ in range(120):
+        task = make_task(served.project, served)
+        adapter = choose_adapter(served, task_id=task.pk, is_new=True)
+        if adapter is not None and adapter.version == 2:
+            Task.objects.filter(pk=task.pk).update(state="failed", failed_link="tasks.work")
+    reading = canary.read_canary(Deployment.objects.select_related("worker__project", "canary").get(worker=served))
+    assert reading.canary.mean < 0.5 < reading.deployed.mean
+    assert canary.watch_canaries() == 1
+    assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "harm"
+
+
+def test_a_person_may_stop_it_and_then_start_another(served: Worker, alice: User) -> None:
+    deployment = begin(served, alice)
+    with pytest.raises(ConflictError, match="has a canary already"):
+        begin(served, alice)
+    canary.stop_canary(deployment=deployment, by=alice)
+    with pytest.raises(ConflictError, match="no such canary"):
+        canary.stop_canary(deployment=deployment, by=alice)
+    assert begin(served, alice, percent=5).canary_percent == 5
+    kinds = AuditEntry.objects.filter(kind__startswith="canary").order_by("id").values_list("kind", flat=True)
+    assert list(kinds) == ["canary.started", "canary.ended", "canary.started"]
+
+
+def test_whatever_is_deployed_ends_the_trial(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    deploy(served, make_adapter(served, 3))
+    assert Deployment.objects.get(worker=served).canary is None
+    assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "replaced"
+
+
+def test_the_policy_has_a_safe_adapter_tried_once(served: Worker) -> None:
+    assert canary.watch_canaries() == 0
+    Project.objects.filter(pk=served.project_id).update(gate_policy={"canary_percent": 10})
+    assert canary.watch_canaries() == 1
+    deployment = Deployment.objects.select_related("canary").get(worker=served)
+    assert (deployment.canary and deployment.canary.version, deployment.canary_percent) == (2, 10)
+    trials.end_canary(deployment, outcome="stopped", words="", by="user:alice")
+    assert canary.watch_canaries() == 0
+
+
+@pytest.mark.parametrize("percent", [0, 51, -1])
+def test_a_share_outside_1_to_50_is_refused(served: Worker, alice: User, percent: int) -> None:
+    with pytest.raises(BadInputError, match=f"from 1 to 50, found {percent}"):
+        begin(served, alice, percent)
+
+
+def test_only_what_the_gate_found_safe_may_be_tried(served: Worker, alice: User) -> None:
+    Adapter.objects.filter(version=2).update(state="candidate")
+    with pytest.raises(IllegalMoveError, match="found candidate"):
+        begin(served, alice)
+
+
+def test_a_reviewer_may_neither_start_nor_stop_it(served: Worker, alice: User, bob: User) -> None:
+    with pytest.raises(NotAllowedError):
+        begin(served, bob)
+    with pytest.raises(NotAllowedError):
+        canary.stop_canary(deployment=begin(served, alice), by=bob)
+
+
+def test_postgres_refuses_a_share_without_a_canary(served: Worker) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Deployment.objects.filter(worker=served).update(canary_percent=10)
