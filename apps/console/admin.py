@@ -9,6 +9,9 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from apps.base.admin import ReadOnlyAdmin
+from apps.console.models import Preference, SavedView
+
 
 def sign_in_to_admin(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
     """Send who is nobody to sign in, and who may look on to where they were going."""
@@ -17,6 +20,20 @@ def sign_in_to_admin(request: HttpRequest, extra_context: dict[str, Any] | None 
     if not admin.site.has_permission(request):
         raise PermissionDenied("The admin is for staff.")
     return redirect("admin:index")
+
+
+@admin.register(Preference)
+class PreferenceAdmin(ReadOnlyAdmin):
+    list_display = ["user", "theme", "time_zone", "language", "keys_enabled", "updated_at"]
+    list_select_related = ["user"]
+    search_fields = ["user__username"]
+
+
+@admin.register(SavedView)
+class SavedViewAdmin(ReadOnlyAdmin):
+    list_display = ["name", "project", "owner", "page", "query", "created_at"]
+    list_select_related = ["project", "owner"]
+    search_fields = ["name", "owner__username"]
 
 
 admin.site.unregister(Group)  # rights come from roles in projects

@@ -155,6 +155,7 @@ def test_without_scripts_everything_can_still_be_done(address: str, browser: Bro
     page.get_by_text("Show as a table").first.click()
     expect(page.locator("#accuracy-table")).to_be_visible()
     page.get_by_text("Ticket desk").first.click()
+    page.locator(".user-menu > summary").click()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     context.close()

@@ -16,6 +16,7 @@ from apps.training.models import TrainingRun
 
 PAGE = 25
 HISTORY = 40
+COUNTED = 100
 WAY = (Task.State.QUEUED, Task.State.WORKING, Task.State.SCORING, Task.State.IN_REVIEW, Task.State.LEARNING)
 
 
@@ -157,9 +158,11 @@ def find_open_reviews(project: Project, limit: int = 100) -> list[Review]:
     return list(reviews.select_related("task__worker", "claimed_by").order_by("-audience", "id")[:limit])
 
 
-def count_open_reviews(project: Project) -> int:
-    """How many wait for a person."""
-    return Review.objects.filter(project=project, state=Review.State.OPEN, audience=Review.Audience.HUMAN).count()
+def count_open_reviews(project: Project) -> str:
+    """How many wait for a person, as the navigation says it: "" for none, "100+" for more than it counts."""
+    waiting = Review.objects.filter(project=project, state=Review.State.OPEN, audience=Review.Audience.HUMAN)
+    found = len(waiting.order_by().values_list("pk")[: COUNTED + 1])
+    return f"{COUNTED}+" if found > COUNTED else str(found or "")
 
 
 def _waits_for_a_person(review: Review) -> bool:

@@ -1,17 +1,18 @@
 """How pages say times, shares and other people's text."""
 
-import re
-import unicodedata
+import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django import template
 from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.formats import date_format
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from apps.console.rendering import visible
 from apps.feedback.models import Review
 
 register = template.Library()
@@ -20,31 +21,11 @@ SHOWN = 700
 SLACK = 200
 MOST = 64_000
 
-# control characters but tab and line feed, soft hyphen, bidi marks and overrides, zero-width and tag characters
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f]"
-)
-
 # what the audit says, where "kind" alone reads badly
 SUBJECT_PAGES = {"task": "task", "review": "review", "trainingrun": "run", "adapter": "adapter"}
 
 
-@register.filter
-def visible(text: object) -> SafeString:
-    """Escape text nobody here wrote, and show the characters in it that would hide or reorder what a person reads."""
-    return format_html_join("", "{}", ((part,) for part in _mark_hidden(str(text).replace("\r\n", "\n"))))
-
-
-def _mark_hidden(text: str) -> Iterator[str]:
-    last = 0
-    for match in HIDDEN.finditer(text):
-        yield text[last : match.start()]
-        code = f"U+{ord(match[0]):04X}"
-        name = unicodedata.name(match[0], "control character").lower()
-        yield format_html('<span class="hidden-char" title="{}">{}</span>', name, code)
-        last = match.end()
-    yield text[last:]
+register.filter("visible", visible)
 
 
 @register.inclusion_tag("console/_words.html")
@@ -68,9 +49,17 @@ def moment(at: datetime | None) -> SafeString | str:
     """A time as people say it, with the exact one to point at."""
     if at is None:
         return "–"
-    exact = at.astimezone(UTC)
-    said = f"{exact.day} {exact:%B %Y, %H:%M:%S} UTC"
-    return format_html('<time datetime="{}" title="{}">{}</time>', exact.isoformat(), said, naturaltime(at))
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), say_exactly(at), naturaltime(at))
+
+
+@register.filter
+def say_exactly(at: datetime) -> str:
+    """`3 June 2026, 14:05:09 CEST (Europe/Zurich)`: the second, in the viewer's zone and named after it."""
+    local = timezone.localtime(at)
+    zone = timezone.get_current_timezone_name()
+    short = local.tzname() or ""
+    named = f"{short} ({zone})" if short.isalpha() and short != zone else zone
+    return f"{date_format(local, 'j F Y')}, {local:%H:%M:%S} {named}"
 
 
 @register.filter
@@ -109,8 +98,16 @@ def clock(at: datetime | None) -> SafeString | str:
     """A time of today, as one needs it to plan the next minutes."""
     if at is None:
         return "–"
-    exact = at.astimezone(UTC)
-    return format_html('<time datetime="{}">{} UTC</time>', exact.isoformat(), f"{exact:%H:%M}")
+    local = timezone.localtime(at)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', at.isoformat(), say_exactly(at), f"{local:%H:%M} {local.tzname()}"
+    )
+
+
+@register.filter
+def as_json(value: object) -> str:
+    """For a data attribute that a script reads."""
+    return json.dumps(value, sort_keys=True)
 
 
 @register.filter

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from apps.console.urls import operations, work
+from apps.console.urls import house, operations, work
 from apps.console.views import entry
 
 app_name = "console"
@@ -12,5 +12,6 @@ urlpatterns = [
     path("", entry.open_first_page, name="dashboard"),
     path("sign-in/", entry.SignInView.as_view(), name="sign-in"),
     path("sign-out/", LogoutView.as_view(), name="sign-out"),
-    path("p/<slug:slug>/", include([*operations.urlpatterns, *work.urlpatterns])),
+    *house.account_urlpatterns,
+    path("p/<slug:slug>/", include([*house.urlpatterns, *operations.urlpatterns, *work.urlpatterns])),
 ]

@@ -70,8 +70,8 @@ class Scene:
         return list(Project.objects.visible_to(self.user).only("slug", "name").order_by("name")[:SWITCHER])
 
     @property
-    def waiting_reviews(self) -> int:
-        return count_open_reviews(self.project) if self.may_review else 0
+    def waiting_reviews(self) -> str:
+        return count_open_reviews(self.project) if self.may_review else ""
 
 
 def project_view(

@@ -83,11 +83,20 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
 
 
 def read_themes() -> dict[str, dict[str, str]]:
-    light, dark = re.findall(r":root \{(.*?)\}", CSS.read_text(encoding="utf-8"), flags=re.DOTALL)[:2]
-    themes = {}
-    for name, block in (("light", light), ("dark", light + dark)):
-        themes[name] = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
-    return themes
+    """Tokens of each theme; `system dark` is what a dark system gives who chose nothing."""
+    css = CSS.read_text(encoding="utf-8")
+    heads = {"light": ":root", "dark": ':root[data-theme="dark"]', "system dark": ':root:not([data-theme="light"])'}
+    blocks = {
+        name: re.findall(rf"^ *{re.escape(head)} \{{(.*?)\}}", css, flags=re.DOTALL | re.M)[0]
+        for name, head in heads.items()
+    }
+    colors = {name: dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block)) for name, block in blocks.items()}
+    return {name: colors["light"] | found for name, found in colors.items()}
+
+
+def test_who_chose_dark_sees_what_a_dark_system_gives() -> None:
+    themes = read_themes()
+    assert themes["dark"] == themes["system dark"] != themes["light"]
 
 
 def contrast(one: str, other: str) -> float:

@@ -1,0 +1,96 @@
+"""One's own console: preferences, the switch between light and dark, saved views, the tour."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.base.errors import TentalisError
+from apps.console.forms import show_error
+from apps.console.forms_house import PreferenceForm
+from apps.console.middleware import THEME_COOKIE
+from apps.console.models import SavedView
+from apps.console.preferences import change_preference, delete_view, save_view
+from apps.console.views.frame import Scene, act, posted, project_view
+
+YEAR_S = 365 * 24 * 3600
+
+
+@require_http_methods(["GET", "POST"])
+@never_cache
+@login_required
+def show_preferences(request: HttpRequest) -> HttpResponse:
+    preference = request.preference  # type: ignore[attr-defined]
+    form = PreferenceForm(posted(request), preference=preference)
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                change_preference(user=request.user, **form.cleaned_data)  # type: ignore[arg-type]
+            except TentalisError as error:
+                show_error(form, error)
+            else:
+                messages.success(request, _("Your preferences are saved."))
+                return _remember_theme(redirect("console:preferences"), form.cleaned_data["theme"], request)
+    return render(request, "console/preferences.html", {"form": form}, status=status)
+
+
+@require_POST
+@login_required
+def choose_theme(request: HttpRequest) -> HttpResponse:
+    """The switch in the frame: keeps the choice and shows the same page in it."""
+    theme = request.POST.get("theme", "")
+    try:
+        change_preference(user=request.user, theme=theme)  # type: ignore[arg-type]
+    except TentalisError as error:
+        raise Http404(str(error)) from None
+    return _remember_theme(HttpResponseRedirect(find_way_back(request)), theme, request)
+
+
+@require_POST
+@project_view()
+def keep_view(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Save the filter of the list one is on."""
+    page, query = request.POST.get("page", ""), request.POST.get("query", "")
+    try:
+        back = reverse(f"console:{page}", args=(scene.project.slug,))
+    except NoReverseMatch:
+        raise Http404(f"no list {page}") from None
+    name, is_team = request.POST.get("name", ""), request.POST.get("team") == "on"
+    act(
+        request,
+        _("Saved. You find it above the list."),
+        lambda: save_view(project=scene.project, by=scene.user, page=page, name=name, query=query, is_team=is_team),
+    )
+    return HttpResponseRedirect(f"{back}?{query}" if query else back)
+
+
+@require_POST
+@project_view()
+def drop_view(request: HttpRequest, scene: Scene, view_id: int) -> HttpResponse:
+    view = SavedView.objects.filter(project=scene.project, pk=view_id).select_related("project").first()
+    if view is None or view.owner_id not in (None, scene.user.pk):
+        raise Http404(f"no saved view {view_id}")
+    act(request, _("The saved view is deleted."), lambda: delete_view(view=view, by=scene.user))
+    return HttpResponseRedirect(reverse(f"console:{view.page}", args=(scene.project.slug,)))
+
+
+def find_way_back(request: HttpRequest) -> str:
+    """Where a form of the frame was sent from, if that is one of our pages; else the first one."""
+    given = request.POST.get("next", "")
+    hosts = {request.get_host()}
+    if given.startswith("/") and url_has_allowed_host_and_scheme(given, hosts, require_https=request.is_secure()):
+        return given
+    return reverse("console:dashboard")
+
+
+def _remember_theme(response: HttpResponse, theme: str, request: HttpRequest) -> HttpResponse:
+    """In the browser too, for the pages before signing in."""
+    response.set_cookie(THEME_COOKIE, theme, max_age=YEAR_S, samesite="Lax", httponly=True, secure=request.is_secure())
+    return response

@@ -1,0 +1,21 @@
+// Small things every page does: it tells the server the reader's time zone, and closes an open menu that one leaves.
+const YEAR_S = 31536000;
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "";
+const secure = location.protocol === "https:" ? "; secure" : "";
+if (zone && !document.cookie.includes(`tentalis_zone=${encodeURIComponent(zone)}`)) {
+  document.cookie = `tentalis_zone=${encodeURIComponent(zone)}; path=/; max-age=${YEAR_S}; samesite=lax${secure}`;
+}
+
+function closeMenus(but) {
+  for (const menu of document.querySelectorAll("details[data-menu][open]")) {
+    if (menu !== but) menu.open = false;
+  }
+}
+
+document.addEventListener("click", (event) => closeMenus(event.target.closest("details[data-menu]")));
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  const menu = event.target.closest?.("details[data-menu][open]");
+  closeMenus(null);
+  menu?.querySelector("summary").focus();
+});
