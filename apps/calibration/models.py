@@ -1,0 +1,105 @@
+"""Raters, and what was found when their words met the truth."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.accounts.models import Project
+from apps.base.models import Timestamped
+from apps.tasks.models import Attempt, Step
+
+
+class Rater(Timestamped):
+    """Somebody or something whose judgement is compared with the truth, in one project.
+
+    Attributes:
+        handle: `user:alice`, `agent:rule-book`, `scorer:prm`: as feedback and audit name it.
+        weight: how far it is trusted, in [0, 1]; an unknown one has 1.
+        told_weight: the weight the audit last told of.
+        standing: what the weight is made of (`core.scoring.calibration.Standing`).
+        audited, errors: items that entered the weight since `counted_from`, and on how many of them it erred.
+        sittings: feedbacks those items came in.
+        counted_from: what was compared before does not count any more: it was reinstated then.
+        drifted_at: when the drift detector last rang.
+        quarantined_at: since when its word is not used; None: it is.
+    """
+
+    class Kind(models.TextChoices):
+        PERSON = "person", "A person"
+        AI = "ai", "An AI manager"
+        SCORER = "scorer", "A judging scorer"
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="raters")
+    handle = models.CharField(max_length=120)
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    weight = models.FloatField(default=1.0)
+    told_weight = models.FloatField(default=1.0)
+    standing = models.JSONField(default=dict)
+    audited = models.PositiveIntegerField(default=0)
+    errors = models.PositiveIntegerField(default=0)
+    sittings = models.PositiveIntegerField(default=0)
+    counted_from = models.DateTimeField(null=True, blank=True)
+    drifted_at = models.DateTimeField(null=True, blank=True)
+    quarantined_at = models.DateTimeField(null=True, blank=True)
+    reinstated_by = models.CharField(max_length=120, blank=True)
+    reinstate_reason = models.CharField(max_length=300, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["handle"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "handle"], name="one_rater_per_handle"),
+            models.CheckConstraint(condition=Q(weight__gte=0, weight__lte=1), name="rater_weight_is_0_to_1"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.handle} at {self.weight:.2f}"
+
+
+class Comparison(models.Model):
+    """One judgement beside the truth, or beside another's judgement (`peer`). Written once, whatever is replayed.
+
+    Attributes:
+        step: None: the attempt as a whole.
+        said, truth: scores in [0, 1].
+        against: handle of who said `truth`, where that is somebody.
+        counts: it entered the rater's weight.
+        at: when, the same for all of one sitting.
+    """
+
+    class Source(models.TextChoices):
+        VERIFIED = "verified", "Verified by the world"
+        GOLD = "gold", "Known answer"
+        HUMAN = "human", "A person's word"
+        PEER = "peer", "Another's word on the same"
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="+", db_index=False)
+    rater = models.ForeignKey(Rater, models.CASCADE, related_name="comparisons", db_index=False)
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="+")
+    step = models.ForeignKey(Step, models.CASCADE, null=True, blank=True, related_name="+")
+    said = models.FloatField()
+    truth = models.FloatField()
+    source = models.CharField(max_length=8, choices=Source.choices)
+    against = models.CharField(max_length=120, blank=True, db_default="")
+    counts = models.BooleanField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rater", "attempt", "step", "source", "against"],
+                name="one_comparison_per_item",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(said__gte=0, said__lte=1, truth__gte=0, truth__lte=1), name="comparison_is_0_to_1"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["rater", "-id"], name="comparison_by_rater"),
+            models.Index(fields=["project", "-id"], condition=Q(source="peer"), name="comparison_of_peers"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.said:.2f} against {self.truth:.2f} ({self.source})"

@@ -1,0 +1,286 @@
+"""Judgements meet the truth: each comparison is kept once, and the rater's weight follows in the same transaction."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from apps.accounts.models import Project, Role, User
+from apps.accounts.services import require_role
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.audit.services import record, record_many
+from apps.base.errors import BadInputError, NotFoundError
+from apps.calibration.errors import NotQuarantinedError
+from apps.calibration.models import Comparison, Rater
+from tentalis.core.scoring.calibration import POLICY, Standing, approves
+
+NOTICEABLE = 0.1
+"""The audit tells of a weight that moved this far since it last did."""
+REMEMBERED = 2_000
+"""Comparisons a weight is counted anew from; older ones have no say left."""
+MAX_REASON_CHARS = 300
+MANAGERS = (Role.OWNER, Role.MANAGER)
+
+BY = "calibration"
+_WEIGHED = [
+    "weight",
+    "told_weight",
+    "standing",
+    "audited",
+    "errors",
+    "sittings",
+    "counted_from",
+    "drifted_at",
+    "quarantined_at",
+    "reinstated_by",
+    "reinstate_reason",
+    "updated_at",
+]
+
+_KEEP = """
+INSERT INTO calibration_comparison (project_id, rater_id, attempt_id, step_id, said, truth, source, against, counts)
+SELECT %s, new.rater, new.attempt, new.step, new.said, new.truth, new.source, new.against, new.counts
+FROM jsonb_to_recordset(%s::jsonb) AS new(rater bigint, attempt bigint, step bigint, said double precision,
+                                          truth double precision, source text, against text, counts boolean)
+ON CONFLICT DO NOTHING
+RETURNING rater_id, said, truth, counts
+"""
+
+
+class JudgedRow(NamedTuple):
+    """One judgement with what it is held against.
+
+    Args:
+        step_id: None: the attempt as a whole.
+        said, truth: in [0, 1].
+        source: one of `Comparison.Source`.
+        against: handle of who said `truth`, where that is somebody.
+        counts: it enters the rater's weight; a peer's word is no truth and never does.
+    """
+
+    attempt_id: int
+    step_id: int | None
+    said: float
+    truth: float
+    source: str
+    against: str = ""
+    counts: bool = True
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """What one rater said at one time."""
+
+    handle: str
+    kind: str
+    rows: Sequence[JudgedRow]
+
+
+class _Kept(NamedTuple):
+    said: float
+    truth: float
+    counts: bool
+
+
+def note_judgements(*, project_id: int, handle: str, kind: str, rows: Sequence[JudgedRow]) -> None:
+    """Compare what one rater said in one sitting. See `note_sittings`."""
+    note_sittings(project_id=project_id, sittings=[Sitting(handle, kind, rows)])
+
+
+def note_sittings(*, project_id: int, sittings: Iterable[Sitting]) -> None:
+    """Keep comparisons and let the raters' weights follow: three statements, however many raters and rows.
+
+    What was compared before is not counted again. Raters are locked in the order of their handles until the caller's
+    transaction ends, so that call this last in it, and once.
+    """
+    spoken = sorted((one for one in sittings if one.rows), key=lambda one: one.handle)
+    if not spoken:
+        return
+    with transaction.atomic():
+        raters = _lock_raters(project_id, {one.handle: one.kind for one in spoken})
+        kept = _keep(project_id, [(raters[one.handle].pk, row) for one in spoken for row in one.rows])
+        changed = [rater for rater in raters.values() if any(row.counts for row in kept.get(rater.pk, ()))]
+        before = {rater.pk: rater.quarantined_at is not None for rater in changed}
+        for rater in changed:
+            _count(rater, kept[rater.pk])
+        _settle(changed, before)
+
+
+def forget_judgements(*, project_id: int, handle: str, attempt_ids: Iterable[int]) -> None:
+    """Take back what came of a rater's word on these attempts: it was undone or retracted.
+
+    Goes for comparisons of the rater, and of others with its word; the weights are counted anew.
+    """
+    ids = list(attempt_ids)
+    with transaction.atomic():
+        rows = Comparison.objects.filter(project_id=project_id, attempt__in=ids)
+        touched = {*rows.filter(against=handle).values_list("rater__handle", flat=True), handle}
+        raters = _lock_raters(project_id, dict.fromkeys(touched, ""), make_missing=False)
+        if handle in raters:
+            rows.filter(rater=raters[handle]).delete()
+        rows.filter(against=handle).delete()
+        before = {rater.pk: rater.quarantined_at is not None for rater in raters.values()}
+        for rater in raters.values():
+            _recount(rater)
+        _settle(list(raters.values()), before)
+
+
+def reinstate(*, project: Project, handle: str, reason: str, by: User) -> Rater:
+    """Use a quarantined rater's word again: it starts as an unknown one, and what was compared before counts no more.
+
+    Raises:
+        NotFoundError, NotAllowedError: `by` may not, or there is no such rater.
+        BadInputError: no reason, or one that is too long.
+        NotQuarantinedError: it is in use.
+    """
+    require_role(by, project, *MANAGERS)
+    words = reason.strip()
+    if not words or len(words) > MAX_REASON_CHARS or "\x00" in words:
+        message = f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(words)}"
+        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+    with transaction.atomic():
+        rater = _lock_raters(project.pk, {handle: ""}, make_missing=False).get(handle)
+        if rater is None:
+            raise NotFoundError(f"no rater {handle} in {project.slug}")
+        if handle == by.handle and not by.is_superuser:
+            raise BadInputError("somebody else has to reinstate you", errors={"reason": ["Ask another manager."]})
+        if rater.quarantined_at is None:
+            raise NotQuarantinedError(f"{handle} is not quarantined: its weight is {rater.weight:.2f}")
+        rater.counted_from = timezone.now()
+        rater.reinstated_by, rater.reinstate_reason = by.handle, words
+        before, rater.quarantined_at = rater.weight, None
+        _start_anew(rater)
+        rater.told_weight = rater.weight
+        rater.save(update_fields=_WEIGHED)
+        payload = {"handle": handle, "before": round(before, 4), "after": rater.weight, "reinstated": words}
+        record(Kind.RATER_WEIGHED, subject=rater, by=by.handle, payload=payload)
+    return rater
+
+
+def _lock_raters(project_id: int, kinds: Mapping[str, str], *, make_missing: bool = True) -> dict[str, Rater]:
+    """The raters' rows by handle, locked in the order of their handles; a handle that is new gets one."""
+    locked = Rater.objects.select_for_update().filter(project_id=project_id, handle__in=kinds).order_by("handle")
+    found = {rater.handle: rater for rater in locked}
+    missing = [handle for handle in kinds if handle not in found]
+    if missing and make_missing:
+        rows = [Rater(project_id=project_id, handle=handle, kind=kinds[handle]) for handle in missing]
+        Rater.objects.bulk_create(rows, ignore_conflicts=True)
+        return _lock_raters(project_id, kinds, make_missing=False)
+    return found
+
+
+def _keep(project_id: int, rows: Sequence[tuple[int, JudgedRow]]) -> dict[int, list[_Kept]]:
+    """Rater id -> the comparisons that are new."""
+    data = [
+        {
+            "rater": rater,
+            "attempt": row.attempt_id,
+            "step": row.step_id,
+            "said": row.said,
+            "truth": row.truth,
+            "source": str(Comparison.Source(row.source).value),
+            "against": row.against,
+            "counts": row.counts and row.source != Comparison.Source.PEER,
+        }
+        for rater, row in rows
+    ]
+    kept: dict[int, list[_Kept]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(_KEEP, [project_id, json.dumps(data)])
+        for rater, said, truth, counts in cursor.fetchall():
+            kept[rater].append(_Kept(said, truth, counts))
+    return kept
+
+
+def _count(rater: Rater, rows: Iterable[_Kept], *, at: datetime | None = None) -> None:
+    """Let one sitting into the weight, in memory."""
+    judged = [(row.said, row.truth) for row in rows if row.counts]
+    standing, rang = Standing.from_json(rater.standing).add(judged)
+    rater.standing = standing.to_json()
+    rater.weight = standing.weight()
+    rater.audited += len(judged)
+    rater.errors += sum(approves(said) != approves(truth) for said, truth in judged)
+    rater.sittings += 1
+    if any(rang):
+        rater.drifted_at = at or timezone.now()
+    _judge(rater, at=at)
+
+
+def _judge(rater: Rater, *, at: datetime | None) -> None:
+    """Quarantine below the line; a machine that is good again is let back by itself, a person by a person."""
+    is_known = rater.audited >= POLICY.quarantine_items and rater.sittings >= POLICY.quarantine_sittings
+    if rater.quarantined_at is None and is_known and rater.weight < POLICY.quarantine_below:
+        rater.quarantined_at = at or timezone.now()
+    elif rater.quarantined_at and rater.kind != Rater.Kind.PERSON and rater.weight > POLICY.release_above:
+        rater.quarantined_at = None
+
+
+def _start_anew(rater: Rater) -> None:
+    rater.standing, rater.weight = {}, 1.0
+    rater.audited = rater.errors = rater.sittings = 0
+    rater.drifted_at = None
+
+
+def _recount(rater: Rater) -> None:
+    """Count the weight anew from what is kept, in memory. A rater leaves quarantine when nothing speaks for it."""
+    audited, errors = rater.audited, rater.errors
+    sittings = find_sittings(rater)
+    _start_anew(rater)
+    rater.quarantined_at = None
+    for at, judged in sittings:
+        _count(rater, [_Kept(said, truth, True) for said, truth in judged], at=at)
+    if rater.audited >= REMEMBERED:  # older ones are not loaded, and stay in the counts
+        rater.audited, rater.errors = max(audited, rater.audited), max(errors, rater.errors)
+
+
+def find_sittings(rater: Rater) -> list[tuple[datetime, list[tuple[float, float]]]]:
+    """The last `REMEMBERED` comparisons in the weight, oldest first: (when, (said, truth) of one sitting)."""
+    rows = Comparison.objects.filter(rater=rater, counts=True).order_by("-id")
+    if rater.counted_from:
+        rows = rows.filter(at__gte=rater.counted_from)
+    sittings: dict[datetime, list[tuple[float, float]]] = {}
+    for at, said, truth in reversed(rows.values_list("at", "said", "truth")[:REMEMBERED]):
+        sittings.setdefault(at, []).append((said, truth))
+    return list(sittings.items())
+
+
+def _settle(raters: Sequence[Rater], was_quarantined: Mapping[int, bool]) -> None:
+    """Save the weights in one statement; audit those that moved noticeably, and quarantine that began or ended."""
+    entries = []
+    for rater in raters:
+        rater.updated_at = timezone.now()
+        is_quarantined = rater.quarantined_at is not None
+        if abs(rater.weight - rater.told_weight) >= NOTICEABLE or is_quarantined != was_quarantined[rater.pk]:
+            entries.append(_entry(rater))
+            rater.told_weight = rater.weight
+    if len(raters) == 1:
+        raters[0].save(update_fields=_WEIGHED)
+    elif raters:
+        Rater.objects.bulk_update(raters, _WEIGHED)
+    if entries:
+        record_many(entries)
+
+
+def _entry(rater: Rater) -> AuditEntry:
+    payload = {
+        "handle": rater.handle,
+        "before": round(rater.told_weight, 4),
+        "after": round(rater.weight, 4),
+        "audited": rater.audited,
+        "errors": rater.errors,
+        "quarantined": rater.quarantined_at is not None,
+    }
+    return AuditEntry(
+        kind=Kind.RATER_WEIGHED,
+        subject_type="rater",
+        subject_id=rater.pk,
+        project_id=rater.project_id,
+        actor=BY,
+        payload=payload,
+    )
