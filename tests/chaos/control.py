@@ -29,10 +29,10 @@ from tests.chaos.nemesis import FREEZE_S
 from tests.chaos.plan import Fault, FaultKind
 from tests.chaos.stage import make_environ, own_home
 
-DATABASE, BROKER = "CONTROL_DATABASE_URL", "CONTROL_REDIS_URL"
+DATABASE, BROKER, JOB_S = "CONTROL_DATABASE_URL", "CONTROL_REDIS_URL", "CONTROL_JOB_S"
 QUEUE = "control-run"
-JOB_S = 0.01
 CHILDREN = 4
+LINKS = 3
 PAUSE_S = 0.25
 SILENCE_S = 45.0
 """No further row was done for so long: the rest is taken for lost."""
@@ -71,7 +71,7 @@ def learn(task_id: int) -> None:
 
 def do_job(task_id: int, state: str) -> None:
     """Some work, then its effect and the row's next state in one transaction."""
-    time.sleep(JOB_S)
+    time.sleep(float(os.environ[JOB_S]))
     with psycopg.connect(os.environ[DATABASE], connect_timeout=5) as connection:
         connection.execute("INSERT INTO control_effect (task_id, name) VALUES (%s, %s)", (task_id, state))
         connection.execute("UPDATE control_task SET state = %s WHERE id = %s", (state, task_id))
@@ -144,12 +144,15 @@ class KeptAlive:
 def run_control(*, tasks: int, over_s: float, plan: Sequence[Fault], clients: int = 4) -> ControlReport:
     """Work the load through the control while the plan breaks it.
 
+    A job takes as long as keeps the pool just busy while tasks come in: an idle queue has nothing to lose, and the
+    platform beside it is busy to the end of the faults and beyond.
     Kills meant for a process the control does not have hit its queue process; each second one hits a child of its pool.
     """
     began = time.monotonic()
     with own_home() as home, running_stack(home, make_environ(), is_throwaway=True, only=STORES) as stack:
         addresses = stack.state().addresses
-        os.environ |= {DATABASE: addresses["database_url"], BROKER: addresses["redis_url"]}
+        job_s = over_s * CHILDREN / (LINKS * tasks)
+        os.environ |= {DATABASE: addresses["database_url"], BROKER: addresses["redis_url"], JOB_S: str(job_s)}
         app.conf.update(broker_url=addresses["redis_url"])
         with psycopg.connect(addresses["database_url"]) as connection:
             connection.execute(TABLES)
