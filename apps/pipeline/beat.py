@@ -30,6 +30,7 @@ TIMETABLE = (
     Entry("sweep segments", 2.0, sweep.sweep_segments),
     Entry("seal the audit", 1.0, seal_entries),
     Entry("sweep reviews", 10.0, sweep.sweep_reviews),
+    Entry("sweep proposals", 1.0, sweep.sweep_proposals),
     Entry("sweep runs", 5.0, sweep.sweep_runs),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),
     Entry("watch canaries", 5.0, sweep.watch_canaries),

@@ -22,6 +22,7 @@ from apps.feedback.services import StepWord
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.outbox.registry import SegmentKind, register_kind
+from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.tasks import services as tasks
@@ -136,7 +137,10 @@ def submit(
     metadata: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> Task:
-    """Accept a task and start the work on it; see `apps.tasks.services.submit_task`."""
+    """Accept a task and start the work on it; see `apps.tasks.services.submit_task`.
+
+    An outside worker's task waits for its agent, which hands its work in and asks before it acts (`supervision.py`).
+    """
     with transaction.atomic():
         task = tasks.submit_task(
             project=project,
@@ -150,7 +154,8 @@ def submit(
             metadata=metadata,
             seed=seed,
         )
-        outbox.start("work", subject_id=task.pk, project_id=task.project_id)
+        if task.worker.kind != Worker.Kind.OUTSIDE:
+            outbox.start("work", subject_id=task.pk, project_id=task.project_id)
     return task
 
 
@@ -159,6 +164,7 @@ def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer
     with transaction.atomic():
         outbox.cancel_segments(kind="work", subject_id=task.pk)
         attempt = tasks.hand_in_attempt(task=task, steps=steps, answer=answer, by=by)
+        learn_from_decisions(attempt)
         outbox.start("work", subject_id=task.pk, project_id=task.project_id)
     return attempt
 

@@ -6,7 +6,7 @@ from apps.adapters.services import restore_served
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
-from apps.pipeline import canary, flow
+from apps.pipeline import canary, flow, supervision
 from apps.training.services import find_silent_runs
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,12 @@ def sweep_reviews() -> None:
     """Let the policy decide about reviews that waited too long."""
     if count := flow.expire_reviews():
         logger.info("%d tasks go on without a review", count)
+
+
+def sweep_proposals() -> None:
+    """Let the rule decide about proposals whose time is up."""
+    if found := supervision.expire_proposals():
+        logger.info("%d proposals were decided by nobody in time", len(found))
 
 
 def sweep_runs() -> None:

@@ -9,12 +9,17 @@ from apps.inference.models import Provider
 
 
 class Worker(Timestamped):
-    """An agent of a project. What it serves is its deployment's adapter, else the base model."""
+    """An agent of a project. What it serves is its deployment's adapter, else the base model.
+
+    Attributes:
+        supervision: which actions of an outside agent wait for a person (`tentalis.core.supervision`); {}: none.
+    """
 
     class Kind(models.TextChoices):
         ECHO = "echo", "Echo (repeats the prompt; for trying things out)"
         DESK = "desk", "Desk (the built-in model and its ticket world)"
         CHAT = "chat", "Chat (any OpenAI-compatible model)"
+        OUTSIDE = "outside", "Outside (an agent of your own, over the API)"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="workers")
     name = models.CharField(
@@ -28,6 +33,9 @@ class Worker(Timestamped):
     )
     system_prompt = models.TextField(blank=True)
     sampling = models.JSONField(default=dict, blank=True, help_text="temperature, max_tokens…")
+    supervision = models.JSONField(
+        default=dict, blank=True, help_text="Which actions wait for a person; empty: none do."
+    )
     is_active = models.BooleanField(default=True)
 
     class Meta:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from django.core.exceptions import ValidationError
 
 from apps.workers.models import Worker
+from tentalis.core.supervision import SupervisionError, SupervisionPolicy
 
 
 class _Range(NamedTuple):
@@ -28,6 +29,7 @@ SAMPLING: Final[Mapping[str, Mapping[str, _Range]]] = {
         "max_tokens": _Range(1, 65_536, is_whole=True),
         "top_p": _Range(0.01, 1.0),
     },
+    Worker.Kind.OUTSIDE: {},
 }
 """What may be set in `Worker.sampling`, by kind."""
 
@@ -51,6 +53,8 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
         errors.setdefault("base_model", ["a chat worker needs a model's name, and its provider has no default"])
     if complaints := _check_sampling(worker):
         errors["sampling"] = complaints
+    if complaint := _check_supervision(worker):
+        errors["supervision"] = [complaint]
     return errors
 
 
@@ -69,6 +73,19 @@ def _check_provider(worker: Worker) -> str:
         return f"an echo worker asks no model, found {provider.name!r}"
     if provider.project_id not in {None, worker.project_id}:
         return f"must be one of the project's model servers, found number {provider.pk}"
+    return ""
+
+
+def _check_supervision(worker: Worker) -> str:
+    try:
+        policy = SupervisionPolicy.from_json(worker.supervision)
+    except SupervisionError as error:
+        return str(error)
+    if policy is not None and worker.kind != Worker.Kind.OUTSIDE:
+        return (
+            "only an outside worker proposes what it wants to do; the platform does the tasks of "
+            f"a {worker.kind} worker itself, without asking"
+        )
     return ""
 
 

@@ -16,7 +16,9 @@ from apps.workers.models import Worker
 from apps.workers.rules import find_errors
 from apps.workers.selectors import find_base_model
 
-CHANGEABLE = frozenset({"provider", "base_model", "base_directory", "system_prompt", "sampling", "is_active"})
+CHANGEABLE = frozenset(
+    {"provider", "base_model", "base_directory", "system_prompt", "sampling", "supervision", "is_active"}
+)
 """Neither name nor kind: the names of its adapters hold the one, and what they learnt belongs to the other."""
 _BASE_FIELDS = ("base_model", "base_directory")
 
@@ -32,6 +34,7 @@ def create_worker(
     base_directory: str = "",
     system_prompt: str = "",
     sampling: dict[str, Any] | None = None,
+    supervision: dict[str, Any] | None = None,
 ) -> Worker:
     """Add an agent to a project.
 
@@ -39,6 +42,7 @@ def create_worker(
         provider: its model server; None is the installation's own engine.
         base_model: name that server knows the model by; "" takes the kind's or the server's default.
         sampling: see `rules.SAMPLING`.
+        supervision: see `tentalis.core.supervision`; only an outside worker can have one.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: fields are not what is wanted; all of them are named.
@@ -54,6 +58,7 @@ def create_worker(
         base_directory=base_directory,
         system_prompt=system_prompt,
         sampling={} if sampling is None else sampling,
+        supervision={} if supervision is None else supervision,
     )
     _check(worker)
     with transaction.atomic():

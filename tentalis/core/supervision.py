@@ -95,7 +95,9 @@ class SupervisionPolicy:
         for name in data:
             if name not in known:
                 raise SupervisionError("supervision", wanted=f"fields of {', '.join(known)}", found=name)
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
         return cls(**values)
 
 

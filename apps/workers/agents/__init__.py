@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from apps.base.errors import ConflictError
 from apps.inference.services import client_for
 from apps.workers.agents.chat import ChatAgent
 from apps.workers.agents.desk import BASE_MODEL, DeskAgent
@@ -13,7 +14,13 @@ if TYPE_CHECKING:
 
 
 def get_agent(worker: "Worker") -> Agent:
-    """The agent that does this worker's tasks, with its model server, system prompt and sampling."""
+    """The agent that does this worker's tasks, with its model server, system prompt and sampling.
+
+    Raises:
+        ConflictError: an outside worker's tasks are not done here.
+    """
+    if worker.kind == "outside":
+        raise ConflictError(f"{worker.name} works outside: its agent hands in what it did")
     if worker.kind == "echo":
         return EchoAgent()
     client = client_for(worker.provider)

@@ -1,0 +1,271 @@
+"""Proposals: made by agents, decided by people or by the clock, each once."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.accounts.models import User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
+from apps.supervision.actions import MAX_TEXT_CHARS, read_action, read_text
+from apps.supervision.errors import AlreadyDecidedError, NotSupervisedError, NotYoursToDecideError
+from apps.supervision.models import POLICY, Proposal
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services import fail_task
+from apps.workers.models import Worker
+from tentalis.core.supervision import SupervisionError, SupervisionPolicy
+
+MAX_CONTEXT_CHARS = 8_000
+MAX_RISK_CHARS = 1_000
+MAX_REASON_CHARS = 1_000
+MAX_HINT_CHARS = 4_000
+MAX_PENDING = 20
+"""Undecided proposals of one task."""
+SWEEP = "sweep"
+LINK = "supervision"
+
+
+def propose(
+    *,
+    task: Task,
+    action: Mapping[str, Any],
+    by: User,
+    step_index: int | None = None,
+    context: str = "",
+    risk: str = "",
+) -> Proposal:
+    """Ask whether an action may be done. Where no rule of the worker asks for a person, the answer is yes at once.
+
+    Args:
+        action: see `Proposal.action`.
+        context: of a longer one the end is kept.
+    Raises:
+        NotFoundError, NotAllowedError: `by` may not work on the task.
+        NotSupervisedError: the task is not worked on from outside, or not any more.
+        ConflictError: too many of its proposals wait already.
+        BadInputError: naming the field.
+    """
+    require_right(by, task.project, Right.ATTEMPTS_WRITE)
+    checked = read_action(action)
+    _check_words(context, risk, step_index)
+    with transaction.atomic():
+        worker = _lock_for_proposal(task)
+        policy = _read_policy(worker)
+        reason = policy.find_reason(checked["kind"], checked.get("tool", "")) if policy else ""
+        proposal = Proposal(
+            project_id=task.project_id,
+            task=task,
+            proposed_by=by,
+            step_index=step_index,
+            kind=checked["kind"],
+            tool=checked.get("tool", ""),
+            action=checked,
+            context=context[-MAX_CONTEXT_CHARS:],
+            risk=risk,
+            reason=reason,
+        )
+        if policy is None or not reason:
+            proposal.state, proposal.decided_by = Proposal.State.APPROVED, POLICY
+            _insert(proposal, decided_at=Now())
+            kind = Kind.PROPOSAL_APPROVED
+        else:
+            proposal.on_timeout = policy.on_timeout
+            _insert(proposal, deadline_at=Now() + timedelta(seconds=policy.deadline_s))
+            kind = Kind.PROPOSAL_MADE
+        record(kind, subject=proposal, by=by.handle, payload=_describe(proposal))
+    return proposal
+
+
+def decide(
+    *,
+    proposal: Proposal,
+    decision: str,
+    by: User,
+    reason: str = "",
+    action: Mapping[str, Any] | None = None,
+    hint: str = "",
+    answer: str = "",
+) -> Proposal:
+    """Say what becomes of a proposal. The first word counts; who comes later is told whose it was.
+
+    Args:
+        decision: approve, reject (with a `reason`), edit (with the `action` that may be done instead), hint (the agent
+            thinks again) or take_over (the agent's work ends here, with `answer`; what else it proposed is rejected).
+    Raises:
+        NotFoundError, NotAllowedError: `by` may not decide in the project.
+        NotYoursToDecideError: an agent, or one's own proposal.
+        AlreadyDecidedError: somebody was first.
+        BadInputError: naming the field.
+    """
+    require_right(by, proposal.project, Right.REVIEWS_WRITE)
+    if by.is_agent:
+        raise NotYoursToDecideError("agents decide no proposals: this takes a person")
+    if proposal.proposed_by_id == by.pk:
+        raise NotYoursToDecideError("you proposed this yourself: another person decides it, or give the agent a user")
+    said = {"reason": reason, "action": action, "hint": hint, "answer": answer}
+    state, payload = _read_decision(proposal, decision, said)
+    with transaction.atomic():
+        if state == Proposal.State.TAKEN_OVER:
+            Task.objects.select_for_update(no_key=True).get(pk=proposal.task_id)  # nothing more is proposed meanwhile
+        _settle(proposal, state, payload, by=by.handle)
+        if state == Proposal.State.TAKEN_OVER:
+            others = Proposal.objects.filter(task=proposal.task_id, state=Proposal.State.PENDING)
+            for other in others.select_for_update(skip_locked=True):
+                _settle(other, Proposal.State.REJECTED, {"reason": "Somebody took the task over."}, by=by.handle)
+    return proposal
+
+
+def expire_proposals(*, limit: int = 200, by: str = SWEEP) -> list[Proposal]:
+    """Settle what nobody decided in time as its rule said, and what waits at a task that ended; rows somebody is
+    deciding this moment are left for the next time. A task whose rule says so fails.
+
+    Returns:
+        What was settled.
+    """
+    with transaction.atomic():
+        is_over = ~Q(task__state=Task.State.QUEUED)
+        due = (
+            Proposal.objects.select_for_update(of=("self", "task"), skip_locked=True, no_key=True)
+            .select_related("task")
+            .filter(Q(deadline_at__lte=Now()) | is_over, state=Proposal.State.PENDING)
+            .order_by("deadline_at")[:limit]
+        )
+        return [_expire(proposal, by=by) for proposal in due]
+
+
+def bind_to_attempt(attempt: Attempt) -> list[Proposal]:
+    """Tie what was proposed at a task to the work that came of it, and settle what still waits.
+
+    Returns:
+        What persons decided, in order.
+    """
+    with transaction.atomic():
+        rows = Proposal.objects.select_for_update().filter(task=attempt.task_id, attempt__isnull=True).order_by("id")
+        found = list(rows)
+        for proposal in found:
+            if proposal.state == Proposal.State.PENDING:
+                _settle(
+                    proposal, Proposal.State.EXPIRED, {"outcome": "reject", "why": "the work was handed in"}, by=SWEEP
+                )
+        Proposal.objects.filter(pk__in=[proposal.pk for proposal in found]).update(attempt=attempt)
+    return [proposal for proposal in found if proposal.decided_by not in {POLICY, SWEEP}]
+
+
+def _lock_for_proposal(task: Task) -> Worker:
+    """The task's worker; its row is locked, so that no proposal is made while it is handed in, cancelled or taken over.
+
+    Raises:
+        NotSupervisedError, ConflictError: it takes none.
+    """
+    locked = Task.objects.select_for_update(of=("self",), no_key=True).select_related("worker").get(pk=task.pk)
+    if locked.worker.kind != Worker.Kind.OUTSIDE:
+        raise NotSupervisedError(
+            f"task {task.pk} takes no proposal: wanted a worker of kind outside, found {locked.worker.name}, "
+            f"a {locked.worker.kind} worker, whose tasks the platform does itself"
+        )
+    if locked.state != Task.State.QUEUED:
+        raise NotSupervisedError(f"task {task.pk} takes no proposal: wanted state queued, found {locked.state}")
+    before = Proposal.objects.filter(task=task.pk)
+    if (taken := before.filter(state=Proposal.State.TAKEN_OVER).first()) is not None:
+        raise NotSupervisedError(
+            f"task {task.pk} takes no proposal: {taken.decided_by} took it over in proposal {taken.pk}; hand it in"
+        )
+    if before.filter(state=Proposal.State.PENDING).count() >= MAX_PENDING:
+        raise ConflictError(f"{MAX_PENDING} proposals of task {task.pk} wait already; wait for their decisions")
+    return locked.worker
+
+
+def _read_policy(worker: Worker) -> SupervisionPolicy | None:
+    """Raises ConflictError where the stored one cannot be read: nothing is let through by a rule nobody understands."""
+    try:
+        return SupervisionPolicy.from_json(worker.supervision)
+    except SupervisionError as error:
+        raise ConflictError(f"the supervision of worker {worker.name} cannot be read: {error}") from None
+
+
+def _insert(proposal: Proposal, **times: Any) -> None:
+    """Save with times of the database, and read those back."""
+    for name, value in times.items():
+        setattr(proposal, name, value)
+    proposal.save(force_insert=True)
+    proposal.refresh_from_db(fields=list(times))
+
+
+def _check_words(context: str, risk: str, step_index: int | None) -> None:
+    if "\x00" in context:
+        raise _fault("context", "wanted text without NUL characters, found one")
+    if "\x00" in risk or len(risk) > MAX_RISK_CHARS:
+        raise _fault("risk", f"wanted at most {MAX_RISK_CHARS:,} characters without NUL, found {len(risk):,}")
+    if step_index is not None and not 0 <= step_index <= 32_767:
+        raise _fault("step_index", f"wanted 0 to 32767, found {step_index}")
+
+
+def _read_decision(proposal: Proposal, decision: str, said: Mapping[str, Any]) -> tuple[Proposal.State, dict[str, Any]]:
+    """The state and what is kept with it. Raises BadInputError naming the field."""
+    if decision not in DECISIONS:
+        raise _fault("decision", f"wanted one of {', '.join(DECISIONS)}, found {decision!r:.40}")
+    state, field, read = DECISIONS[decision]
+    for name, value in said.items():
+        if value and name != field:
+            raise _fault(name, f"{decision} takes {f'only {field}' if field else 'no more words'}, found {name}")
+    if not field:
+        return state, {}
+    value = read(said[field])
+    if field == "action":
+        if value == proposal.action:
+            raise _fault("action", "wanted another action than the proposed one, found the same; approve it instead")
+        if value["kind"] != proposal.kind:
+            raise _fault("action", f"wanted a {proposal.kind} as was proposed, found a {value['kind']}")
+    return state, {field: value}
+
+
+Reader = Callable[[Any], Any]
+DECISIONS: Mapping[str, tuple[Proposal.State, str, Reader]] = {
+    "approve": (Proposal.State.APPROVED, "", str),
+    "reject": (Proposal.State.REJECTED, "reason", lambda text: read_text("reason", text, MAX_REASON_CHARS)),
+    "edit": (Proposal.State.EDITED, "action", read_action),
+    "hint": (Proposal.State.HINTED, "hint", lambda text: read_text("hint", text, MAX_HINT_CHARS)),
+    "take_over": (Proposal.State.TAKEN_OVER, "answer", lambda text: read_text("answer", text, MAX_TEXT_CHARS)),
+}
+"""Word -> state, the field it takes, and how that is read."""
+
+
+def _settle(proposal: Proposal, state: Proposal.State, decision: Mapping[str, Any], *, by: str) -> None:
+    """Decide by compare-and-set. Raises AlreadyDecidedError."""
+    payload = {**_describe(proposal), **{name: value for name, value in decision.items() if name != "action"}}
+    try:
+        move(proposal, state, by=by, payload=payload, decided_by=by, decided_at=Now(), decision=dict(decision))
+    except IllegalMoveError:
+        proposal.refresh_from_db()
+        raise AlreadyDecidedError(
+            f"proposal {proposal.pk} is {proposal.get_state_display().lower()} already: {proposal.decided_by} was first"
+        ) from None
+    proposal.refresh_from_db(fields=["decided_at"])
+
+
+def _expire(proposal: Proposal, *, by: str) -> Proposal:
+    ended = proposal.task.state != Task.State.QUEUED
+    decision = {"outcome": proposal.on_timeout}
+    if ended:
+        decision = {"outcome": "reject", "why": f"the task is {proposal.task.get_state_display().lower()}"}
+    _settle(proposal, Proposal.State.EXPIRED, decision, by=by)
+    if not ended and proposal.on_timeout == Proposal.OnTimeout.FAIL:
+        fail_task(proposal.task_id, link=LINK, reason=f"nobody decided proposal {proposal.pk} in time", by=by)
+        proposal.task.refresh_from_db(fields=["state"])
+    return proposal
+
+
+def _describe(proposal: Proposal) -> dict[str, Any]:
+    """What the audit says of it; the action's own words stay in the row."""
+    return {"task": proposal.task_id, "kind": str(proposal.kind), "tool": proposal.tool}
+
+
+def _fault(field: str, words: str) -> BadInputError:
+    return BadInputError(f"{field}: {words}", errors={field: [words]})

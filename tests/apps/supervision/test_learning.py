@@ -1,0 +1,117 @@
+"""What persons said while an agent worked stays with the work it handed in."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.audit.models import AuditEntry
+from apps.feedback.models import Feedback, StepFeedback
+from apps.feedback.selectors import effective_judgement
+from apps.feedback.services import claim_review, open_review
+from apps.outbox.models import Segment
+from apps.pipeline import flow
+from apps.supervision.models import Proposal
+from apps.supervision.services import decide, propose
+from apps.tasks.models import Attempt, Task
+from apps.workers.models import Worker
+from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, make_supervised_task
+from tests.factories import make_worker
+
+STEPS = [{"text": "Look the order up."}, {"text": "refund", "kind": "call", "tool_name": "refund"}]
+SMALLER = REFUND | {"arguments": {"order": 17, "amount": 20.0, "notify": True}}
+
+
+def hand_in(task: Task) -> Attempt:
+    return flow.submit_own_attempt(task=task, steps=STEPS, answer="Refunded.", by=make_agent(task.project))
+
+
+def test_an_outside_workers_task_waits_for_its_agent_and_goes_on_when_it_is_handed_in(
+    project: Project, alice: User
+) -> None:
+    worker = make_worker(project, "claw", Worker.Kind.OUTSIDE)
+    task = flow.submit(project=project, prompt="Refund it.", environment="chat", by=alice, worker=worker)
+    assert not Segment.objects.exists()
+    hand_in(task)
+    assert Segment.objects.get().kind == "work"
+    task.refresh_from_db()
+    assert task.state == "scoring"
+
+
+@pytest.mark.parametrize(
+    ("decision", "said", "comment"),
+    [
+        ("reject", {"reason": "Too much."}, "Not allowed: refund(order=17, amount=84.5, notify=True). Too much."),
+        (
+            "edit",
+            {"action": SMALLER},
+            "Wanted refund(order=17, amount=84.5, notify=True); right was refund(order=17, amount=20.0, notify=True).",
+        ),
+        ("hint", {"hint": "House rule 4."}, "Before refund(order=17, amount=84.5, notify=True): House rule 4."),
+    ],
+)
+def test_a_decision_becomes_words_on_its_step(
+    project: Project, bob: User, decision: str, said: Any, comment: str
+) -> None:
+    proposal = make_proposal(project, step_index=1)
+    decide(proposal=proposal, decision=decision, by=bob, **said)
+    attempt = hand_in(proposal.task)
+    feedback = Feedback.objects.get()
+    assert (feedback.author, feedback.source, feedback.score) == ("supervisor:bob", "human", None)
+    word = StepFeedback.objects.get()
+    assert (word.attempt, word.step and word.step.index, word.score, word.comment) == (attempt, 1, None, comment)
+    assert Proposal.objects.get().attempt == attempt
+    entry = AuditEntry.objects.get(kind="feedback.given")
+    assert (entry.actor, entry.payload["proposals"]) == ("user:bob", [proposal.pk])
+
+
+def test_what_was_answered_instead_teaches_as_the_right_answer(project: Project, bob: User) -> None:
+    proposal = make_proposal(project, step_index=1)
+    decide(proposal=proposal, decision="take_over", answer="We keep the money.", by=bob)
+    hand_in(proposal.task)
+    feedback = Feedback.objects.get()
+    assert feedback.edited_answer == "We keep the money."
+    assert "a person took over" in feedback.steps.get().comment
+
+
+def test_an_approval_says_nothing(project: Project, bob: User) -> None:
+    proposal = make_proposal(project, step_index=1)
+    propose(task=proposal.task, action={"kind": "message", "text": "Hello."}, by=make_agent(project))
+    decide(proposal=proposal, decision="approve", by=bob)
+    attempt = hand_in(proposal.task)
+    assert not Feedback.objects.exists()
+    assert set(Proposal.objects.values_list("attempt", flat=True)) == {attempt.pk}
+
+
+def test_several_words_on_one_step_are_one_and_a_step_that_is_not_there_is_the_whole_attempt(
+    project: Project, alice: User, bob: User
+) -> None:
+    task = make_supervised_task(project)
+    for place, user in ((1, bob), (1, bob), (7, bob), (None, bob), (0, alice)):
+        decide(proposal=make_proposal(project, task, step_index=place), decision="reject", reason="No.", by=user)
+    hand_in(task)
+    by_bob, by_alice = Feedback.objects.order_by("id")
+    assert (by_bob.author, by_alice.author) == ("supervisor:bob", "supervisor:alice")
+    words = {word.step.index if word.step else None: word.comment.count("Not allowed") for word in by_bob.steps.all()}
+    assert words == {1: 2, None: 2}
+
+
+def test_what_still_waits_at_hand_in_is_over(project: Project) -> None:
+    proposal = make_proposal(project)
+    hand_in(proposal.task)
+    proposal.refresh_from_db()
+    assert (proposal.state, proposal.outcome, proposal.decision["why"]) == ("expired", "stop", "the work was handed in")
+    assert not Feedback.objects.exists()
+
+
+def test_no_reward_is_made_of_it_and_who_helped_may_still_review_the_work(project: Project, bob: User) -> None:
+    proposal = make_proposal(project, step_index=1)
+    decide(proposal=proposal, decision="reject", reason="Too much.", by=bob)
+    hand_in(proposal.task)
+    open_review(proposal.task_id)
+    judged = effective_judgement(proposal.task)
+    assert [judgement.reward for judgement in judged.values()] == [None]
+    assert all(not judgement.step_words for judgement in judged.values())
+    review = claim_review(project=project, by=bob)
+    assert review is not None
+    assert review.task_id == proposal.task_id
