@@ -1,0 +1,199 @@
+"""What a feedback says, beside what is known of the same attempts and steps: the ground on which raters are trusted.
+
+Whoever stores a feedback that stands calls `compare(feedback)` last in its transaction; whoever takes one back calls
+`forget(feedback)` there. Either may be called again and changes nothing then.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.calibration.models import Comparison, Rater
+from apps.calibration.selectors import weights_of
+from apps.calibration.services import JudgedRow, Sitting, forget_judgements, note_sittings
+from apps.feedback.models import Feedback
+from apps.tasks.models import Attempt
+from tentalis.core.scoring.calibration import approves
+
+JUDGING = ("prm", "hallucination")
+"""Scorers that judge; the others compute or check."""
+VERIFIER = "step_verifier"
+TRUSTED_AS_TRUTH = 0.5
+"""A machine is measured by a person's word where nothing is verified, unless that person's own weight is below."""
+
+Item = tuple[int, int | None]
+"""(attempt id, step id), or (attempt id, None): the attempt as a whole."""
+Scores = dict[Item, float]
+
+
+@dataclass
+class _Word:
+    """One feedback's numbers."""
+
+    author: str
+    source: str
+    score: float | None
+    none_good: bool
+    preferred: int | None
+    ranking: list[list[int]]
+    scores: Scores = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return Rater.Kind.PERSON if self.source == Feedback.Source.HUMAN else Rater.Kind.AI
+
+
+def compare(feedback: Feedback, *, expected: Mapping[str, Any] | None = None) -> None:
+    """Hold a feedback against what is known and against others' words; raters' weights follow. Seven statements.
+
+    A person or an AI manager is held against the known answer of a gold item, else against the verified outcome and
+    steps. An AI manager and the judging scorers are held against people too, which counts where nothing is verified
+    and the person is trusted. Two people's words on the same are kept as a pair, which counts for neither.
+
+    Args:
+        feedback: it stands, and its words on steps are stored.
+        expected: of a gold item: {"score": in [0, 1] or None, "attempts": {index: in [0, 1]}} (`gold.find_expected`).
+    """
+    attempts = _load_attempts(feedback.task_id)
+    words = _load_words(feedback.task_id)
+    mine = words.pop(feedback.pk, None)
+    if mine is None or not attempts:
+        return
+    verified, judged = _load_scores(feedback.task_id)
+    verified |= {(pk, None): outcome for pk, outcome in attempts.values() if outcome is not None}
+    gold: Scores = {}
+    for index, score in (expected or {}).get("attempts", {}).items():
+        if int(index) in attempts:
+            gold[attempts[int(index)][0], None] = score
+    truth = verified | gold
+    for word in (mine, *words.values()):
+        word.scores = _read(word, attempts, truth)
+    gathered: dict[str, Sitting] = {}
+    _note(gathered, mine.author, mine.kind, _against_known(mine.scores, verified, gold))
+    people = [word for word in words.values() if word.source == Feedback.Source.HUMAN]
+    if mine.source == Feedback.Source.HUMAN:
+        _note(gathered, mine.author, mine.kind, _against_peers(mine, people))
+        others = [(word.author, word.kind, word.scores) for word in words.values() if word.source == Feedback.Source.AI]
+        others += [(f"scorer:{name}", Rater.Kind.SCORER, scores) for name, scores in judged.items()]
+        by_person = [(*other, mine) for other in others]
+    elif mine.source == Feedback.Source.AI:
+        by_person = [(mine.author, mine.kind, mine.scores, word) for word in people]
+    else:
+        by_person = []
+    if by_person:
+        trust = weights_of(feedback.project_id, {person.author for *_, person in by_person})
+        for handle, kind, scores, person in by_person:
+            is_trusted = trust[person.author] >= TRUSTED_AS_TRUTH
+            _note(gathered, handle, kind, _against_person(scores, person, truth, is_trusted=is_trusted))
+    note_sittings(project_id=feedback.project_id, sittings=gathered.values())
+
+
+def forget(feedback: Feedback) -> None:
+    """Take back what came of a feedback that was undone or retracted; the weights are counted anew."""
+    attempts = Attempt.objects.filter(task=feedback.task_id).values_list("pk", flat=True)
+    forget_judgements(project_id=feedback.project_id, handle=feedback.author, attempt_ids=attempts)
+
+
+def _load_attempts(task_id: int) -> dict[int, tuple[int, float | None]]:
+    """Index -> (id, verified outcome) of the attempts that gave an answer."""
+    rows = Attempt.objects.filter(task=task_id, state=Attempt.State.ANSWERED).order_by("index")
+    return {index: (pk, outcome) for index, pk, outcome in rows.values_list("index", "pk", "outcome")}
+
+
+def _load_words(task_id: int) -> dict[int, _Word]:
+    """Feedback id -> what it says, of all that stand on the task. One statement."""
+    rows = Feedback.objects.filter(task=task_id, retracted_at__isnull=True).order_by("id")
+    words: dict[int, _Word] = {}
+    columns = ("author", "source", "score", "none_good", "preferred_attempt__index", "ranking")
+    for pk, *values, attempt, step, score in rows.values_list(
+        "pk", *columns, "steps__attempt", "steps__step", "steps__score"
+    ):
+        word = words.setdefault(pk, _Word(*values))
+        if attempt is not None and score is not None:
+            word.scores[attempt, step] = score
+    return words
+
+
+def _load_scores(task_id: int) -> tuple[Scores, dict[str, Scores]]:
+    """What was verified of steps, and what each judging scorer said. One statement."""
+    rows: Iterable[tuple[str, int, int | None, float]] = (
+        Attempt.objects.filter(
+            task=task_id, step_scores__scorer__in=(VERIFIER, *JUDGING), step_scores__score__isnull=False
+        )
+        .order_by()
+        .values_list(  # type: ignore[assignment]  # the filter leaves no empty scorer or score
+            "step_scores__scorer", "pk", "step_scores__step", "step_scores__score"
+        )
+    )
+    verified: Scores = {}
+    judged: dict[str, Scores] = {}
+    for scorer, attempt, step, score in rows:
+        if scorer != VERIFIER:
+            judged.setdefault(scorer, {})[attempt, step] = score
+        elif step is not None:
+            verified[attempt, step] = score
+    return verified, judged
+
+
+def _read(word: _Word, attempts: Mapping[int, tuple[int, float | None]], truth: Scores) -> Scores:
+    """A feedback's scores of attempts and steps, with what it says of attempts without a number.
+
+    None is good: all are rejected. The score of the whole task is that of its attempts where it has one attempt, or
+    where all have the same truth, of the first then. A preference or a ranking approves its best and rejects its worst
+    where their truths differ.
+    """
+    answered = [pk for pk, _ in attempts.values()]
+    said: Scores = {}
+    if word.none_good:
+        said |= {(pk, None): 0.0 for pk in answered}
+    sides = {approves(truth[pk, None]) for pk in answered if (pk, None) in truth}
+    if word.score is not None and (len(answered) == 1 or (len(sides) == 1 and len(answered) > 1)):
+        said[answered[0], None] = word.score
+    elif not word.none_good:
+        said |= _read_order(word, attempts, truth)
+    return said | word.scores
+
+
+def _read_order(word: _Word, attempts: Mapping[int, tuple[int, float | None]], truth: Scores) -> Scores:
+    ordered = [[attempts[index][0] for index in tier if index in attempts] for tier in word.ranking]
+    if len(ordered) < 2 and word.preferred in attempts:
+        rest = [pk for index, (pk, _) in attempts.items() if index != word.preferred]
+        best, worst, speaks_of_worst = [attempts[word.preferred][0]], rest, False
+    elif len(ordered) >= 2:
+        best, worst, speaks_of_worst = ordered[0], ordered[-1], True
+    else:
+        return {}
+    known = {pk: approves(truth[pk, None]) for pk in (*best, *worst) if (pk, None) in truth}
+    if len(set(known.values())) < 2:
+        return {}
+    said: Scores = {(pk, None): 1.0 for pk in best if pk in known}
+    if speaks_of_worst:
+        said |= {(pk, None): 0.0 for pk in worst if pk in known}
+    return said
+
+
+def _note(gathered: dict[str, Sitting], handle: str, kind: str, rows: Iterable[JudgedRow]) -> None:
+    before = gathered.get(handle)
+    gathered[handle] = Sitting(handle, kind, [*(before.rows if before else ()), *rows])
+
+
+def _against_known(said: Scores, verified: Scores, gold: Scores) -> Iterable[JudgedRow]:
+    for item, score in said.items():
+        if item in gold:
+            yield JudgedRow(*item, score, gold[item], Comparison.Source.GOLD)
+        elif item in verified:
+            yield JudgedRow(*item, score, verified[item], Comparison.Source.VERIFIED)
+
+
+def _against_peers(mine: _Word, people: Iterable[_Word]) -> Iterable[JudgedRow]:
+    for word in people:
+        if word.author != mine.author:
+            for item in sorted(mine.scores.keys() & word.scores.keys(), key=str):
+                yield JudgedRow(*item, mine.scores[item], word.scores[item], Comparison.Source.PEER, word.author)
+
+
+def _against_person(said: Scores, person: _Word, truth: Scores, *, is_trusted: bool) -> Iterable[JudgedRow]:
+    for item, score in said.items():
+        if item in person.scores:
+            counts = is_trusted and item not in truth
+            yield JudgedRow(*item, score, person.scores[item], Comparison.Source.HUMAN, person.author, counts)
