@@ -1,6 +1,7 @@
 """How far raters agree beyond chance. A figure that is not defined is None with the reason, never 0 or 1."""
 
 import math
+import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +9,9 @@ from typing import Literal, TypeVar
 
 from tentalis.core.scoring.protocol import ScoringError
 
-Level = Literal["nominal", "ordinal", "interval"]
+Level = Literal["nominal", "ordinal", "interval", "ratio"]
 Category = TypeVar("Category", bound=Hashable)
+Unit = TypeVar("Unit")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,66 @@ def weighted_kappa(
     return _kappa(pairs, lambda left, right: float(abs(places[left] - places[right]) ** power))
 
 
+def fleiss_kappa(units: Sequence[Sequence[Category | None]]) -> Agreement:
+    """Fleiss' kappa of raters who need not be the same from unit to unit, over unordered categories, <= 1.
+
+    Undefined when every rating is the same. With ratings missing here and there, take Krippendorff's alpha.
+
+    Args:
+        units: (U, raters) ratings of each unit; None where a rater did not rate it. A unit with one rating is left out.
+    Raises:
+        ScoringError: the units that were rated twice or more have different numbers of ratings.
+    Source:
+        Fleiss 1971, Psychological Bulletin 76(5): (mean P_i - sum p_j^2) / (1 - sum p_j^2).
+    """
+    rated = [Counter(value for value in unit if value is not None) for unit in units]
+    counts = [unit for unit in rated if unit.total() >= 2]
+    if not counts:
+        return Agreement(None, 0, "no unit was rated twice")
+    sizes = {unit.total() for unit in counts}
+    if len(sizes) > 1:
+        raise ScoringError(f"units: wanted as many ratings of each, found {min(sizes)} to {max(sizes)}")
+    size = sizes.pop()
+    agreed = [sum(count * (count - 1) for count in unit.values()) / (size * (size - 1)) for unit in counts]
+    observed = math.fsum(agreed) / len(counts)
+    totals = sum(counts, Counter())
+    if len(totals) == 1:
+        return Agreement(None, len(counts), f"every rating is {next(iter(totals))!r}")
+    expected = math.fsum((count / (size * len(counts))) ** 2 for count in totals.values())
+    return Agreement((observed - expected) / (1.0 - expected), len(counts))
+
+
+def bootstrap_interval(
+    units: Sequence[Unit],
+    measure: Callable[[Sequence[Unit]], Agreement],
+    *,
+    rng: random.Random,
+    draws: int = 1_000,
+    level: float = 0.95,
+) -> tuple[float, float] | None:
+    """Percentile bootstrap interval of a coefficient over units, which are drawn with replacement.
+
+    Draws in which the coefficient is not defined are left out.
+
+    Returns:
+        (low, high); None where the coefficient itself, or more than half of the draws, is not defined.
+    Raises:
+        ScoringError: fewer than 1 draw, or a level out of (0, 1).
+    Source:
+        Efron and Tibshirani 1993, An Introduction to the Bootstrap, ch. 13; quantiles are order statistics.
+    """
+    if draws < 1 or not 0.0 < level < 1.0:
+        raise ScoringError(f"bootstrap: wanted 1 draw or more and a level in (0, 1), found {draws} and {level!r}")
+    if not units or measure(units).value is None:
+        return None
+    drawn = (measure(rng.choices(units, k=len(units))).value for _ in range(draws))
+    values = sorted(value for value in drawn if value is not None)
+    if 2 * len(values) <= draws:
+        return None
+    tail = (1.0 - level) / 2
+    return values[int(tail * (len(values) - 1))], values[math.ceil((1.0 - tail) * (len(values) - 1))]
+
+
 def krippendorff_alpha(units: Sequence[Sequence[float | None]], *, level: Level) -> Agreement:
     """Krippendorff's alpha for any number of raters, with missing ratings, <= 1.
 
@@ -76,9 +138,9 @@ def krippendorff_alpha(units: Sequence[Sequence[float | None]], *, level: Level)
 
     Args:
         units: (U, raters) ratings of each unit; None where a rater did not rate it. A unit with one rating is left out.
-            Nominal categories are any numbers; ordinal ones are ranked by their size.
+            Nominal categories are any numbers; ordinal ones are ranked by their size; a ratio has a true zero.
     Raises:
-        ScoringError: a rating is not finite.
+        ScoringError: a rating is not finite, or a ratio is negative.
     Source:
         Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability": 1 - D_o / D_e over the coincidence matrix.
     """
@@ -86,6 +148,8 @@ def krippendorff_alpha(units: Sequence[Sequence[float | None]], *, level: Level)
     for value in (value for unit in rated for value in unit):
         if not math.isfinite(value):
             raise ScoringError(f"rating: wanted a finite number, found {value!r}")
+        if level == "ratio" and value < 0:
+            raise ScoringError(f"rating: wanted 0 or more at the ratio level, found {value!r}")
     pairable = [unit for unit in rated if len(unit) >= 2]
     totals = Counter(value for unit in pairable for value in unit)
     size = sum(totals.values())
@@ -147,6 +211,8 @@ def _distance(level: Level, totals: Mapping[float, int]) -> Callable[[float, flo
         return lambda left, right: float(left != right)
     if level == "interval":
         return lambda left, right: (left - right) ** 2
+    if level == "ratio":
+        return lambda left, right: ((left - right) / (left + right)) ** 2  # two different ones are not both 0
     middles: dict[float, float] = {}
     below = 0
     for value in sorted(totals):

@@ -137,7 +137,7 @@ class Standing:
     ) -> tuple["Standing", tuple[bool, bool]]:
         """The standing after one sitting, and whether it drifted on bad and on good items.
 
-        Of m items of one kind each counts 1 / (1 + (m - 1) * correlation): slips in one sitting are often the same slip.
+        Of m items of one kind each counts 1 / (1 + (m - 1) * correlation): errors in one sitting are often one.
 
         Args:
             judged: (said, truth), each in [0, 1].

@@ -1,5 +1,9 @@
 """Agreement beyond chance against published and hand-worked figures."""
 
+import importlib
+import random
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +11,9 @@ from hypothesis import strategies as st
 from tentalis.core.scoring.agreement import (
     Agreement,
     Level,
+    bootstrap_interval,
     cohen_kappa,
+    fleiss_kappa,
     krippendorff_alpha,
     raw_agreement,
     spearman,
@@ -79,6 +85,9 @@ def test_spearman_shares_ranks_among_equal_values() -> None:
         (krippendorff_alpha([], level="nominal"), "no unit was rated twice"),
         (krippendorff_alpha([[1, None], [2]], level="ordinal"), "no unit was rated twice"),
         (krippendorff_alpha([[1, 1], [1, 1]], level="interval"), "every paired rating is 1"),
+        (krippendorff_alpha([[0, 0]], level="ratio"), "every paired rating is 0"),
+        (fleiss_kappa([["a", "a"], ["a", "a"]]), "every rating is 'a'"),
+        (fleiss_kappa([["a", None]]), "no unit was rated twice"),
         (spearman([1], [1]), "fewer than two items were rated by both"),
         (spearman([1, 1], [1, 2]), "one side gives every item the same value"),
     ],
@@ -125,3 +134,119 @@ def test_bad_input_is_refused_with_what_was_wanted_and_found() -> None:
         krippendorff_alpha([[float("nan"), 1]], level="interval")
     with pytest.raises(ScoringError, match="finite"):
         spearman([float("inf"), 1], [1, 2])
+    with pytest.raises(ScoringError, match="found 2 to 3"):
+        fleiss_kappa([["a", "b"], ["a", "b", "b"]])
+    with pytest.raises(ScoringError, match=r"ratio level, found -1\.0"):
+        krippendorff_alpha([[-1, 1]], level="ratio")
+    with pytest.raises(ScoringError, match="found 0 and"):
+        bootstrap_interval([1], lambda units: Agreement(1.0, len(units)), rng=random.Random(1), draws=0)
+
+
+def test_fleiss_kappa_of_the_published_table() -> None:
+    # ten subjects, fourteen raters, five categories: kappa = .210 (Fleiss' method in every textbook's table)
+    table = [
+        (0, 0, 0, 0, 14),
+        (0, 2, 6, 4, 2),
+        (0, 0, 3, 5, 6),
+        (0, 3, 9, 2, 0),
+        (2, 2, 8, 1, 1),
+        (7, 7, 0, 0, 0),
+        (3, 2, 6, 3, 0),
+        (2, 5, 3, 2, 2),
+        (6, 5, 2, 1, 0),
+        (0, 2, 2, 3, 7),
+    ]
+    units = [[place for place, count in enumerate(row) for _ in range(count)] for row in table]
+    assert fleiss_kappa(units) == Agreement(pytest.approx(0.20993, abs=1e-5), 10)  # type: ignore[arg-type]
+
+
+def test_fleiss_kappa_of_two_raters_worked_by_hand() -> None:
+    # P = (1 + 0 + 1)/3, p_a = 3/6, so (2/3 - 1/2) / (1 - 1/2)
+    assert fleiss_kappa([["a", "a"], ["a", "b"], ["b", "b"]]).value == pytest.approx(1 / 3)
+
+
+MATRICES = 200
+
+
+def draw_matrix(rng: random.Random, *, levels: int) -> list[list[int | None]]:
+    """Two to five raters who often follow a hidden truth, 5 to 40 units, a share of them missing."""
+    raters, units, missing = rng.randint(2, 5), rng.randint(5, 40), rng.choice([0.0, 0.1, 0.3])
+    truth = [rng.randrange(1, levels + 1) for _ in range(units)]
+    return [
+        [
+            None if rng.random() < missing else (value if rng.random() < 0.6 else rng.randrange(1, levels + 1))
+            for value in truth
+        ]
+        for _ in range(raters)
+    ]
+
+
+def test_alpha_is_that_of_the_krippendorff_package_on_random_matrices_with_gaps() -> None:
+    package: Any = importlib.import_module("krippendorff")
+    rng, worst, compared = random.Random(11), 0.0, 0
+    levels: list[Level] = ["nominal", "ordinal", "interval", "ratio"]
+    for _ in range(MATRICES):
+        matrix = draw_matrix(rng, levels=rng.randint(2, 6))
+        units = [list(unit) for unit in zip(*matrix, strict=True)]
+        data = [[float("nan") if value is None else float(value) for value in row] for row in matrix]
+        for level in levels:
+            ours = krippendorff_alpha(units, level=level).value
+            if ours is not None:
+                worst = max(worst, abs(ours - package.alpha(reliability_data=data, level_of_measurement=level)))
+                compared += 1
+    assert compared >= 4 * MATRICES - 40
+    assert worst <= 1e-9
+
+
+def test_kappas_are_those_of_scikit_learn_on_random_matrices_with_gaps() -> None:
+    package: Any = importlib.import_module("sklearn.metrics")
+    rng, worst, compared = random.Random(12), 0.0, 0
+    for _ in range(MATRICES):
+        levels = rng.randint(2, 6)
+        categories = list(range(1, levels + 1))
+        first, second = draw_matrix(rng, levels=levels)[:2]
+        pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
+        ours = {
+            None: cohen_kappa(first, second),
+            "linear": weighted_kappa(first, second, categories=categories, weights="linear"),
+            "quadratic": weighted_kappa(first, second, categories=categories),
+        }
+        for weights, found in ours.items():
+            if found.value is not None:
+                left, right = zip(*pairs, strict=True)
+                theirs = package.cohen_kappa_score(left, right, labels=categories, weights=weights)
+                worst = max(worst, abs(found.value - theirs))
+                compared += 1
+    assert compared >= 3 * MATRICES - 30
+    assert worst <= 1e-9
+
+
+def test_a_bootstrap_interval_is_repeated_by_its_seed_and_covers_the_coefficient() -> None:
+    pairs = [(place % 2, place % 2 if place % 5 else 1 - place % 2) for place in range(60)]
+
+    def kappa(drawn: Any) -> Agreement:
+        return cohen_kappa([left for left, _ in drawn], [right for _, right in drawn])
+
+    found = bootstrap_interval(pairs, kappa, rng=random.Random(3), draws=400)
+    again = bootstrap_interval(pairs, kappa, rng=random.Random(3), draws=400)
+    value = kappa(pairs).value
+    assert found is not None
+    assert value is not None
+    assert found == again
+    assert found[0] < value < found[1]
+    assert bootstrap_interval([(1, 1)] * 9, kappa, rng=random.Random(3), draws=50) is None
+
+
+def test_bootstrap_intervals_cover_the_true_kappa_about_as_often_as_they_say() -> None:
+    """Both raters flip a fair coin's side with p = .1: agreement .82, kappa .64."""
+    rng, covered, runs = random.Random(21), 0, 150
+
+    def kappa(drawn: Any) -> Agreement:
+        return cohen_kappa([left for left, _ in drawn], [right for _, right in drawn])
+
+    for _ in range(runs):
+        sides = [rng.random() < 0.5 for _ in range(60)]
+        pairs = [(side ^ (rng.random() < 0.1), side ^ (rng.random() < 0.1)) for side in sides]
+        found = bootstrap_interval(pairs, kappa, rng=rng, draws=120)
+        covered += found is not None and found[0] <= 0.64 <= found[1]
+    assert 0.87 <= covered / runs <= 0.99
