@@ -1,12 +1,15 @@
 """What people fill in about themselves and their project."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
 from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
+from apps.accounts.models import Role, User
+from apps.accounts.rights import Right
+from apps.accounts.tokens import MAX_DAYS
 from apps.console.middleware import list_zones
 from apps.console.models import Preference, Theme
 
@@ -30,3 +33,37 @@ class PreferenceForm(forms.Form):
         zones = [("", _("As my browser says")), *((zone, zone.replace("_", " ")) for zone in sorted(list_zones()))]
         self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
         self.fields["language"].choices = [("", _("As my browser asks")), *settings.LANGUAGES]  # type: ignore[attr-defined]
+
+
+class MemberForm(forms.Form):
+    """One more member."""
+
+    username = forms.CharField(
+        label=_("User name"), max_length=150, help_text=_("With the role agent, a new name makes that agent.")
+    )
+    role = forms.ChoiceField(label=_("Role"), choices=Role.choices, initial=Role.REVIEWER)
+
+
+class TokenForm(forms.Form):
+    """A new token."""
+
+    name = forms.CharField(label=_("Name"), max_length=100, help_text=_("What it is for; you will read it here."))
+    holder = forms.ModelChoiceField(label=_("For"), queryset=User.objects.none(), empty_label=None)
+    expires_in_days = forms.IntegerField(
+        label=_("Valid for, in days"), min_value=1, max_value=MAX_DAYS, initial=90, help_text=_("At most a year.")
+    )
+    scopes = forms.MultipleChoiceField(
+        label=_("Scopes"),
+        choices=Right.choices,
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": _("Choose at least one: a token does only what its scopes name.")},
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None, *, holders: Sequence[User]) -> None:
+        super().__init__(data, initial={"holder": holders[0].pk})
+        known = User.objects.filter(pk__in=[holder.pk for holder in holders])
+        self.fields["holder"].queryset = known  # type: ignore[attr-defined]
+
+    @property
+    def chosen(self) -> list[str]:
+        return list(self["scopes"].value() or [])

@@ -31,4 +31,12 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "blockers": path("blockers"),
         "dead_letters": path("dead-letters"),
         "audit": path("audit"),
+        "members": path("members"),
+        "settings": path("settings"),
+        "tokens": path("tokens"),
     }
+
+
+def find_own_pages() -> dict[str, str]:
+    """The pages that stand above projects."""
+    return {"preferences": reverse("console:preferences")}

@@ -1,11 +1,13 @@
-"""`python -m tests.e2e.screens`: photographs the console, light and dark.
+"""`python -m tests.e2e.screens`: photographs every page of the console, light and dark, into docs/screens/.
 
-With `--address` (and the password in TENTALIS_ADMIN_PASSWORD) a running platform with what is really in it; without,
-every page of a made-up project, wide and narrow, to look at while working on them.
+Without more it shows a made-up project that has lived. `--only review task` takes some pages, `--narrow` a phone's
+width as well, `--out` another folder. With `--address` (and the password in TENTALIS_ADMIN_PASSWORD) it shows a few
+pages of a running platform with what is really in it.
 """
 
 import argparse
 import os
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -15,6 +17,7 @@ from tests.e2e.browser import open_chromium, open_context, sign_in
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 THEMES = ("light", "dark")
+ANONYMOUS_PAGES = {"sign_in": "/sign-in/"}
 # name of a shot -> link texts that lead there from the dashboard
 REAL_PAGES: dict[str, tuple[str, ...]] = {
     "dashboard": (),
@@ -30,9 +33,11 @@ def main() -> None:
     )
     parser.add_argument("--project", help="slug of the project to show; without: where the console leads")
     parser.add_argument("--user", default="admin", help="who signs in there")
-    parser.add_argument("--out", type=Path, help="folder for the PNG files")
+    parser.add_argument("--only", nargs="*", default=[], help="names of pages; without: every page")
+    parser.add_argument("--narrow", action="store_true", help="a phone's width as well")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screens", help="folder for the PNG files")
     given = parser.parse_args()
-    out: Path = given.out or (ROOT / "docs" / "screens" if given.address else ROOT / "build" / "screens")
+    out: Path = given.out
     out.mkdir(parents=True, exist_ok=True)
     if given.address:
         password = os.environ.get("TENTALIS_ADMIN_PASSWORD", "")
@@ -40,7 +45,7 @@ def main() -> None:
             parser.error(f"wanted the password of {given.user} in TENTALIS_ADMIN_PASSWORD, found none")
         photograph_running(out, given.address, given.user, password, given.project)
     else:
-        photograph_made_up(out)
+        photograph_made_up(out, only=given.only, is_narrow_too=given.narrow)
 
 
 def photograph_running(out: Path, address: str, user: str, password: str, project: str | None) -> None:
@@ -59,8 +64,8 @@ def photograph_running(out: Path, address: str, user: str, password: str, projec
             page.context.close()
 
 
-def photograph_made_up(out: Path) -> None:
-    """Every page, on a database of its own that is gone afterwards."""
+def photograph_made_up(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
+    """Every page (or only some, by name), on a database of its own that is gone afterwards."""
     import tests.embedded_servers  # noqa: F401  (before Django reads its settings)
 
     os.environ["DJANGO_SETTINGS_MODULE"] = "tentalis.settings.test"
@@ -74,26 +79,33 @@ def photograph_made_up(out: Path) -> None:
     setup_test_environment()
     name = connection.creation.create_test_db(verbosity=0, autoclobber=True)
     try:
-        photograph_every_page(out)
+        photograph_pages(out, only=only, is_narrow_too=is_narrow_too)
     finally:
         connection.creation.destroy_test_db(name, verbosity=0)
         teardown_test_environment()
 
 
-def photograph_every_page(out: Path) -> None:
-    from tests.e2e.pages import find_pages
+def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
+    from tests.e2e.pages import find_own_pages, find_pages
     from tests.e2e.scenery import build_scene
     from tests.e2e.server import serve
 
-    pages = find_pages(build_scene(updates=16))
+    pages = find_pages(build_scene(updates=16)) | find_own_pages()
+    if unknown := sorted(set(only) - {*pages, *ANONYMOUS_PAGES}):
+        raise SystemExit(f"no page {', '.join(unknown)}; there are {', '.join(sorted({*pages, *ANONYMOUS_PAGES}))}")
+    widths = {1280: ""} | ({390: "-390"} if is_narrow_too else {})
     with serve() as address, open_chromium() as browser:
-        for theme, width in (*((theme, 1280) for theme in THEMES), ("light", 360)):
-            page = open_page(browser, theme, width)
-            sign_in(page, address, "alice")
-            for name, path in pages.items():
-                page.goto(address + path)
-                shoot(page, out / f"{name}-{theme}-{width}.png", full_page=True)
-            page.context.close()
+        for theme in THEMES:
+            for width, mark in widths.items():
+                page = open_page(browser, theme, width)
+                for is_signed_in, group in ((False, ANONYMOUS_PAGES), (True, pages)):
+                    if is_signed_in:
+                        sign_in(page, address, "alice")
+                    for name, path in group.items():
+                        if not only or name in only:
+                            page.goto(address + path)
+                            shoot(page, out / f"{name}-{theme}{mark}.png", full_page=True)
+                page.context.close()
 
 
 def open_page(browser: Browser, theme: str, width: int) -> Page:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.console.views import own
+from apps.console.views import house, own, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
@@ -10,6 +10,12 @@ account_urlpatterns = [
 ]
 
 urlpatterns = [
+    path("settings/", house.show_settings, name="settings"),
+    path("members/", house.show_members, name="members"),
+    path("members/<int:member_id>/role/", house.change_member, name="member-role"),
+    path("members/<int:member_id>/remove/", house.remove_member, name="member-remove"),
+    path("tokens/", tokens.show_tokens, name="tokens"),
+    path("tokens/<int:token_id>/revoke/", tokens.revoke, name="token-revoke"),
     path("views/", own.keep_view, name="view-keep"),
     path("views/<int:view_id>/delete/", own.drop_view, name="view-drop"),
 ]

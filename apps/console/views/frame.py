@@ -65,6 +65,14 @@ class Scene:
         return self.may(Right.AUDIT_READ)
 
     @property
+    def may_see_members(self) -> bool:
+        return self.may(Right.MEMBERS_READ)
+
+    @property
+    def may_hold_tokens(self) -> bool:
+        return self.may(Right.TOKENS_WRITE)
+
+    @property
     def projects(self) -> list[Project]:
         """What the switcher offers."""
         return list(Project.objects.visible_to(self.user).only("slug", "name").order_by("name")[:SWITCHER])

@@ -1,0 +1,189 @@
+"""A project's settings as fields with words: made from the very dataclasses that read them later."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Project
+from apps.base.errors import TentalisError
+from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS
+from tentalis.core.learning.gate import GatePolicy
+from tentalis.core.learning.recipes import Recipe
+from tentalis.core.review_policy import ReviewPolicy
+from tentalis.core.scoring.weights import ENVIRONMENTS, PROFILES
+
+READERS: dict[str, type[Any]] = {"review_policy": ReviewPolicy, "gate_policy": GatePolicy, "recipe": Recipe}
+NOT_ASKED = frozenset({"schema"})
+LONG = 2000
+
+
+class SectionForm(forms.Form):
+    """One card of the settings page; `changes` is what the service is told."""
+
+    section = ""
+
+    @property
+    def title(self) -> str:
+        return str(SECTION_WORDS[self.section][0])
+
+    @property
+    def about(self) -> str:
+        return str(SECTION_WORDS[self.section][1])
+
+    def changes(self) -> dict[str, Any]:
+        return dict(self.cleaned_data)
+
+    def place_error(self, error: TentalisError) -> None:
+        """Beside the field that the message names, else above the form."""
+        for message in [text for texts in error.errors.values() for text in texts] or [str(error)]:
+            named = next((name for name in self.fields if re.search(rf"\b{re.escape(name)}\b", message)), None)
+            self.add_error(named, message)
+        for name, texts in error.errors.items():
+            if name in self.fields and not self.has_error(name):
+                self.add_error(name, list(texts))
+
+
+class GeneralForm(SectionForm):
+    """What the team calls the project, and how much is tried and gathered."""
+
+    section = "general"
+    name = forms.CharField(label=_("Name"), max_length=200)
+    rubric = forms.CharField(
+        label=_("Rubric"),
+        required=False,
+        max_length=100_000,
+        widget=forms.Textarea(attrs={"rows": 6}),
+        help_text=_("What good work is, in your words. Judges and managers read it beside every task."),
+    )
+    group_size = forms.IntegerField(
+        label=_("Attempts at a task"), min_value=1, max_value=64, help_text=_("They are compared with each other.")
+    )
+    batch_tasks = forms.IntegerField(
+        label=_("Tasks in a training batch"), min_value=1, max_value=100_000, help_text=_("A full batch starts a run.")
+    )
+    learning_enabled = forms.BooleanField(
+        label=_("Workers learn"), required=False, help_text=_("Off: tasks are done and judged, and nothing is trained.")
+    )
+
+
+class PolicyForm(SectionForm):
+    """The fields of one stored dataclass. What stands at its default is not stored, so that defaults can improve."""
+
+    def __init__(self, section: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+        self.reader = READERS[section]
+        hints = get_type_hints(self.reader)
+        for item in dataclasses.fields(self.reader):
+            if item.name not in NOT_ASKED:
+                self.fields[item.name] = make_field(item, hints[item.name])
+
+    def changes(self) -> dict[str, Any]:
+        said = {}
+        for item in dataclasses.fields(self.reader):
+            if item.name in NOT_ASKED:
+                continue
+            value = self.cleaned_data.get(item.name)
+            if value is None and not accepts_nothing(get_type_hints(self.reader)[item.name]):
+                value = item.default
+            if (tuple(value) if isinstance(value, list) else value) != item.default:
+                said[item.name] = value
+        return {self.section: said}
+
+
+class WeightsForm(SectionForm):
+    """How much each scorer counts, environment by environment. An environment left empty takes the built-in weights."""
+
+    section = "weight_profiles"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        usual = {
+            f"{name}-{scorer}": f"{weight:g}"
+            for name in ENVIRONMENTS
+            for scorer, weight in PROFILES[name].weights.items()
+        }
+        for name in usual | self.initial:
+            environment, _dash, scorer = name.partition("-")
+            self.fields[name] = forms.FloatField(
+                label=f"{environment.capitalize()}: {scorer.replace('_', ' ')}",
+                required=False,
+                min_value=0,
+                max_value=1,
+                widget=forms.NumberInput(attrs={"step": "any", "placeholder": usual.get(name, "")}),
+            )
+
+    def changes(self) -> dict[str, Any]:
+        profiles: dict[str, dict[str, float]] = {}
+        for name, weight in self.cleaned_data.items():
+            environment, _dash, scorer = name.partition("-")
+            if weight:
+                profiles.setdefault(environment, {})[scorer] = weight
+        return {self.section: profiles}
+
+
+def make_sections(project: Project, posted: Mapping[str, Any] | None = None) -> list[SectionForm]:
+    """Every card of the settings page, filled from the project; the posted one from what was sent."""
+    sent = posted.get("section", "") if posted is not None else ""
+
+    def fill(section: str, initial: Mapping[str, Any]) -> dict[str, Any]:
+        return {"data": posted if section == sent else None, "prefix": section, "initial": dict(initial)}
+
+    general = {name: getattr(project, name) for name in GeneralForm.base_fields}
+    sections: list[SectionForm] = [GeneralForm(**fill("general", general))]
+    for section, reader in READERS.items():
+        defaults = {item.name: item.default for item in dataclasses.fields(reader)}
+        sections.append(PolicyForm(section, **fill(section, defaults | getattr(project, section))))
+    weights = {
+        f"{environment}-{scorer}": weight
+        for environment, profile in project.weight_profiles.items()
+        for scorer, weight in profile.items()
+    }
+    sections.append(WeightsForm(**fill("weight_profiles", weights)))
+    return sections
+
+
+def accepts_nothing(hint: Any) -> bool:
+    return type(None) in get_args(hint)
+
+
+def make_field(item: "dataclasses.Field[Any]", hint: Any) -> forms.Field:
+    """A form's field for a dataclass's: choices for literals, numbers for numbers, a box for a truth."""
+    label, help_text = FIELD_WORDS.get(item.name, (item.name.replace("_", " ").capitalize(), ""))
+    common: dict[str, Any] = {"label": label, "help_text": help_text}
+    inner = next((kind for kind in get_args(hint) if kind is not type(None)), hint) if accepts_nothing(hint) else hint
+    allowed = get_args(inner) if get_origin(inner) is Literal else item.metadata.get("allowed")
+    if item.name == "environments":
+        choices = [(name, name.capitalize()) for name in ENVIRONMENTS]
+        return forms.MultipleChoiceField(choices=choices, widget=forms.CheckboxSelectMultiple, **common)
+    if allowed:
+        words = [(value, CHOICE_WORDS.get(value, str(value).replace("_", " ").capitalize())) for value in allowed]
+        return forms.ChoiceField(choices=words, required="" not in allowed, **common)
+    if get_origin(inner) is tuple:
+        return WordsField(**common)
+    if inner is bool:
+        return forms.BooleanField(required=False, **common)
+    if inner is int:
+        return forms.IntegerField(required=False, **common)
+    if inner is float:
+        return forms.FloatField(required=False, widget=forms.NumberInput(attrs={"step": "any"}), **common)
+    return forms.CharField(required=False, max_length=LONG, **common)
+
+
+class WordsField(forms.CharField):
+    """Several words, separated by commas."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, max_length=LONG, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(value) if isinstance(value, list | tuple) else value
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return list(value)
+        return [word.strip() for word in str(value or "").split(",") if word.strip()]

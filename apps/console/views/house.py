@@ -1,0 +1,128 @@
+"""How a project is set up: its settings, its members and what each role may."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.accounts import services
+from apps.accounts.models import Member, Role, User
+from apps.accounts.rights import Right
+from apps.base.errors import BadInputError, TentalisError
+from apps.console.forms import show_error
+from apps.console.forms_house import MemberForm
+from apps.console.forms_settings import make_sections
+from apps.console.selectors import house
+from apps.console.views.frame import Scene, act, leave, posted, project_view, show
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.PROJECTS_READ)
+def show_settings(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """One card a section, each a form of its own."""
+    if request.method == "POST":
+        require(scene, Right.PROJECTS_WRITE)
+    sections = make_sections(scene.project, posted(request))
+    status = 200
+    if request.method == "POST":
+        status = 400
+        sent = next((form for form in sections if form.section == request.POST.get("section")), None)
+        if sent is None:
+            raise Http404("no such section")
+        if sent.is_valid():
+            try:
+                services.change_project(project=scene.project, by=scene.user, **sent.changes())
+            except TentalisError as error:
+                sent.place_error(error)
+                status = error.status
+            else:
+                messages.success(request, _("%(title)s: saved.") % {"title": sent.title})
+                return leave(scene, "settings")
+    return show(request, scene, "settings", {"sections": sections, "may_change": _may_change(scene)}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.MEMBERS_READ)
+def show_members(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Who is in, and a form for one more."""
+    if request.method == "POST":
+        require(scene, Right.MEMBERS_WRITE)
+    form = MemberForm(posted(request))
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                member = _add_member(scene, form.cleaned_data)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("%(name)s is in the project.") % {"name": member.user.username})
+                return leave(scene, "members")
+    context = {
+        "members": house.find_members(scene.project),
+        "roles": Role.choices,
+        "table": house.describe_roles(),
+        "form": form,
+        "may_change": scene.may(Right.MEMBERS_WRITE),
+    }
+    return show(request, scene, "members", context, status=status)
+
+
+@require_POST
+@project_view(Right.MEMBERS_WRITE)
+def change_member(request: HttpRequest, scene: Scene, member_id: int) -> HttpResponse:
+    member, role = _member_or_404(scene, member_id), request.POST.get("role", "")
+    done = _("%(name)s has a new role.") % {"name": member.user.username}
+    act(request, done, lambda: services.change_member(member=member, role=role, by=scene.user))
+    return leave(scene, "members")
+
+
+@require_POST
+@project_view(Right.MEMBERS_WRITE)
+def remove_member(request: HttpRequest, scene: Scene, member_id: int) -> HttpResponse:
+    member = _member_or_404(scene, member_id)
+    done = _("%(name)s is out of the project.") % {"name": member.user.username}
+    act(request, done, lambda: services.remove_member(member=member, by=scene.user))
+    if member.user_id == scene.user.pk and not scene.user.is_superuser:
+        return leave(scene, "project")
+    return leave(scene, "members")
+
+
+def require(scene: Scene, right: Right) -> None:
+    """For views whose page takes one right to see and another to change.
+
+    Raises:
+        PermissionDenied: in words for the reader.
+    """
+    if not scene.may(right):
+        raise PermissionDenied(f"This takes the right {right.value} in {scene.project.name}.")
+
+
+def _may_change(scene: Scene) -> bool:
+    return scene.may(Right.PROJECTS_WRITE)
+
+
+def _member_or_404(scene: Scene, member_id: int) -> Member:
+    member = Member.objects.filter(project=scene.project, pk=member_id).select_related("user", "project").first()
+    if member is None:
+        raise Http404(f"no member {member_id}")
+    return member
+
+
+def _add_member(scene: Scene, said: Mapping[str, Any]) -> Member:
+    """A new name with the role agent makes that agent; a person must have an account."""
+    with transaction.atomic():
+        user = User.objects.filter(username=said["username"], is_active=True).first()
+        if user is None and said["role"] == Role.AGENT:
+            user = services.create_user(username=said["username"], is_agent=True, by=scene.user.handle)
+        if user is None:
+            message = _("Nobody here is called %(name)s. An administrator makes accounts.") % {"name": said["username"]}
+            raise BadInputError(message, errors={"username": [message]})
+        return services.add_member(project=scene.project, user=user, role=said["role"], by=scene.user)
