@@ -10,6 +10,7 @@ from apps.api.views.judgement import FeedbackViewSet, ReviewViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.providers import ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
+from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
 
 app_name = "api"
@@ -24,6 +25,7 @@ router.register("tasks", TaskViewSet)
 router.register("attempts", AttemptViewSet)
 router.register("reviews", ReviewViewSet)
 router.register("feedback", FeedbackViewSet)
+router.register("proposals", ProposalViewSet)
 router.register("rollouts", RolloutViewSet)
 router.register("batches", BatchViewSet)
 router.register("runs", RunViewSet)

@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "worker": Entry("tentalis.cli.worker", "app", "The agents that do tasks."),
     "task": Entry("tentalis.cli.task", "app", "Submit tasks and look at them."),
     "review": Entry("tentalis.cli.review", "app", "Judge what was done."),
+    "proposal": Entry("tentalis.cli.proposal", "app", "What a running agent wants to do, and your word on it."),
     "rollout": Entry("tentalis.cli.rollout", "app", "What was done and judged, as training data."),
     "train": Entry("tentalis.cli.run", "train", "Train a worker now."),
     "run": Entry("tentalis.cli.run", "app", "Look at trainings and watch them."),

@@ -26,7 +26,7 @@ def list_workers(project: Project = "", as_json: AsJson = False) -> None:
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits, - and _.")],
-    kind: Annotated[str, typer.Option("--kind", "-k", help="echo, desk or chat.")],
+    kind: Annotated[str, typer.Option("--kind", "-k", help="echo, desk, chat or outside.")],
     project: Project = "",
     base_model: Annotated[str, typer.Option(help="Name the model server knows it by.")] = "",
     provider: Annotated[str, typer.Option(help="Name of a model server.")] = "",
@@ -59,6 +59,40 @@ def show(
 
     with open_client() as client:
         print_row(find_worker(client, name, project), as_json=as_json)
+
+
+@app.command()
+def supervise(
+    name: Annotated[str, typer.Argument(help="Name or number of an outside worker.")],
+    tool: Annotated[list[str] | None, typer.Option(help="Tools that wait, as a pattern; repeatable.")] = None,
+    except_tool: Annotated[list[str] | None, typer.Option(help="Tools that never wait; repeatable.")] = None,
+    messages: Annotated[bool, typer.Option("--messages", help="Messages wait.")] = False,
+    answers: Annotated[bool, typer.Option("--answers", help="Answers wait.")] = False,
+    deadline_s: Annotated[int, typer.Option("--deadline", min=5, help="Seconds a person has.")] = 300,
+    on_timeout: Annotated[str, typer.Option(help="When nobody comes: approve, reject or fail.")] = "reject",
+    off: Annotated[bool, typer.Option("--off", help="Nothing waits.")] = False,
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say which actions of an outside worker wait for a person."""
+    from tentalis.cli.session import open_client
+
+    if not (off or tool or messages or answers):
+        raise typer.BadParameter("say what waits: --tool, --messages or --answers; or --off")
+    rules = {
+        "tools": tool or [],
+        "except_tools": except_tool or [],
+        "messages": messages,
+        "answers": answers,
+        "deadline_s": deadline_s,
+        "on_timeout": on_timeout,
+    }
+    with open_client() as client:
+        worker = client.change_worker(find_worker(client, name, project)["id"], supervision={} if off else rules)
+    if as_json:
+        print_json(worker)
+    else:
+        typer.echo(f"{worker['name']} {'acts alone' if off else 'asks before it acts'}")
 
 
 def find_worker(client: "Client", name: str, project: str) -> "Json":

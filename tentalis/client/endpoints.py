@@ -156,6 +156,41 @@ class Endpoints(Generic[Answer]):
         """Hand in an outside agent's own work."""
         return self._post("attempts", task=task, steps=[dict(step) for step in steps], answer=answer)
 
+    # --- proposals ---
+    def propose(
+        self,
+        *,
+        task: int,
+        action: Mapping[str, Any],
+        step_index: int | None = None,
+        context: str | None = None,
+        risk: str | None = None,
+    ) -> Answer:
+        """Ask whether an action may be done; `outcome` says what to do now.
+
+        Args:
+            action: {"kind": "tool", "tool", "arguments"}, {"kind": "message", "text"} or {"kind": "answer", "text"}.
+        """
+        return self._post(
+            "proposals", task=task, action=dict(action), step_index=step_index, context=context, risk=risk
+        )
+
+    def list_proposals(self, **params: Any) -> Answer:
+        return self._get("proposals", **params)
+
+    def get_proposal(self, proposal_id: int, *, wait_s: int | None = None) -> Answer:
+        """A proposal; with `wait_s` (at most 30, and less than this client's timeout) once it is decided."""
+        return self._get(f"proposals/{proposal_id}", wait=wait_s)
+
+    def decide_proposal(self, proposal_id: int, *, decision: str, **said: Any) -> Answer:
+        """Say what becomes of a proposal.
+
+        Args:
+            decision: approve, reject, edit, hint or take_over.
+            said: reason of reject, action of edit, hint of hint, answer of take_over.
+        """
+        return self._post(f"proposals/{proposal_id}/decide", decision=decision, **said)
+
     # --- reviews and feedback ---
     def list_reviews(self, **params: Any) -> Answer:
         return self._get("reviews", **params)

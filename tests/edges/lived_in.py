@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.utils import timezone
+
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.services import create_token
 from apps.adapters.models import Adapter
@@ -9,6 +11,7 @@ from apps.feedback.models import Feedback, Review
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from tests.factories import make_task, make_user, make_worker
@@ -31,6 +34,10 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         project=project, worker=worker, name="shop.echo@v1-0", version=1, uri="file:///nowhere", sha256="0" * 64,
         manifest={}, state=Adapter.State.REFUSED,
     )  # fmt: skip
+    proposal = Proposal.objects.create(
+        project=project, task=task, proposed_by=User.objects.get(username=EVERY_ROLE["agent"]), kind="tool",
+        tool="refund", action={"kind": "tool", "tool": "refund", "arguments": {}}, deadline_at=timezone.now(),
+    )  # fmt: skip
     rollout = Rollout.objects.create(
         project=project, worker=worker, task=task, attempt=attempt, is_usable=False, unusable_reason="for a test"
     )
@@ -47,7 +54,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     rows = {
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
-        "run": run, "adapter": adapter, "segment": segment, "provider": provider,
+        "run": run, "adapter": adapter, "segment": segment, "provider": provider, "proposal": proposal,
     }  # fmt: skip
     return {"slug": project.slug, **{name: row.pk for name, row in rows.items()}}
 
@@ -72,6 +79,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST reviews/{review}/feedback": {"score": 1, "text": "Good."},
         "POST reviews/{review}/skip": {"reason": "Mine."},
         "POST feedback": {"task": ids["task"], "score": 0.5},
+        "POST proposals": {"task": ids["task"], "action": {"kind": "tool", "tool": "refund"}},
+        "POST proposals/{proposal}/decide": {"decision": "approve"},
         "POST runs": {"project": slug, "worker": "echo"},
     }
 

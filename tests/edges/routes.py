@@ -13,6 +13,7 @@ PLACEHOLDERS = {
     "projects": "{slug}", "members": "{member}", "tokens": "{token}", "providers": "{provider}",
     "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
+    "proposals": "{proposal}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
 }  # fmt: skip
 TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8"))

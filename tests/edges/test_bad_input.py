@@ -85,6 +85,7 @@ BODIES = load_bodies()
 TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}",
+    "proposals": "{proposal}",
 }  # fmt: skip
 
 

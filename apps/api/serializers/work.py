@@ -20,6 +20,10 @@ from apps.workers.models import Worker
 
 MAX_PROMPT_CHARS = 100_000
 MAX_STEPS = 500
+SUPERVISION_HELP = (
+    "Which actions of an outside worker wait for a person: tools and except_tools (patterns), messages, answers, "
+    "deadline_s, on_timeout (approve, reject, fail); {}: none."
+)
 STEP_KIND = RegexValidator(r"^(step|call|answer|other)\Z", "wanted one of step, call, answer, other")
 
 
@@ -42,6 +46,7 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "base_directory",
             "system_prompt",
             "sampling",
+            "supervision",
             "is_active",
             "adapter",
             "created_at",
@@ -60,6 +65,7 @@ class WorkerChange(StrictSerializer):
     base_directory = TextField(required=False, max_length=500, allow_blank=True)
     system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
     sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
+    supervision = ObjectField(required=False, help_text=SUPERVISION_HELP)
     is_active = TrueFalseField(required=False)
 
 
@@ -74,6 +80,7 @@ class WorkerIn(StrictSerializer):
     base_directory = TextField(required=False, max_length=500, allow_blank=True)
     system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
     sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
+    supervision = ObjectField(required=False, help_text=SUPERVISION_HELP)
 
 
 class TaskOut(serializers.ModelSerializer[Task]):

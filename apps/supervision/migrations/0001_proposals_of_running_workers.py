@@ -6,43 +6,126 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('accounts', '0001_initial'),
-        ('tasks', '0001_initial'),
+        ("accounts", "0001_initial"),
+        ("tasks", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Proposal',
+            name="Proposal",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('step_index', models.PositiveSmallIntegerField(blank=True, null=True)),
-                ('kind', models.CharField(choices=[('tool', 'Tool call'), ('message', 'Message'), ('answer', 'Answer')], max_length=8)),
-                ('tool', models.CharField(blank=True, max_length=100)),
-                ('action', models.JSONField()),
-                ('context', models.TextField(blank=True)),
-                ('risk', models.CharField(blank=True, max_length=1000)),
-                ('reason', models.CharField(blank=True, max_length=300)),
-                ('state', models.CharField(choices=[('pending', 'Waiting'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('edited', 'Approved with changes'), ('hinted', 'Sent back with a hint'), ('taken_over', 'Taken over'), ('expired', 'Expired')], default='pending', max_length=16)),
-                ('deadline_at', models.DateTimeField(blank=True, null=True)),
-                ('on_timeout', models.CharField(choices=[('approve', 'It may be done'), ('reject', 'It may not be done'), ('fail', 'The task fails')], default='reject', max_length=8)),
-                ('decided_by', models.CharField(blank=True, max_length=120)),
-                ('decided_at', models.DateTimeField(blank=True, null=True)),
-                ('decision', models.JSONField(blank=True, default=dict)),
-                ('attempt', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='proposals', to='tasks.attempt')),
-                ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='proposals', to='accounts.project')),
-                ('proposed_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('task', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='proposals', to='tasks.task')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("step_index", models.PositiveSmallIntegerField(blank=True, null=True)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("tool", "Tool call"), ("message", "Message"), ("answer", "Answer")], max_length=8
+                    ),
+                ),
+                ("tool", models.CharField(blank=True, max_length=100)),
+                ("action", models.JSONField()),
+                ("context", models.TextField(blank=True)),
+                ("risk", models.CharField(blank=True, max_length=1000)),
+                ("reason", models.CharField(blank=True, max_length=300)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Waiting"),
+                            ("approved", "Approved"),
+                            ("rejected", "Rejected"),
+                            ("edited", "Approved with changes"),
+                            ("hinted", "Sent back with a hint"),
+                            ("taken_over", "Taken over"),
+                            ("expired", "Expired"),
+                        ],
+                        default="pending",
+                        max_length=16,
+                    ),
+                ),
+                ("deadline_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "on_timeout",
+                    models.CharField(
+                        choices=[
+                            ("approve", "It may be done"),
+                            ("reject", "It may not be done"),
+                            ("fail", "The task fails"),
+                        ],
+                        default="reject",
+                        max_length=8,
+                    ),
+                ),
+                ("decided_by", models.CharField(blank=True, max_length=120)),
+                ("decided_at", models.DateTimeField(blank=True, null=True)),
+                ("decision", models.JSONField(blank=True, default=dict)),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="proposals",
+                        to="tasks.attempt",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="proposals",
+                        to="accounts.project",
+                    ),
+                ),
+                (
+                    "proposed_by",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "task",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="proposals", to="tasks.task"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'indexes': [models.Index(fields=['project', '-id'], name='proposal_by_project'), models.Index(condition=models.Q(('state', 'pending')), fields=['project', 'deadline_at', 'id'], name='proposal_pending'), models.Index(condition=models.Q(('state', 'pending')), fields=['deadline_at'], name='proposal_due'), models.Index(condition=models.Q(('decided_at__isnull', False), models.Q(('decided_by', 'policy'), _negated=True)), fields=['project', '-decided_at', '-id'], name='proposal_decided')],
-                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('deadline_at__isnull', False), ('decided_at__isnull', True), ('state', 'pending')), models.Q(models.Q(('state', 'pending'), _negated=True), ('decided_at__isnull', False)), _connector='OR'), name='proposal_is_decided_or_has_a_deadline')],
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["project", "-id"], name="proposal_by_project"),
+                    models.Index(
+                        condition=models.Q(("state", "pending")),
+                        fields=["project", "deadline_at", "id"],
+                        name="proposal_pending",
+                    ),
+                    models.Index(condition=models.Q(("state", "pending")), fields=["deadline_at"], name="proposal_due"),
+                    models.Index(
+                        condition=models.Q(
+                            ("decided_at__isnull", False), models.Q(("decided_by", "policy"), _negated=True)
+                        ),
+                        fields=["project", "-decided_at", "-id"],
+                        name="proposal_decided",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("deadline_at__isnull", False), ("decided_at__isnull", True), ("state", "pending")
+                            ),
+                            models.Q(models.Q(("state", "pending"), _negated=True), ("decided_at__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="proposal_is_decided_or_has_a_deadline",
+                    )
+                ],
             },
         ),
     ]

@@ -1,0 +1,148 @@
+"""Proposals: agents ask before they act, and wait for the word."""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, ClassVar
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_row
+from apps.api.permissions import current_user
+from apps.api.serializers.supervision import DecisionIn, ProposalIn, ProposalOut
+from apps.api.views.base import ResourceViewSet
+from apps.pipeline import supervision
+from apps.supervision.models import Proposal
+from apps.supervision.waiting import current_board
+from apps.tasks.models import Task
+
+MAX_WAIT_S = 30
+WAIT_HELP = f"Seconds to wait for a decision, 0 to {MAX_WAIT_S}; the answer comes as soon as there is one."
+REFUND = {"kind": "tool", "tool": "refund", "arguments": {"order": 4131, "amount": 84.5}}
+PROPOSED = {
+    "task": 7,
+    "step_index": 2,
+    "action": REFUND,
+    "context": "The customer was charged twice for the blue lamp.",
+    "risk": "The money cannot be taken back.",
+}
+ASKING = [OpenApiExample("A refund", PROPOSED, request_only=True)]
+DECIDING = [
+    OpenApiExample("Approve", {"decision": "approve"}, request_only=True),
+    OpenApiExample("Reject", {"decision": "reject", "reason": "The order was never paid."}, request_only=True),
+    OpenApiExample(
+        "Allow less",
+        {"decision": "edit", "action": REFUND | {"arguments": {"order": 4131, "amount": 42.25}}},
+        request_only=True,
+    ),
+    OpenApiExample("Send back", {"decision": "hint", "hint": "Only one charge was wrong."}, request_only=True),
+    OpenApiExample("Take over", {"decision": "take_over", "answer": "I called the customer."}, request_only=True),
+]
+
+View = Callable[..., HttpResponse]
+
+
+def answer_when_decided(view: View) -> Callable[..., Awaitable[HttpResponse]]:
+    """Ask the view, wait where its answer says so, and ask again: rights are checked before and after.
+
+    No database connection is held meanwhile.
+    """
+
+    @csrf_exempt
+    @wraps(view)
+    async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        ask = sync_to_async(view)
+        response = await ask(request, *args, **kwargs)
+        if wait_s := getattr(response, "wait_s", 0):
+            await sync_to_async(close_old_connections)()
+            await current_board().wait(int(kwargs["pk"]), timeout_s=wait_s)
+            response = await ask(request, *args, **kwargs)
+        return response
+
+    return answer
+
+
+class ProposalFilterSet(ProjectFilterSet):
+    state = filters.ChoiceFilter(choices=Proposal.State.choices)
+    kind = filters.ChoiceFilter(choices=Proposal.Kinds.choices)
+    task = filters.NumberFilter(field_name="task_id")
+    worker = filters.CharFilter(field_name="task__worker__name")
+
+    class Meta:
+        model = Proposal
+        fields: ClassVar[list[str]] = []
+
+
+class ProposalViewSet(ResourceViewSet):
+    """What outside agents want to do, oldest first. An agent sees its own."""
+
+    queryset = Proposal.objects.select_related("project", "task__worker", "proposed_by")
+    serializer_class = ProposalOut
+    filterset_class = ProposalFilterSet
+    oldest_first = True
+    extra_parameters = ("wait",)
+    rights: ClassVar = {
+        "list": Right.ATTEMPTS_READ,
+        "retrieve": Right.ATTEMPTS_READ,
+        "create": Right.ATTEMPTS_WRITE,
+        "decide": Right.REVIEWS_WRITE,
+    }
+
+    @classmethod
+    def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
+        view = super().as_view(actions, **initkwargs)
+        return answer_when_decided(view) if (actions or {}).get("get") == "retrieve" else view
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = super().get_queryset()
+        user = self.request.user
+        return rows.filter(proposed_by=user) if getattr(user, "is_agent", False) else rows
+
+    @extend_schema(parameters=[OpenApiParameter("wait", int, description=WAIT_HELP)])
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """A proposal; `wait` holds the answer back until it is decided."""
+        wait_s = read_wait(request.query_params.get("wait"))
+        proposal = self.get_object()
+        response = self.show(proposal)
+        if proposal.state == Proposal.State.PENDING:
+            response.wait_s = wait_s  # type: ignore[attr-defined]
+        return response
+
+    @extend_schema(request=ProposalIn, responses={201: ProposalOut}, examples=ASKING)
+    def create(self, request: Request) -> Response:
+        """Ask whether an action may be done. Where no rule asks for a person, `outcome` is `go_on` at once."""
+        body = self.read_body(ProposalIn)
+        tasks = Task.objects.select_related("project", "worker")
+        task = find_row(request, tasks, body.pop("task"), field="task", right=Right.ATTEMPTS_WRITE)
+        proposal = supervision.propose(task=task, by=current_user(request), **body)
+        response = self.show(proposal, 201)
+        response["Location"] = f"/api/v1/proposals/{proposal.pk}"
+        return response
+
+    @extend_schema(request=DecisionIn, examples=DECIDING)
+    @action(detail=True, methods=["post"])
+    def decide(self, request: Request, pk: str) -> Response:
+        """Say what becomes of a proposal. The first word counts; 409 says whose it was."""
+        proposal = self.get_object()
+        body = self.read_body(DecisionIn)
+        return self.show(supervision.decide(proposal=proposal, by=current_user(request), **body))
+
+
+def read_wait(text: str | None) -> int:
+    """Raises ValidationError where it is no whole number of seconds within the limit."""
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
+        raise ValidationError({"wait": [f"wanted a whole number of seconds, 0 to {MAX_WAIT_S}, found {text[:40]!r}"]})
+    return int(text)
