@@ -39,6 +39,15 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
     )
 
 
+def open_panel(name: str) -> Panel | None:
+    """The panel a result was measured on, drawn again by its name; None where that says too little."""
+    world_name, _, rest = name.partition("/")
+    size, _, draw = rest.partition("/")
+    if world_name not in WORLD_OF_KIND.values() or not (size.isdecimal() and draw.isdecimal()):
+        return None
+    return Panel(name, get_world(world_name), int(size), PANEL_SEED + int(draw))
+
+
 def read_gate_policy(project: Project) -> GatePolicy:
     return GatePolicy(**project.gate_policy)
 

@@ -1,8 +1,8 @@
-"""What runs, serves and needs a hand."""
+"""What runs, serves and needs a hand, and what feedback changed."""
 
 from django.urls import path
 
-from apps.console.views import dashboard, training, upkeep
+from apps.console.views import dashboard, trace, training, upkeep
 
 urlpatterns = [
     path("", dashboard.show_dashboard, name="project"),
@@ -12,6 +12,13 @@ urlpatterns = [
     path("adapters/", training.list_adapters, name="adapter-list"),
     path("adapters/<int:adapter_id>/", training.show_adapter, name="adapter"),
     path("adapters/<int:adapter_id>/promote/", training.promote_adapter, name="adapter-promote"),
+    path("adapters/<int:adapter_id>/people/", trace.show_people, name="adapter-people"),
+    path("adapters/<int:adapter_id>/moved/", trace.show_moved, name="adapter-moved"),
+    path("feedback/<int:feedback_id>/", trace.show_feedback, name="feedback"),
+    path("feedback/mine/", trace.show_my_feedback, name="my-feedback"),
+    path("tasks/<int:task_id>/versions/", trace.show_versions, name="task-versions"),
+    path("tasks/<int:task_id>/again/", trace.try_again, name="task-again"),
+    path("compare/", trace.compare_attempts, name="attempt-compare"),
     path("workers/<str:name>/train/", training.train_now, name="train"),
     path("workers/<str:name>/roll-back/", training.roll_back, name="roll-back"),
     path("blockers/", upkeep.show_blockers, name="blockers"),

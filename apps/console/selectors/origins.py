@@ -1,0 +1,201 @@
+"""From an adapter back to every person and every feedback behind it, and from a person on to what came of theirs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter, PanelResult
+from apps.console.selectors.learning import AccuracyPoint, point_of
+from apps.feedback.models import Feedback
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.training.models import TrainingRun
+
+PAGE = 25
+MOST_ANCESTORS = 500
+MOST_PEOPLE = 200
+
+
+@dataclass(frozen=True)
+class PersonShare:
+    """One person's or manager's part in an adapter."""
+
+    author: str
+    source: str
+    feedback: int
+    tasks: int
+    step_words: int
+
+    @property
+    def source_label(self) -> str:
+        return str(Feedback.Source(self.source).label)
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Who taught an adapter what.
+
+    Attributes:
+        adapters: it and, where asked, everything it continues, newest first.
+        people: most feedback first.
+        unjudged: tasks of those batches that nobody said anything about.
+    """
+
+    adapter: Adapter
+    adapters: Sequence[Adapter]
+    people: Sequence[PersonShare]
+    feedback: Sequence[Feedback]
+    older: int | None
+    tasks: int
+
+    @property
+    def total(self) -> int:
+        return sum(person.feedback for person in self.people)
+
+
+@dataclass(frozen=True)
+class FeedbackFate:
+    """One feedback and how far it came."""
+
+    feedback: Feedback
+    batch: Batch | None
+    run: TrainingRun | None
+    adapter: Adapter | None
+
+    @property
+    def stage(self) -> str:
+        """retracted, waits, batch, run, failed, refused or learned."""
+        if self.feedback.retracted_at is not None:
+            return "retracted"
+        if self.batch is None:
+            return "waits"
+        if self.run is None:
+            return "batch"
+        if self.adapter is None:
+            return "failed" if self.run.state in {TrainingRun.State.FAILED, TrainingRun.State.CANCELLED} else "run"
+        return "refused" if self.adapter.state == Adapter.State.REFUSED else "learned"
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one reviewer's feedback did.
+
+    Attributes:
+        given, learned: how many in all, and how many are in an adapter; `more` when both are at least that.
+        adapters: the newest adapters that hold some of it, with how they did on held-out tasks.
+    """
+
+    fates: Sequence[FeedbackFate]
+    older: int | None
+    adapters: Sequence[tuple[Adapter, AccuracyPoint | None, int]]
+
+
+def find_ancestors(adapter: Adapter) -> list[Adapter]:
+    """The adapter and everything it continues, newest first, in one query."""
+    known = {
+        one.pk: one
+        for one in Adapter.objects.filter(worker=adapter.worker_id, version__lte=adapter.version)
+        .defer("manifest")
+        .order_by("-version")[:MOST_ANCESTORS]
+    }
+    line: list[Adapter] = []
+    current: Adapter | None = adapter
+    while current is not None and len(line) < MOST_ANCESTORS:
+        line.append(current)
+        current = known.get(current.parent_id or 0)
+    return line
+
+
+def find_origins(adapter: Adapter, *, with_ancestors: bool, author: str = "", before: int | None = None) -> Origins:
+    """People and feedback behind an adapter, or behind it and its ancestors."""
+    adapters = find_ancestors(adapter) if with_ancestors else [adapter]
+    batches = _batches_of(adapters)
+    feedback = Feedback.objects.filter(_was_used(batches), project=adapter.project_id)
+    rows: Any = (
+        feedback.order_by()
+        .values("author", "source")
+        .annotate(
+            given=Count("pk", distinct=True), tasks=Count("task", distinct=True), words=Count("steps", distinct=True)
+        )
+        .order_by("-given", "author")[:MOST_PEOPLE]
+    )
+    shown = feedback.filter(author=author) if author else feedback
+    if before is not None:
+        shown = shown.filter(pk__lt=before)
+    found = list(shown.select_related("task").order_by("-id")[: PAGE + 1])
+    return Origins(
+        adapter=adapter,
+        adapters=adapters,
+        people=[PersonShare(row["author"], row["source"], row["given"], row["tasks"], row["words"]) for row in rows],
+        feedback=found[:PAGE],
+        older=found[PAGE - 1].pk if len(found) > PAGE else None,
+        tasks=Rollout.objects.filter(training_use__batch__in=batches).order_by().values("task").distinct().count(),
+    )
+
+
+def find_contribution(project: Project, author: str, *, before: int | None = None) -> Contribution:
+    """A page of somebody's feedback with what came of each, and the newest adapters that hold some of it.
+
+    Args:
+        author: handle, such as `user:bob`.
+    """
+    own = Feedback.objects.filter(project=project, author=author)
+    page = own if before is None else own.filter(pk__lt=before)
+    found = list(page.select_related("task__worker").order_by("-id")[: PAGE + 1])
+    fates = find_fates(found[:PAGE])
+    return Contribution(
+        fates=fates, older=found[PAGE - 1].pk if len(found) > PAGE else None, adapters=_find_adapters(fates)
+    )
+
+
+def find_fates(feedback: Sequence[Feedback]) -> list[FeedbackFate]:
+    """How far each came, in two queries."""
+    uses = (
+        TrainingUse.objects.filter(rollout__task__in=[one.task_id for one in feedback])
+        .select_related("batch__run", "rollout")
+        .only(
+            "rollout__task_id",
+            "batch__number",
+            "batch__state",
+            "batch__task_count",
+            "batch__target_tasks",
+            "batch__run__state",
+        )
+        .order_by("pk")
+    )
+    batches = {use.rollout.task_id: use.batch for use in uses}
+    runs = {batch.pk: run for batch in batches.values() if (run := getattr(batch, "run", None))}
+    trained = Adapter.objects.filter(run_id__in=[run.pk for run in runs.values()]).defer("manifest")
+    adapters = {adapter.run_id: adapter for adapter in trained}
+    fates = []
+    for one in feedback:
+        batch = batches.get(one.task_id)
+        run = runs.get(batch.pk) if batch else None
+        fates.append(FeedbackFate(one, batch, run, adapters.get(run.pk) if run else None))
+    return fates
+
+
+def _find_adapters(fates: Sequence[FeedbackFate]) -> list[tuple[Adapter, AccuracyPoint | None, int]]:
+    counts: dict[int, int] = {}
+    adapters: dict[int, Adapter] = {}
+    for fate in fates:
+        if fate.adapter is not None:
+            adapters[fate.adapter.pk] = fate.adapter
+            counts[fate.adapter.pk] = counts.get(fate.adapter.pk, 0) + 1
+    results = PanelResult.objects.filter(adapter__in=adapters).select_related("adapter").order_by("id")
+    points = {result.adapter_id: point_of(result) for result in results if result.outcomes}
+    newest = sorted(adapters.values(), key=lambda adapter: -adapter.version)
+    return [(adapter, points.get(adapter.pk), counts[adapter.pk]) for adapter in newest]
+
+
+def _batches_of(adapters: Sequence[Adapter]) -> list[int]:
+    runs = TrainingRun.objects.filter(pk__in=[adapter.run_id for adapter in adapters if adapter.run_id])
+    return list(runs.values_list("batch_id", flat=True))
+
+
+def _was_used(batches: Sequence[int]) -> Q:
+    """Feedback that stands, on a task of which an attempt is in one of the batches."""
+    used: QuerySet[Rollout] = Rollout.objects.filter(task=OuterRef("task"), training_use__batch__in=batches)
+    return Q(Exists(used), retracted_at=None)

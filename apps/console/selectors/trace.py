@@ -1,0 +1,219 @@
+"""From a feedback to what came of it: rollouts, batch, run, adapter, verdict, held-out tasks that moved."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.db.models import Q
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter, PanelResult, Verdict
+from apps.adapters.panels import open_panel
+from apps.feedback.models import Feedback, Hint, StepFeedback
+from apps.rollouts.models import Batch, Rollout
+from apps.tasks.models import Task
+from apps.training.models import TrainingRun
+from tentalis.core.learning.advantages import group_advantages
+
+MOVED_SHOWN = 40
+TELLING = 1e-9
+"""An advantage closer to 0 than this pulls nowhere."""
+
+
+@dataclass(frozen=True)
+class RolloutTrace:
+    """What a task's attempt was worth before and after people spoke, and where that pulls the worker.
+
+    Attributes:
+        before: what the world or the scorers said, in [0, 1]; None where they could not.
+        after: the reward it trains with; None where nobody could judge it.
+        advantage: its reward against the other attempts', in standard deviations; None without a reward.
+    """
+
+    rollout: Rollout
+    before: float | None
+    after: float | None
+    advantage: float | None
+
+    @property
+    def change(self) -> float | None:
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def pull(self) -> str:
+        """more, less, none (it equals the others) or unknown."""
+        if self.advantage is None:
+            return "unknown"
+        if abs(self.advantage) <= TELLING:
+            return "none"
+        return "more" if self.advantage > 0 else "less"
+
+
+@dataclass(frozen=True)
+class MovedItem:
+    """A held-out task that came out otherwise. Numbers count from 1; `text` is "" where it cannot be drawn again."""
+
+    number: int
+    before: float
+    after: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Movement:
+    """An adapter against what it continued from, task by task of one held-out panel."""
+
+    adapter: Adapter
+    reference: Adapter | None
+    panel: str
+    items: int
+    gained: Sequence[MovedItem]
+    lost: Sequence[MovedItem]
+
+    @property
+    def same(self) -> int:
+        return self.items - len(self.gained) - len(self.lost)
+
+
+@dataclass(frozen=True)
+class FeedbackTrace:
+    """Everything the page of a feedback shows. What is None or empty has not happened yet."""
+
+    feedback: Feedback
+    words: Sequence[StepFeedback]
+    hints: Sequence[Hint]
+    rollouts: Sequence[RolloutTrace]
+    batch: Batch | None
+    run: TrainingRun | None
+    adapter: Adapter | None
+    verdicts: Sequence[Verdict]
+    movement: Movement | None
+
+    @property
+    def task(self) -> Task:
+        return self.feedback.task
+
+    @property
+    def stage(self) -> str:
+        """How far it came: retracted, waits, unusable, batch, run, failed, gate, refused or learned."""
+        if self.feedback.retracted_at is not None and self.batch is None:
+            return "retracted"
+        if self.batch is None:
+            return "unusable" if self.rollouts else "waits"
+        if self.run is None:
+            return "batch"
+        if self.adapter is None:
+            is_over = self.run.state in {TrainingRun.State.FAILED, TrainingRun.State.CANCELLED}
+            return "failed" if is_over else "run"
+        if self.adapter.state == Adapter.State.CANDIDATE and not self.verdicts:
+            return "gate"
+        return "refused" if self.adapter.state == Adapter.State.REFUSED else "learned"
+
+    @property
+    def missing_tasks(self) -> int:
+        return max(0, self.batch.target_tasks - self.batch.task_count) if self.batch else 0
+
+    @property
+    def unusable_reasons(self) -> list[str]:
+        found = (one.rollout.unusable_reason for one in self.rollouts if not one.rollout.is_usable)
+        return list(dict.fromkeys(found))
+
+
+def trace_feedback(project: Project, feedback_id: int) -> FeedbackTrace | None:
+    """A constant number of queries."""
+    found = Feedback.objects.filter(project=project, pk=feedback_id)
+    feedback = found.select_related("task__worker", "review", "preferred_attempt").first()
+    if feedback is None:
+        return None
+    rollouts = list(
+        Rollout.objects.filter(task=feedback.task_id)
+        .select_related("attempt__adapter", "training_use__batch__run", "hint")
+        .defer("attempt__text", "training_use__batch__run__metrics", "training_use__batch__run__spec")
+        .order_by("attempt__index")
+    )
+    uses = [use for rollout in rollouts if (use := getattr(rollout, "training_use", None))]
+    batch = uses[0].batch if uses else None
+    run: TrainingRun | None = getattr(batch, "run", None) if batch else None
+    adapter = find_adapter_of(run)
+    return FeedbackTrace(
+        feedback=feedback,
+        words=list(
+            StepFeedback.objects.filter(feedback=feedback)
+            .select_related("attempt", "step")
+            .order_by("attempt__index", "step__index")
+        ),
+        hints=list(Hint.objects.filter(feedback=feedback)),
+        rollouts=_weigh(rollouts, run),
+        batch=batch,
+        run=run,
+        adapter=adapter,
+        verdicts=list(Verdict.objects.filter(adapter=adapter)) if adapter else [],
+        movement=find_movement(adapter) if adapter else None,
+    )
+
+
+def find_adapter_of(run: TrainingRun | None) -> Adapter | None:
+    if run is None:
+        return None
+    return Adapter.objects.filter(run_id=run.pk).select_related("parent", "worker").first()
+
+
+def find_movement(adapter: Adapter) -> Movement | None:
+    """The adapter against its parent, else against the base model, on its newest panel; None before it was measured.
+
+    At most three queries.
+    """
+    result = PanelResult.objects.filter(adapter=adapter).order_by("-id").first()
+    if result is None:
+        return None
+    others = PanelResult.objects.filter(worker=adapter.worker_id, panel=result.panel)
+    others = others.filter(Q(adapter=None) | Q(adapter=adapter.parent_id)).select_related("adapter")
+    by_adapter = {other.adapter_id: other for other in others}
+    reference = by_adapter.get(adapter.parent_id) or by_adapter.get(None)
+    if reference is None or len(reference.outcomes) != len(result.outcomes):
+        return None
+    texts = _find_texts(result.panel)
+    moved = [
+        MovedItem(place + 1, before, after, texts.get(place, ""))
+        for place, (before, after) in enumerate(zip(reference.outcomes, result.outcomes, strict=True))
+        if before != after
+    ]
+    return Movement(
+        adapter=adapter,
+        reference=reference.adapter,
+        panel=result.panel,
+        items=len(result.outcomes),
+        gained=[item for item in moved if item.after > item.before],
+        lost=[item for item in moved if item.after < item.before],
+    )
+
+
+def find_reward_before(rollout: Rollout) -> float | None:
+    """What the attempt was worth without anybody's word: what was verified, else what the scorers said."""
+    attempt = rollout.attempt
+    return attempt.outcome if attempt.outcome is not None else attempt.score
+
+
+def _weigh(rollouts: Sequence[Rollout], run: TrainingRun | None) -> list[RolloutTrace]:
+    """Rewards against each other as the trainer compares them: only what is usable is in the group."""
+    recipe = run.recipe if run else {}
+    group = [rollout for rollout in rollouts if rollout.is_usable and rollout.reward is not None]
+    values = group_advantages(
+        [rollout.reward for rollout in group if rollout.reward is not None],
+        std_floor=float(recipe.get("std_floor", 1e-6)),
+        divide_by_std=recipe.get("algorithm") != "dr_grpo",
+    )
+    advantages = {rollout.pk: value for rollout, value in zip(group, values, strict=True)}
+    return [
+        RolloutTrace(rollout, find_reward_before(rollout), rollout.reward, advantages.get(rollout.pk))
+        for rollout in rollouts
+    ]
+
+
+@lru_cache(maxsize=8)
+def _find_texts(panel_name: str) -> Mapping[int, str]:
+    """Place on the panel -> the task's text; {} where the world cannot draw it again."""
+    panel = open_panel(panel_name)
+    if panel is None:
+        return {}
+    return {place: item.prompt for place, item in enumerate(panel.world.panel(panel.size, panel.seed))}

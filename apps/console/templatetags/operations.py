@@ -1,0 +1,50 @@
+"""How the operations pages say differences, durations and counts."""
+
+from django import template
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+register = template.Library()
+
+
+@register.filter
+def signed(value: float | None) -> str:
+    """A difference of scores, with its sign."""
+    if value is None:
+        return "–"
+    return "±0.00" if abs(value) < 0.005 else f"{value:+.2f}".replace("-", "−")
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """A length of time in the unit people would use."""
+    if seconds is None:
+        return "–"
+    if seconds < 1:
+        return _("%d ms") % round(seconds * 1000)
+    if seconds < 90:
+        return _("%.3g s") % seconds
+    if seconds < 5400:
+        return _("%d min") % round(seconds / 60)
+    if seconds < 48 * 3600:
+        return _("%.3g h") % (seconds / 3600)
+    days = round(seconds / 86400)
+    return ngettext("%d day", "%d days", days) % days
+
+
+@register.filter
+def capped(count: int, most: int) -> str:
+    """A count that was stopped at `most`."""
+    return f"{most:,}+" if count >= most else f"{count:,}"
+
+
+@register.filter
+def amount(value: float | None) -> str:
+    """A large number in few digits: 1,234,567 as 1.23 million."""
+    if value is None:
+        return "–"
+    if value >= 1e9:
+        return _("%.3g billion") % (value / 1e9)
+    if value >= 1e6:
+        return _("%.3g million") % (value / 1e6)
+    return f"{round(value):,}"

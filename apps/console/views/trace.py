@@ -1,0 +1,112 @@
+"""What feedback changed, and from an adapter back to who taught it."""
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts.rights import Right
+from apps.adapters.models import Adapter
+from apps.base.errors import TentalisError
+from apps.console.selectors import comparing, origins, trace, work
+from apps.console.views.frame import Scene, leave, project_view, read_number, show
+from apps.pipeline import flow
+from apps.tasks.models import Task
+
+
+@require_GET
+@project_view(Right.FEEDBACK_READ)
+def show_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
+    found = trace.trace_feedback(scene.project, feedback_id)
+    if found is None:
+        raise Http404(f"no feedback {feedback_id}")
+    return show(request, scene, "trace_feedback", {"trace": found, "fragments": {"trace_feedback"}})
+
+
+@require_GET
+@project_view(Right.FEEDBACK_READ)
+def show_my_feedback(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """What the feedback of whoever looks at it did."""
+    found = origins.find_contribution(scene.project, scene.user.handle, before=read_number(request, "before"))
+    return show(request, scene, "trace_mine", {"contribution": found, "fragments": {"trace_mine"}})
+
+
+@require_GET
+@project_view(Right.FEEDBACK_READ)
+def show_people(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
+    """Everybody whose feedback is in an adapter, and each piece of it."""
+    with_ancestors, author = request.GET.get("ancestors", "") == "1", request.GET.get("author", "")
+    found = origins.find_origins(
+        adapter_or_404(scene, adapter_id),
+        with_ancestors=with_ancestors,
+        author=author,
+        before=read_number(request, "before"),
+    )
+    context = {"origins": found, "with_ancestors": with_ancestors, "author": author}
+    return show(request, scene, "trace_people", context)
+
+
+@require_GET
+@project_view(Right.ADAPTERS_READ)
+def show_moved(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
+    """The held-out tasks that an adapter does otherwise than the one it continues."""
+    adapter = adapter_or_404(scene, adapter_id)
+    return show(request, scene, "trace_moved", {"adapter": adapter, "movement": trace.find_movement(adapter)})
+
+
+@require_GET
+@project_view(Right.TASKS_READ)
+def show_versions(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
+    """The same task on every version of the worker that tried it."""
+    task = _task_or_404(scene, task_id)
+    family = comparing.find_family(task)
+    context = {"task": task, "family": family, "versions": comparing.find_versions(family)}
+    return show(request, scene, "trace_versions", context)
+
+
+@require_POST
+@project_view(Right.TASKS_WRITE)
+def try_again(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
+    """Submit a task's prompt once more; what serves now does it."""
+    task = _task_or_404(scene, task_id)
+    try:
+        again = flow.submit(
+            project=scene.project,
+            worker=task.worker,
+            prompt=task.prompt,
+            environment=task.environment,
+            by=scene.user,
+            group_size=task.group_size,
+            reference=task.reference,
+            parent=task,
+        )
+    except TentalisError as error:
+        messages.error(request, str(error))
+        return leave(scene, "task-versions", task_id)
+    messages.success(request, _("Task %(id)s tries it again.") % {"id": again.pk})
+    return leave(scene, "task", again.pk)
+
+
+@require_GET
+@project_view(Right.ATTEMPTS_READ)
+def compare_attempts(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Two attempts side by side: `?left=` and `?right=` are their row ids."""
+    left, right = read_number(request, "left"), read_number(request, "right")
+    view = comparing.compare_attempts(scene.project, left, right) if left and right else None
+    if view is None:
+        raise Http404("left and right must be two attempts of this project")
+    return show(request, scene, "trace_compare", {"view": view})
+
+
+def adapter_or_404(scene: Scene, adapter_id: int) -> Adapter:
+    adapter = Adapter.objects.filter(project=scene.project, pk=adapter_id).select_related("worker", "parent").first()
+    if adapter is None:
+        raise Http404(f"no adapter {adapter_id}")
+    return adapter
+
+
+def _task_or_404(scene: Scene, task_id: int) -> Task:
+    task = work.find_task(scene.project, task_id)
+    if task is None:
+        raise Http404(f"no task {task_id}")
+    return task
