@@ -156,7 +156,7 @@ def _read(word: _Word, attempts: Mapping[int, tuple[int, float | None]], truth: 
 
 def _read_order(word: _Word, attempts: Mapping[int, tuple[int, float | None]], truth: Scores) -> Scores:
     ordered = [[attempts[index][0] for index in tier if index in attempts] for tier in word.ranking]
-    if len(ordered) < 2 and word.preferred in attempts:
+    if len(ordered) < 2 and word.preferred is not None and word.preferred in attempts:
         rest = [pk for index, (pk, _) in attempts.items() if index != word.preferred]
         best, worst, speaks_of_worst = [attempts[word.preferred][0]], rest, False
     elif len(ordered) >= 2:

@@ -14,8 +14,10 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import TentalisError
+from apps.calibration.services import note_sittings
 from apps.environments.registry import get_world
 from apps.outbox.services import final_write
+from apps.scoring.calibrating import find_trust, hold_against_verified
 from apps.scoring.judges import find_voters
 from apps.scoring.models import StepScore
 from apps.scoring.scorers import ASKING, COMPUTED, JudgeScorer
@@ -44,13 +46,18 @@ WHERE tasks_attempt.id = new.id
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredAttempt:
-    """What came of one attempt, before it is rows."""
+    """What came of one attempt, before it is rows.
+
+    Args:
+        trust: judging scorer -> factor on its weight, from its calibration.
+    """
 
     attempt: Attempt
     steps: Sequence[Step]
     results: Mapping[str, ScorerResult]
     combined: Combined
     verification: Verification | None
+    trust: Mapping[str, float]
 
 
 def score_task(task_id: int, *, by: str = "scorer") -> None:
@@ -84,17 +91,20 @@ def _score_attempts(task: Task, attempts: Sequence[Attempt], profile: WeightProf
     """Nothing here reads or writes a row: scorers may wait for a model as long as it takes."""
     asking = [name for name in profile.weights if name in ASKING]
     voters = find_voters(task.project) if asking else []
+    trust = find_trust(task.project_id, asking)
     votes_at_once = max(sum(voter.votes for voter in voters) * ATTEMPTS_AT_ONCE, 1)
     with ThreadPoolExecutor(min(votes_at_once, 32)) as voting, ThreadPoolExecutor(ATTEMPTS_AT_ONCE) as working:
         scorers = [
             JudgeScorer(name, ASKING[name], voters, voting) if name in ASKING else COMPUTED[name]
             for name in profile.weights
         ]
-        score = partial(_score_attempt, task, profile, scorers)
+        score = partial(_score_attempt, task, profile, scorers, trust)
         return list(working.map(score, attempts) if voters else map(score, attempts))
 
 
-def _score_attempt(task: Task, profile: WeightProfile, scorers: Iterable[Scorer], attempt: Attempt) -> ScoredAttempt:
+def _score_attempt(
+    task: Task, profile: WeightProfile, scorers: Iterable[Scorer], trust: Mapping[str, float], attempt: Attempt
+) -> ScoredAttempt:
     steps = list(attempt.steps.all())
     if attempt.state == Attempt.State.FAILED:
         reason = Unscored(f"the attempt failed: {attempt.error or 'no reason was kept'}")
@@ -105,6 +115,7 @@ def _score_attempt(task: Task, profile: WeightProfile, scorers: Iterable[Scorer]
             results=results,
             combined=combine(dict.fromkeys(results, reason), profile),
             verification=None,
+            trust=trust,
         )
     verification, why_not = _verify(task, attempt, steps)
     context = AttemptContext(
@@ -123,8 +134,9 @@ def _score_attempt(task: Task, profile: WeightProfile, scorers: Iterable[Scorer]
         attempt=attempt,
         steps=steps,
         results=results,
-        combined=combine(scores, profile),
+        combined=combine(scores, profile, trust=trust),
         verification=verification,
+        trust=trust,
     )
 
 
@@ -193,6 +205,8 @@ def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *
         "unscored": sorted({lost.scorer for one in scored for lost in one.combined.redistributed_from}),
     }
     record(Kind.TASK_SCORED, subject=task, by=by, payload=payload)
+    found = [(one.attempt.pk, one.steps, one.results, one.verification) for one in scored]
+    note_sittings(project_id=task.project_id, sittings=hold_against_verified(found))
 
 
 def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
@@ -205,6 +219,7 @@ def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
         "score_details": {
             "profile": profile.to_json(),
             "weights": dict(one.combined.used_weights),
+            "trust": dict(one.trust),
             "redistributed": [
                 {"scorer": lost.scorer, "weight": lost.weight, "reason": lost.reason}
                 for lost in one.combined.redistributed_from

@@ -133,14 +133,19 @@ class Combined:
         )
 
 
-def combine(scores: Mapping[str, Score], profile: WeightProfile) -> Combined:
+def combine(
+    scores: Mapping[str, Score], profile: WeightProfile, *, trust: Mapping[str, float] | None = None
+) -> Combined:
     """Weighted mean over the scorers that have a score, their weights scaled to sum to 1.
 
     A scorer of the profile that is missing from `scores` is unscored too. Nothing is filled in.
 
+    Args:
+        trust: scorer -> factor on its weight, in [0, 1]; 1 for who is not named. With 0 its score is not used.
     Raises:
-        ScoringError: a scorer the profile does not weigh, or a score out of [0, 1].
+        ScoringError: a scorer the profile does not weigh, or a score or factor out of [0, 1].
     """
+    trust = trust or {}
     if strangers := sorted(set(scores) - set(profile.weights)):
         raise ScoringError(
             f"profile {profile.environment!r} weighs {', '.join(profile.weights)}, found also {', '.join(strangers)}"
@@ -150,12 +155,18 @@ def combine(scores: Mapping[str, Score], profile: WeightProfile) -> Combined:
     for scorer, weight in profile.weights.items():
         score = scores.get(scorer, Unscored("the scorer gave no result"))
         check_score(score, subject=f"scorer {scorer!r}")
+        factor = trust.get(scorer, 1.0)
+        if not 0.0 <= factor <= 1.0:
+            raise ScoringError(f"trust in {scorer}: wanted a number in [0, 1], found {factor!r}")
         if isinstance(score, Unscored):
             lost.append(Redistributed(scorer, score.reason, weight))
+        elif factor == 0.0:
+            lost.append(Redistributed(scorer, "it lost its calibration and is quarantined", weight))
         else:
             present[scorer] = float(score)
-    total = math.fsum(profile.weights[scorer] for scorer in present)
-    used = {scorer: profile.weights[scorer] / total for scorer in present}
+    weighed = {scorer: profile.weights[scorer] * trust.get(scorer, 1.0) for scorer in present}
+    total = math.fsum(weighed.values())
+    used = {scorer: weight / total for scorer, weight in weighed.items()}
     value = math.fsum(used[scorer] * score for scorer, score in present.items()) if present else None
     if value is not None:
         value = min(max(value, min(present.values())), max(present.values()))  # rounding must not leave the range
