@@ -1,23 +1,26 @@
 """The live socket: what happened, as it commits, to who may see it."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from typing import Any
 from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
-from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db.utils import Error as DatabaseError
 
-from apps.console.live import Listener, current_feed
-from apps.console.selectors.live import Announcement, replay_announcements
+from apps.console.live import Feed, Listener, current_feed, write_frame
+from apps.console.selectors.live import PAGE, Announcement, find_sight, replay_announcements
 
 BAD_REQUEST = 4400
 TRY_AGAIN = 1013
 
 
-class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]
-    """`/ws/live/?after=<audit id>`: replays from there, then tells what happens. Without `after` only the latter."""
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """`/ws/live/?after=<audit id>`: replays from there, then tells what happens. Without `after` only the latter.
+
+    A frame is a JSON list of announcements. One may come twice, none is left out.
+    """
 
     listener: Listener | None = None
     sender: asyncio.Task[None] | None = None
@@ -43,26 +46,32 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]
         if self.listener is not None:
             await current_feed().leave(self.listener)
 
-    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """A page has nothing to say."""
 
-    async def decode_json(self, text_data: str) -> Any:
-        return None
-
     async def _send_all(self, listener: Listener, after: int | None) -> None:
+        feed = current_feed()
         try:
-            await current_feed().join(listener)
+            await feed.join(listener)
             if after is not None:
-                pages = replay_announcements(self.scope["user"], after)
-                while page := await self._next_page(pages):
-                    for announcement in page:
-                        await self.send_json(announcement.to_json())
-            while (heard := await listener.next()) is not None:
-                await self.send_json(heard.to_json())
+                async for page in self._replay(feed, after):
+                    await self.send(text_data=write_frame(page))
+            while (frame := await listener.next()) is not None:
+                await self.send(text_data=frame)
         except DatabaseError:
             pass  # the page comes back and replays
         await self.close(code=TRY_AGAIN)
 
-    @staticmethod
-    async def _next_page(pages: Any) -> list[Announcement] | None:
-        return await database_sync_to_async(next)(pages, None)  # type: ignore[no-any-return]
+    async def _replay(self, feed: Feed, after: int) -> AsyncIterator[list[Announcement]]:
+        """From memory where that reaches back far enough; in pages, none of them empty."""
+        user = self.scope["user"]
+        recent = feed.recent.since(after)
+        if recent is None:
+            pages: Iterator[list[Announcement]] = replay_announcements(user, after)
+            while page := await database_sync_to_async(next)(pages, None):
+                yield page
+            return
+        sight = await database_sync_to_async(find_sight)([user.pk], recent)
+        seen = [item for item in recent if sight.covers(user.pk, item)]
+        for start in range(0, len(seen), PAGE):
+            yield seen[start : start + PAGE]

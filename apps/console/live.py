@@ -1,13 +1,17 @@
 """The live feed of one web process: one LISTEN on Postgres, fanned out to every open page.
 
 Postgres announces each audit entry when its transaction commits. The feed gathers ids for a moment, reads their rows
-and the rights of all listeners once, and hands each listener what that user may see at this moment.
+and the rights of all listeners once, and writes one frame for all who may see the same. What it read lately it keeps,
+so that pages which come back together after a cut replay from memory and not from five hundred queries.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,20 +21,22 @@ from django.db import connection
 from django.db.utils import Error as DatabaseError
 
 from apps.console.selectors.live import (
+    LATE_COMMIT,
     Announcement,
-    Sight,
     find_announcements,
     find_announcements_since,
-    find_latest_entry_id,
     find_sight,
+    find_start,
 )
 
 logger = logging.getLogger(__name__)
 
 CHANNEL = "tentalis_live"
 GATHER_S = 0.1
-RETRIES_S = (0.5, 1.0, 2.0, 5.0)
-BACKLOG = 2000
+RETRIES_S = (0.2, 0.5, 1.0, 2.0)
+BACKLOG = 1000
+KEPT = 20_000
+"""Announcements of the last minutes, about 10 MB."""
 PARAMETERS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
@@ -39,29 +45,82 @@ class Listener:
 
     def __init__(self, user_id: int) -> None:
         self.user_id = user_id
-        self._waiting: asyncio.Queue[Announcement | None] = asyncio.Queue(BACKLOG)
+        self._waiting: asyncio.Queue[str | None] = asyncio.Queue(BACKLOG)
 
-    def offer(self, announcement: Announcement) -> None:
+    def offer(self, frame: str) -> None:
         try:
-            self._waiting.put_nowait(announcement)
+            self._waiting.put_nowait(frame)
         except asyncio.QueueFull:
-            while not self._waiting.empty():
-                self._waiting.get_nowait()
-            self._waiting.put_nowait(None)
+            self.drop()
 
-    async def next(self) -> Announcement | None:
-        """The next announcement; None when some were lost."""
+    def drop(self) -> None:
+        """Forget what waits, and let the page know that it must come back."""
+        while not self._waiting.empty():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(None)
+
+    async def next(self) -> str | None:
+        """The next frame; None when some were lost, or the user may not sign in any more."""
         return await self._waiting.get()
+
+
+class Recent:
+    """The last announcements in the order in which they were heard, and from when on there are no others."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        self._most = most
+        self._kept: deque[tuple[float, Announcement]] = deque()
+        self._heard: dict[int, tuple[float, Announcement]] = {}
+        self._complete_from: datetime | None = None
+
+    def begin(self, at: datetime) -> None:
+        """Nothing that commits from `at` on, in database time, will be missing."""
+        self._kept.clear()
+        self._heard.clear()
+        self._complete_from = at
+
+    def add(self, announcements: Iterable[Announcement], *, now_s: float) -> None:
+        """Args: now_s: of a clock that only goes on."""
+        for announcement in announcements:
+            if announcement.id in self._heard:
+                continue
+            heard = (now_s, announcement)
+            self._kept.append(heard)
+            self._heard[announcement.id] = heard
+        while len(self._kept) > self._most:
+            _, oldest = self._kept.popleft()
+            del self._heard[oldest.id]
+            self._complete_from = max(self._complete_from or oldest.at, oldest.at)
+
+    def since(self, after: int) -> list[Announcement] | None:
+        """What a page that last heard of `after` may have missed, by id; None where only the database knows.
+
+        A page may come from another web process, which heard things in another order: so look back a little.
+        """
+        if after not in self._heard or self._complete_from is None:
+            return None
+        heard_s, heard = self._heard[after]
+        from_at = heard.at - LATE_COMMIT
+        if from_at <= self._complete_from:
+            return None
+        missed = []
+        for item_s, item in reversed(self._kept):
+            if item_s < heard_s - 2 * LATE_COMMIT.total_seconds():
+                break
+            if item.id > after or item.at > from_at:
+                missed.append(item)
+        return sorted(missed, key=lambda item: item.id)
 
 
 class Feed:
     """Listens while anybody does."""
 
     def __init__(self) -> None:
+        self.recent = Recent()
         self._listeners: set[Listener] = set()
         self._task: asyncio.Task[None] | None = None
         self._is_listening = asyncio.Event()
-        self._last_id = 0
+        self._last_id: int | None = None
 
     async def join(self, listener: Listener) -> None:
         """Returns once Postgres listens, so that what is committed from then on reaches the listener."""
@@ -75,7 +134,7 @@ class Feed:
         if not self._listeners and self._task is not None:
             task, self._task = self._task, None
             self._is_listening.clear()
-            self._last_id = 0
+            self._last_id = None
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -102,20 +161,38 @@ class Feed:
 
     async def _catch_up(self) -> None:
         """Announce what was committed while nobody listened. A first start has missed nothing: pages replay."""
-        if not self._last_id:
-            self._last_id = await database_sync_to_async(find_latest_entry_id)()
+        if self._last_id is None:
+            self._last_id, now = await database_sync_to_async(find_start)()
+            self.recent.begin(now)
             return
-        for page in await database_sync_to_async(lambda after: list(find_announcements_since(after)))(self._last_id):
+        after = self._last_id
+        for page in await database_sync_to_async(lambda: list(find_announcements_since(after)))():
             await self._spread(page)
 
-    async def _spread(self, announcements: Collection[Announcement]) -> None:
+    async def _spread(self, announcements: Sequence[Announcement]) -> None:
+        """Write one frame for all who may see the same; a user who may not sign in any more is shown the door."""
+        self.recent.add(announcements, now_s=time.monotonic())
         listeners = list(self._listeners)
-        sight: Sight = await database_sync_to_async(find_sight)({one.user_id for one in listeners}, announcements)
-        for announcement in announcements:
-            self._last_id = max(self._last_id, announcement.id)
-            for listener in listeners:
-                if sight.covers(listener.user_id, announcement):
-                    listener.offer(announcement)
+        sight = await database_sync_to_async(find_sight)({one.user_id for one in listeners}, announcements)
+        written: dict[tuple[int, ...], str] = {}
+        frames: dict[int, str] = {}
+        for user_id in sight.active:
+            seen = [item for item in announcements if sight.covers(user_id, item)]
+            ids = tuple(item.id for item in seen)
+            if ids and ids not in written:
+                written[ids] = write_frame(seen)
+            frames[user_id] = written.get(ids, "")
+        for listener in listeners:
+            if listener.user_id not in frames:
+                listener.drop()
+            elif frame := frames[listener.user_id]:
+                listener.offer(frame)
+        self._last_id = max(self._last_id or 0, *(item.id for item in announcements), 0)
+
+
+def write_frame(announcements: Iterable[Announcement]) -> str:
+    """A list of announcements, as JSON."""
+    return f"[{','.join(item.text for item in announcements)}]"
 
 
 async def _connect() -> psycopg.AsyncConnection[Any]:

@@ -53,7 +53,7 @@ function connect() {
     failures = 0;
     show("live", "Live");
   });
-  socket.addEventListener("message", (event) => hear(JSON.parse(event.data)));
+  socket.addEventListener("message", (event) => JSON.parse(event.data).forEach(hear));
   socket.addEventListener("close", () => {
     show("waiting", "Reconnecting");
     setTimeout(connect, WAITS_MS[Math.min(failures++, WAITS_MS.length - 1)]);

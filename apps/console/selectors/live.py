@@ -1,10 +1,12 @@
 """Announcements for open pages: audit entries as the live socket says them, for those who may see them."""
 
+import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cached_property
 
+from django.db import connection
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Member, Project, User
@@ -12,6 +14,7 @@ from apps.audit.models import AuditEntry
 
 PAGE = 500
 LATE_COMMIT = timedelta(seconds=10)
+LOOK_BACK = 10 * PAGE
 
 
 @dataclass(frozen=True)
@@ -25,20 +28,30 @@ class Announcement:
     project_id: int | None
     at: datetime
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "subject": self.subject,
-            "project": self.project,
-            "at": self.at.isoformat().replace("+00:00", "Z"),
-        }
+    @cached_property
+    def text(self) -> str:
+        """As JSON; written once, however many listen."""
+        return json.dumps(
+            {
+                "id": self.id,
+                "kind": self.kind,
+                "subject": self.subject,
+                "project": self.project,
+                "at": self.at.isoformat().replace("+00:00", "Z"),
+            }
+        )
 
 
 @dataclass(frozen=True)
 class Sight:
-    """Who of some users may see which projects, as of one look at the database."""
+    """Who of some users may see which projects, as of one look at the database.
 
+    Attributes:
+        active: those who may still sign in; overseers: those of them who see everything.
+        members: (user, project).
+    """
+
+    active: frozenset[int]
     overseers: frozenset[int]
     members: frozenset[tuple[int, int]]
 
@@ -51,6 +64,14 @@ class Sight:
 def find_latest_entry_id() -> int:
     """Where a page rendered now starts listening; 0 while nothing has happened yet."""
     return AuditEntry.objects.order_by("-id").values_list("id", flat=True).first() or 0
+
+
+def find_start() -> tuple[int, datetime]:
+    """The last entry's id, and what time it is in the database."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT coalesce(max(id), 0), statement_timestamp() FROM audit_auditentry")
+        last, now = cursor.fetchone()
+    return last, now
 
 
 def find_announcements(entry_ids: Collection[int]) -> list[Announcement]:
@@ -75,10 +96,11 @@ def replay_announcements(user: User, after: int) -> Iterator[list[Announcement]]
 def find_sight(user_ids: Collection[int], announcements: Iterable[Announcement]) -> Sight:
     """Rights as they are now, in two queries however many listen."""
     project_ids = {item.project_id for item in announcements if item.project_id is not None}
-    active = User.objects.filter(pk__in=user_ids, is_active=True)
+    active = dict(User.objects.filter(pk__in=user_ids, is_active=True).values_list("pk", "is_superuser"))
     members = Member.objects.filter(user__in=active, project__in=project_ids)
     return Sight(
-        overseers=frozenset(active.filter(is_superuser=True).values_list("pk", flat=True)),
+        active=frozenset(active),
+        overseers=frozenset(pk for pk, is_superuser in active.items() if is_superuser),
         members=frozenset(members.values_list("user_id", "project_id")),
     )
 
@@ -88,14 +110,16 @@ def _entries_since(after: int) -> QuerySet[AuditEntry]:
     heard = AuditEntry.objects.filter(pk=after).values_list("at", flat=True).first()
     if heard is None:
         return AuditEntry.objects.filter(pk__gt=after)
-    return AuditEntry.objects.filter(Q(pk__gt=after) | Q(pk__gt=after - 10 * PAGE, at__gt=heard - LATE_COMMIT))
+    # the bound stands alone as well: inside an OR it would not keep the primary key from being read from its start
+    near = AuditEntry.objects.filter(pk__gt=after - LOOK_BACK)
+    return near.filter(Q(pk__gt=after) | Q(at__gt=heard - LATE_COMMIT))
 
 
 def _page(entries: QuerySet[AuditEntry]) -> Iterator[list[Announcement]]:
-    last = -1
-    while page := _announce(entries.filter(pk__gt=last).order_by("id")[:PAGE]):
+    rest = entries
+    while page := _announce(rest.order_by("id")[:PAGE]):
         yield page
-        last = page[-1].id
+        rest = entries.filter(pk__gt=page[-1].id)
 
 
 def _announce(entries: QuerySet[AuditEntry]) -> list[Announcement]:

@@ -1,8 +1,11 @@
 """The live socket: what happened, to who may see it, without gaps."""
 
 import json
+import re
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -13,13 +16,16 @@ from channels.db import database_sync_to_async
 from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
-from apps.accounts.models import Member, Project, User
+from apps.accounts.models import Member, Project, Role, User
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
+from apps.console import live
+from apps.console.live import Listener, Recent, current_feed
 from apps.console.routing import websocket_urlpatterns
-from apps.console.selectors.live import find_announcements_since
+from apps.console.selectors.live import LOOK_BACK, Announcement, find_announcements_since, replay_announcements
 from tests.factories import make_task, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,6 +44,7 @@ class Socket:
             "headers": [],
             "user": user,
         }
+        self._heard: deque[dict[str, Any]] = deque()
         self._pipe: Any = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)  # type: ignore[no-untyped-call]
 
     async def connect(self) -> bool:
@@ -48,10 +55,13 @@ class Socket:
         return dict(await self._pipe.receive_output(SOON_S))
 
     async def hear(self) -> dict[str, Any]:
-        return dict(json.loads((await self.receive())["text"]))
+        """The next announcement; a frame holds some."""
+        while not self._heard:
+            self._heard.extend(json.loads((await self.receive())["text"]))
+        return self._heard.popleft()
 
     async def hears_nothing(self) -> bool:
-        return bool(await self._pipe.receive_nothing(timeout=QUIET_S))
+        return not self._heard and bool(await self._pipe.receive_nothing(timeout=QUIET_S))
 
     async def disconnect(self) -> None:
         await self._pipe.send_input({"type": "websocket.disconnect", "code": 1000})
@@ -166,6 +176,107 @@ async def test_the_feed_finds_postgres_again_and_has_lost_nothing(alice: User, t
         heard = set()
         while second.pk not in heard:
             heard.add((await socket.hear())["id"])
+
+
+async def test_who_may_not_sign_in_any_more_is_shown_the_door(alice: User, bob: User, task_subject: Any) -> None:
+    await say(Kind.TASK_STARTED, task_subject)
+    async with listening(bob, after="0") as socket, listening(alice, after="0") as witness:
+        for one in (socket, witness):
+            await one.connect()
+            await one.hear()
+        await User.objects.filter(pk=bob.pk).aupdate(is_active=False)
+        await say(Kind.TASK_DONE, task_subject)
+        assert (await witness.hear())["kind"] == "task.done"
+        closed = await socket.receive()
+        assert (closed["type"], closed["code"]) == ("websocket.close", 1013)
+
+
+async def test_a_page_that_comes_back_replays_from_memory_what_postgres_would_have_said(
+    alice: User, bob: User, task_subject: Any
+) -> None:
+    other = await database_sync_to_async(Project.objects.create)(slug="other", name="Other")
+    async with listening(alice) as witness:
+        await witness.connect()
+        async with listening(bob, after="0") as socket:
+            await socket.connect()
+            await say(Kind.TASK_SUBMITTED, task_subject)
+            await socket.hear()
+            current_feed().recent.begin(datetime(2026, 1, 1, tzinfo=UTC))  # as if it had listened for long
+            last = await say(Kind.TASK_STARTED, task_subject)
+            while (await socket.hear())["id"] != last.pk:
+                pass
+        missed = [(await say(kind, task_subject)).pk for kind in (Kind.TASK_ATTEMPTED, Kind.TASK_DONE)]
+        await say(Kind.PROJECT_CHANGED, other)
+        while (await witness.hear())["id"] != missed[-1]:
+            pass
+        await Member.objects.acreate(project=other, user=alice, role=Role.VIEWER)
+        await say(Kind.PROJECT_CHANGED, other)
+        assert (await witness.hear())["project"] == "other"
+        assert current_feed().recent.since(last.pk) is not None
+        async with listening(bob, after=str(last.pk)) as again:
+            await again.connect()
+            said = [item.id for page in await database_sync_to_async(replay)(bob, last.pk) for item in page]
+            heard = []
+            while said[-1] not in heard:
+                heard.append((await again.hear())["id"])
+            assert heard == [number for number in said if number >= heard[0]]
+            assert set(missed) <= set(heard)
+            assert await again.hears_nothing()
+
+
+def replay(user: User, after: int) -> list[list[Announcement]]:
+    return list(replay_announcements(user, after))
+
+
+def announce(number: int, second: float) -> Announcement:
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    return Announcement(id=number, kind="task.done", subject="task:1", project="shop", project_id=1, at=at)
+
+
+def test_memory_tells_what_it_knows_whole_and_leaves_the_rest_to_postgres() -> None:
+    recent = Recent()
+    assert recent.since(1) is None
+    recent.begin(announce(0, 0).at)
+    recent.add([announce(1, 5)], now_s=5)
+    recent.add([announce(2, 11), announce(4, 12)], now_s=12)
+    recent.add([announce(3, 11.5), announce(5, 30), announce(5, 30)], now_s=30)
+    assert recent.since(1) is None  # what committed up to ten seconds before it may have been missed by the feed
+    assert recent.since(99) is None
+    found = recent.since(4)
+    assert found is not None
+    assert [item.id for item in found] == [1, 2, 3, 4, 5]  # the fourth was at 12: everything after 2
+    late = recent.since(5)
+    assert late is not None
+    assert [item.id for item in late] == [5]
+
+
+def test_memory_forgets_the_oldest_and_knows_that_it_did() -> None:
+    recent = Recent(most=3)
+    recent.begin(announce(0, 0).at)
+    for number in range(1, 6):
+        recent.add([announce(number, 20 * number)], now_s=20 * number)
+    assert recent.since(2) is None
+    found = recent.since(3)  # at 60: what was forgotten came at 40, more than ten seconds before
+    assert found is not None
+    assert [item.id for item in found] == [3, 4, 5]
+
+
+def test_a_replay_reads_the_end_of_the_audit_and_not_its_beginning(alice: User, task_subject: Any) -> None:
+    for _ in range(3):
+        last = record(Kind.TASK_STARTED, subject=task_subject, by="pipeline")
+    with CaptureQueriesContext(connection) as captured:
+        list(replay_announcements(alice, last.pk))
+    reads = [row["sql"] for row in captured.captured_queries if "LIMIT 500" in row["sql"]]
+    assert reads
+    bound = re.compile(rf'WHERE \("audit_auditentry"\."id" > +{last.pk - LOOK_BACK}\D')
+    assert [sql[sql.index("WHERE") :] for sql in reads if not bound.search(sql)] == []
+
+
+async def test_a_page_that_does_not_read_is_told_to_come_back() -> None:
+    listener = Listener(1)
+    for number in range(live.BACKLOG + 1):
+        listener.offer(f"[{number}]")
+    assert await listener.next() is None
 
 
 @pytest.mark.parametrize("after", ["latest", "-1", "1.5", "٣", "9" * 20])
