@@ -51,6 +51,8 @@ class Kind(models.TextChoices):
     BULK_STARTED = "bulk.started"
     BULK_DONE = "bulk.done"
     BULK_CANCELLED = "bulk.cancelled"
+    BULK_UNDOING = "bulk.undoing"
+    BULK_UNDONE = "bulk.undone"
     GOLD_ADDED = "gold.added"
     GOLD_REMOVED = "gold.removed"
     RATER_WEIGHED = "rater.weighed"
@@ -93,3 +95,4 @@ class Kind(models.TextChoices):
     SEGMENT_REPLAYED = "segment.replayed"
     # console
     EXPORT_MADE = "export.made"
+    EXPORT_SENT = "export.sent"

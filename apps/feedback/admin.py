@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.feedback.models import BulkJudgement, Feedback, Hint, Review, ReviewDraft, ReviewSkip, StepFeedback
+from apps.feedback.models import BulkJudgement, Feedback, GoldItem, Hint, Review, ReviewDraft, ReviewSkip, StepFeedback
 
 
 @admin.register(Review)
@@ -67,3 +67,11 @@ class BulkJudgementAdmin(ReadOnlyAdmin):
     list_display = ["id", "project", "by", "state", "done", "total", "created_at"]
     list_filter = ["state", "project"]
     list_select_related = ["project", "by"]
+
+
+@admin.register(GoldItem)
+class GoldItemAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "task", "truth", "added_by", "created_at", "removed_at"]
+    list_filter = ["truth", "project"]
+    search_fields = ["=task__id"]
+    list_select_related = ["project", "task", "added_by"]

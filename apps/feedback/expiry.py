@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
+from apps.feedback.giving import waits_for_review
 from apps.feedback.models import Feedback, Review
 from apps.feedback.rules import validate_review_policy
 from apps.tasks.models import Task
@@ -46,7 +47,8 @@ def _expire(review: Review, *, by: str) -> bool:
         logger.error("review %s is due and stays open: %s", review.pk, error)
         return False
     move(review, Review.State.EXPIRED, by=by, payload={"task": task.pk, "then": rules.on_timeout}, closed_at=Now())
-    if task.state != Task.State.IN_REVIEW or task.reviews.filter(state=Review.State.OPEN).exists():
+    is_work = review.purpose in (Review.Purpose.WORK, Review.Purpose.SECOND)
+    if not is_work or task.state != Task.State.IN_REVIEW or waits_for_review(task):
         return False
     if rules.on_timeout == "fail":
         failure = f"no review came within {rules.patience_s} s"
@@ -60,7 +62,7 @@ def _expire(review: Review, *, by: str) -> bool:
 
 def _turn_to_ai(task: Task, rules: ReviewPolicy, *, by: str) -> None:
     """Open a review for the AI manager, unless it has spoken already."""
-    if task.feedback.filter(source=Feedback.Source.AI).exists():
+    if task.feedback.counting().filter(source=Feedback.Source.AI).exists():
         return
     reason = f"nobody came within {rules.patience_s} s"
     review = Review.objects.create(project_id=task.project_id, task=task, audience=Review.Audience.AI, reason=reason)

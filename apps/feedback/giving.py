@@ -1,6 +1,8 @@
 """Feedback: given in a review, which it closes, or on a task without one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Unpack
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -10,64 +12,67 @@ from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
-from apps.feedback.claims import REVIEWERS, lock_review
+from apps.feedback.claims import lock_review
+from apps.feedback.drafts import close_draft
 from apps.feedback.models import Feedback, Review
 from apps.feedback.opening import decide_reviewers, open_human_review
+from apps.feedback.rights import REVIEWERS
 from apps.feedback.rules import validate_review_policy
-from apps.feedback.words import StepWord, Words, store_feedback
+from apps.feedback.standing import note_standing
+from apps.feedback.words import Said, Words, store_feedback
 from apps.tasks.models import Task
 
 OUTSIDE_TRUST = 0.5
 """How far an app's word for its user is trusted, unless it says less."""
-MAX_REASON_CHARS = 300
+MAX_UNDO_S = 3600
 
 
 def give_feedback(
-    *,
-    review: Review,
-    by: User,
-    score: float | None = None,
-    text: str = "",
-    steps: Sequence[StepWord] = (),
-    preferred_attempt: int | None = None,
-    edited_answer: str = "",
+    *, review: Review, by: User, undo_s: float = 0, typed: Mapping[str, Any] | None = None, **said: Unpack[Said]
 ) -> Feedback:
     """Close a review with a person's judgement; the last one moves the task on to learning.
 
+    Said of a gold item it moves no task and trains nothing.
+
     Args:
-        preferred_attempt: index of the best attempt.
+        undo_s: for so long its author may take it back as if it had not been; that of an appeal stands at once.
+        typed: the form's fields as they were sent, which an undo brings back as the draft.
+        said: the fields of `Words`.
     Raises:
         NotFoundError, NotAllowedError, NotYourReviewError: `by` may not.
         ReviewTakenError: somebody else has it open.
         IllegalMoveError: somebody else closed it first.
         BadInputError: every fault, by field.
     """
-    words = Words(score=score, text=text, steps=steps, preferred_attempt=preferred_attempt, edited_answer=edited_answer)
+    words = Words(**said)
     require_role(by, review.project, *REVIEWERS)
+    if not 0 <= undo_s <= MAX_UNDO_S:
+        raise BadInputError(f"undo_s: wanted 0 to {MAX_UNDO_S} seconds, found {undo_s!r}")
     with transaction.atomic():
         task, row = lock_review(review, by)
         move(row, Review.State.CLOSED, by=by.handle, payload={"task": task.pk}, closed_at=Now())
-        feedback = store_feedback(task, words, review=row, source=Feedback.Source.HUMAN, author=by.handle)
+        can_undo = undo_s > 0 and row.purpose != Review.Purpose.APPEAL
+        undo_until = Now() + timedelta(seconds=undo_s) if can_undo else None
+        feedback = store_feedback(
+            task, words, review=row, source=Feedback.Source.HUMAN, author=by.handle, undo_until=undo_until
+        )
+        close_draft(row, by, kept=typed if can_undo else None, is_kept=can_undo)
         _record(feedback, by)
-        carry_on(task, by=by.handle)
+        if row.purpose != Review.Purpose.GOLD:
+            carry_on(task, by=by.handle)
+        if can_undo:
+            feedback.refresh_from_db(fields=["undo_until"])
+        else:
+            note_standing(feedback)
     return feedback
 
 
-def give_task_feedback(
-    *,
-    task: Task,
-    by: User,
-    score: float | None = None,
-    text: str = "",
-    steps: Sequence[StepWord] = (),
-    preferred_attempt: int | None = None,
-    edited_answer: str = "",
-    trust: float | None = None,
-) -> Feedback:
+def give_task_feedback(*, task: Task, by: User, trust: float | None = None, **said: Unpack[Said]) -> Feedback:
     """Keep feedback that nobody asked for, whatever the task's state: a person's, or an agent's or app's for its user.
 
     Args:
         trust: weight of an outside word, in [0, 1]; a person's is 1.
+        said: the fields of `Words`.
     Raises:
         NotFoundError, NotAllowedError: `by` may not.
         BadInputError: every fault, by field.
@@ -78,29 +83,11 @@ def give_task_feedback(
         message = f"wanted 0 to 1, from an agent or app only, found {trust!r}"
         raise BadInputError(f"trust: {message}", errors={"trust": [message]})
     weight = 1.0 if source == Feedback.Source.HUMAN else OUTSIDE_TRUST if trust is None else trust
-    words = Words(score=score, text=text, steps=steps, preferred_attempt=preferred_attempt, edited_answer=edited_answer)
     with transaction.atomic():
-        feedback = store_feedback(task, words, source=source, author=by.handle, trust=weight)
+        feedback = store_feedback(task, Words(**said), source=source, author=by.handle, trust=weight)
         _record(feedback, by)
+        note_standing(feedback)
     return feedback
-
-
-def skip_review(*, review: Review, by: User, reason: str) -> Review:
-    """Close a review without a judgement; the task goes on without it.
-
-    Raises:
-        As `give_feedback`.
-    """
-    require_role(by, review.project, *REVIEWERS)
-    if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
-        message = f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
-    with transaction.atomic():
-        task, row = lock_review(review, by)
-        payload = {"task": task.pk, "reason": reason}
-        move(row, Review.State.SKIPPED, by=by.handle, payload=payload, closed_at=Now())
-        carry_on(task, by=by.handle)
-    return row
 
 
 def carry_on(task: Task, *, by: str) -> bool:
@@ -111,16 +98,24 @@ def carry_on(task: Task, *, by: str) -> bool:
     Returns:
         Whether it went on to learning.
     """
-    if task.state != Task.State.IN_REVIEW or task.reviews.filter(state=Review.State.OPEN).exists():
+    if task.state != Task.State.IN_REVIEW or waits_for_review(task):
         return False
     rules = validate_review_policy(task.project.review_policy)
     decision = decide_reviewers(task, rules)
-    asked = task.reviews.filter(audience=Review.Audience.HUMAN).count()
-    if asked < decision.reviewers.count("human") and task.feedback.filter(source=Feedback.Source.HUMAN).exists():
-        open_human_review(task, rules, reason=decision.reason, by=by)
+    asked = task.reviews.filter(
+        audience=Review.Audience.HUMAN, purpose__in=(Review.Purpose.WORK, Review.Purpose.SECOND)
+    ).exclude(state=Review.State.EXPIRED)
+    spoken = task.feedback.counting().filter(source=Feedback.Source.HUMAN)
+    if asked.count() < decision.reviewers.count("human") and spoken.exists():
+        open_human_review(task, rules, reason=decision.reason, by=by, purpose=Review.Purpose.SECOND)
         return False
     move(task, Task.State.LEARNING, by=by)
     return True
+
+
+def waits_for_review(task: Task) -> bool:
+    """Whether a review of the work itself is open; a gold item keeps no task waiting."""
+    return task.reviews.filter(state=Review.State.OPEN).exclude(purpose=Review.Purpose.GOLD).exists()
 
 
 def _record(feedback: Feedback, by: User) -> None:

@@ -7,8 +7,9 @@ from django.conf import settings
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import TentalisError
-from apps.feedback.models import Feedback, Hint
+from apps.feedback.models import Hint
 from apps.feedback.opening import answer_waiting_reviews
+from apps.feedback.words import Words, read_words
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.tasks.models import Environment, Task
@@ -16,7 +17,7 @@ from tentalis.core.desk import parse_hints
 from tentalis.core.hints import NoHint, build_hint_messages, parse_hint
 from tentalis.core.scoring.quoting import cap_text
 
-GRAMMAR, EDITED, NOTHING = "grammar", "edited answer", "none"
+GRAMMAR, EDITED, REVIEWER, NOTHING = "grammar", "edited answer", "reviewer", "none"
 MAX_TOKENS = 1024
 MAX_ANSWER_CHARS = 2_000
 MAX_REASON_CHARS = 300
@@ -37,10 +38,10 @@ def extract_hint(task_id: int, *, by: str = "hints") -> None:
     if task.state != Task.State.LEARNING:
         return
     answer_waiting_reviews(task)
-    pending = list(task.feedback.filter(hints__isnull=True).order_by("id"))
+    pending = list(task.feedback.counting().filter(hints__isnull=True).order_by("id"))
     if not pending:
         return
-    drawn = [draw_hint(task, feedback) for feedback in pending]
+    drawn = [draw_hint(task, read_words(feedback)) for feedback in pending]
     with final_write():
         Hint.objects.bulk_create(
             [
@@ -60,22 +61,31 @@ def extract_hint(task_id: int, *, by: str = "hints") -> None:
         record(Kind.HINT_EXTRACTED, subject=task, by=by, payload=payload)
 
 
-def draw_hint(task: Task, feedback: Feedback) -> Drawn:
-    """The desk understands its grammar and nothing else; elsewhere a model reads the words, where one is configured."""
+def preview_hint(task: Task, words: Words) -> Drawn:
+    """What the agent would be taught by these words. Writes nothing; off the desk a model may be asked."""
+    return draw_hint(task, words)
+
+
+def draw_hint(task: Task, words: Words) -> Drawn:
+    """The reviewer's own hint, where there is one; else the desk understands its grammar and nothing else, and
+    elsewhere a model reads the words, where one is configured."""
+    if own := words.hint_text.strip():
+        if task.environment == Environment.DESK:
+            own = ", ".join(parse_hints(own))
+        return Drawn(own, REVIEWER) if own else Drawn("", NOTHING, "the reviewer's hint is not in the desk's grammar")
     if task.environment == Environment.DESK:
-        return _read_grammar(feedback)
-    edited = feedback.edited_answer.strip()
-    drawn = _ask_model(task, feedback)
+        return _read_grammar(words)
+    edited = words.edited_answer.strip()
+    drawn = _ask_model(task, words)
     if drawn.text or not edited:
         return drawn
     return Drawn(f"A right answer is: {cap_text(edited, MAX_ANSWER_CHARS)}", EDITED)
 
 
-def _read_grammar(feedback: Feedback) -> Drawn:
-    hints = parse_hints(feedback.text)
+def _read_grammar(words: Words) -> Drawn:
+    hints = parse_hints(words.text)
     if not hints:
-        comments = feedback.steps.exclude(comment="").order_by("id").values_list("comment", flat=True)
-        hints = parse_hints("\n".join(comments))
+        hints = parse_hints("\n".join(word.comment for word in words.steps if word.comment))
     if not hints:
         return Drawn(
             "", NOTHING, 'the words hold no hint in the desk\'s grammar, such as "use fee" or "write the unit"'
@@ -83,19 +93,20 @@ def _read_grammar(feedback: Feedback) -> Drawn:
     return Drawn(", ".join(hints), GRAMMAR)
 
 
-def _ask_model(task: Task, feedback: Feedback) -> Drawn:
+def _ask_model(task: Task, words: Words) -> Drawn:
     model: str = settings.TENTALIS["LLM_MODEL"]
-    comments = list(feedback.steps.exclude(comment="").order_by("attempt__index", "step__index").select_related("step"))
-    if not feedback.text.strip() and not comments:
+    comments = [word for word in words.steps if word.comment]
+    if not words.text.strip() and not comments:
         return Drawn("", NOTHING, "the feedback has no words")
     if not model:
         return Drawn("", NOTHING, "no model is configured to draw hints from words")
-    on_steps = {said.step.index: said.comment for said in comments if said.step}
-    on_attempts = [said.comment for said in comments if not said.step]
+    comments.sort(key=lambda word: (word.attempt_index, -1 if word.step_index is None else word.step_index))
+    on_steps = {word.step_index: word.comment for word in comments if word.step_index is not None}
+    on_attempts = [word.comment for word in comments if word.step_index is None]
     messages = build_hint_messages(
         prompt=task.prompt,
         answer=task.answer or None,
-        feedback="\n".join([feedback.text, *on_attempts]),
+        feedback="\n".join([words.text, *on_attempts]),
         step_comments=on_steps,
     )
     try:

@@ -109,6 +109,43 @@ class Review(Stateful):
     def __str__(self) -> str:
         return f"review of task {self.task_id} by {self.get_audience_display()}"
 
+    @property
+    def shown_purpose(self) -> str:
+        """The purpose as reviewers may know it: a gold item passes for work."""
+        return Review.Purpose.WORK if self.purpose == Review.Purpose.GOLD else self.purpose
+
+
+class GoldItem(Timestamped):
+    """A task whose right judgement is known: handed out among the others, it tells how well people judge.
+
+    Attributes:
+        expected: {"score": in [0, 1] or null, "attempts": {"<index>": in [0, 1]}}.
+        truth: verified (the world checked the answers) or reference (a manager's judgement).
+        removed_at: it is handed out no more.
+    """
+
+    class Truth(models.TextChoices):
+        VERIFIED = "verified", "Verified outcome"
+        REFERENCE = "reference", "A manager's judgement"
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="gold_items")
+    task = models.ForeignKey(Task, models.CASCADE, related_name="gold_items")
+    expected = models.JSONField()
+    truth = models.CharField(max_length=16, choices=Truth.choices)
+    added_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    removed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task"], condition=Q(removed_at__isnull=True), name="one_gold_item_per_task"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"gold: task {self.task_id}"
+
 
 class ReviewSkip(Timestamped):
     """Somebody passed a review over, so that it is not given to them again."""
@@ -154,23 +191,30 @@ class BulkJudgement(Stateful):
         filters: the queue's filters that chose them, as in its address.
         words: what is said of each: score, text.
         last_review_id: up to which it came; it goes on from there after a crash.
-        report: what could not be judged: [{"review", "reason"}].
+        report: what could not be judged, or not be taken back: [{"review", "reason"}], the first ones of them.
+        undone, last_undone_id: how much of it was taken back, and up to which feedback that came.
     """
 
     class State(models.TextChoices):
         RUNNING = "running", "Running"
         DONE = "done", "Done"
         CANCELLED = "cancelled", "Cancelled"
+        UNDOING = "undoing", "Being undone"
+        UNDONE = "undone", "Undone"
 
     MOVES: ClassVar = {
         State.RUNNING: frozenset({State.DONE, State.CANCELLED}),
-        State.DONE: frozenset(),
-        State.CANCELLED: frozenset(),
+        State.DONE: frozenset({State.UNDOING}),
+        State.CANCELLED: frozenset({State.UNDOING}),
+        State.UNDOING: frozenset({State.UNDONE}),
+        State.UNDONE: frozenset(),
     }
     EVENTS: ClassVar = {
         State.RUNNING: Kind.BULK_STARTED,
         State.DONE: Kind.BULK_DONE,
         State.CANCELLED: Kind.BULK_CANCELLED,
+        State.UNDOING: Kind.BULK_UNDOING,
+        State.UNDONE: Kind.BULK_UNDONE,
     }
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="bulk_judgements")
@@ -182,12 +226,24 @@ class BulkJudgement(Stateful):
     done = models.PositiveIntegerField(default=0)
     last_review_id = models.BigIntegerField(default=0)
     report = models.JSONField(default=list)
+    undone = models.PositiveIntegerField(default=0)
+    last_undone_id = models.BigIntegerField(default=0)
 
     class Meta:
         ordering = ["-id"]
 
     def __str__(self) -> str:
         return f"bulk judgement {self.pk}: {self.done} of {self.total}"
+
+
+class FeedbackQuerySet(models.QuerySet["Feedback"]):
+    def standing(self) -> "FeedbackQuerySet":
+        """What was not taken back."""
+        return self.filter(retracted_at__isnull=True)
+
+    def counting(self) -> "FeedbackQuerySet":
+        """What the work is judged by: standing, and not said of a gold item, which only tells how people judge."""
+        return self.standing().filter(Q(review__isnull=True) | ~Q(review__purpose=Review.Purpose.GOLD))
 
 
 class Feedback(Timestamped):
@@ -199,7 +255,7 @@ class Feedback(Timestamped):
         hint_text: the hint in the reviewer's own words; "" lets it be drawn from what was said.
         shown_order: attempt indices in the order in which they were shown, drawn by lot.
         active_s: seconds somebody worked on it, idle time left out; None where nobody measured.
-        undo_until: until then its author may take it back as if it had not been; None: it cannot be undone.
+        undo_until: until then its author may take it back as if it had not been; None: it stands.
         retracted_at: taken back; it counts for nothing from then on.
         in_bulk: the bulk judgement it was given in.
     """
@@ -232,6 +288,8 @@ class Feedback(Timestamped):
         BulkJudgement, models.SET_NULL, null=True, blank=True, related_name="feedback", db_index=False
     )
 
+    objects = FeedbackQuerySet.as_manager()
+
     class Meta:
         ordering = ["id"]
         constraints = [
@@ -242,7 +300,11 @@ class Feedback(Timestamped):
                 fields=["review"], condition=Q(retracted_at__isnull=True), name="one_standing_feedback_per_review"
             ),
         ]
-        indexes = [models.Index(fields=["project", "author", "-id"], name="feedback_by_author")]
+        indexes = [
+            models.Index(fields=["project", "author", "-id"], name="feedback_by_author"),
+            models.Index(fields=["in_bulk", "id"], condition=Q(in_bulk__isnull=False), name="feedback_in_bulk"),
+            models.Index(fields=["undo_until"], condition=Q(undo_until__isnull=False), name="feedback_undoable"),
+        ]
         verbose_name_plural = "feedback"
 
     def __str__(self) -> str:

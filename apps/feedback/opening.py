@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Min, Q
 from django.db.models.functions import Now
 
 from apps.audit.kinds import Kind
@@ -16,6 +16,7 @@ from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts
 from apps.tasks.models import Attempt, Task
 from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
+from tentalis.core.review_priority import HEAD_START_H, find_priority
 
 MAX_REASON_CHARS = 300
 
@@ -61,17 +62,53 @@ def ask_manager(task: Task, manager: Manager, *, times: int) -> list[ManagerWord
     return [manager.review(task, answered) for _ in range(times)]
 
 
-def open_human_review(task: Task, rules: ReviewPolicy, *, reason: str, by: str) -> Review:
-    """Put a review before the project's people, due when the policy's patience ends."""
+def open_human_review(
+    task: Task,
+    rules: ReviewPolicy,
+    *,
+    reason: str,
+    by: str,
+    purpose: Review.Purpose = Review.Purpose.WORK,
+    about: Feedback | None = None,
+) -> Review:
+    """Put a review before the project's people, due when the policy's patience ends.
+
+    Its place in the queue is that of a review which waits since 24 h times its priority.
+    """
+    priority = rate_priority(task)
     review = Review.objects.create(
         project_id=task.project_id,
         task=task,
         audience=Review.Audience.HUMAN,
+        purpose=purpose,
+        about=about,
         reason=reason[:MAX_REASON_CHARS],
+        priority=priority,
+        rank_at=Now() - timedelta(hours=HEAD_START_H * priority),
         due_at=Now() + timedelta(seconds=rules.patience_s),
     )
     record(Kind.REVIEW_OPENED, subject=review, by=by, payload={"task": task.pk, "reason": review.reason})
     return review
+
+
+def rate_priority(task: Task) -> float:
+    """How much is learned from judging the task, in [0, 1]. One query."""
+    overall = Q(step_scores__step__isnull=True)
+    rows = task.attempts.order_by().annotate(
+        low=Min("step_scores__score", filter=overall),
+        high=Max("step_scores__score", filter=overall),
+        votes=Max("step_scores__spread"),
+    )
+    spreads, scores = [], []
+    for low, high, votes, score in rows.values_list("low", "high", "votes", "score"):
+        spreads += [votes] if votes is not None else []
+        spreads += [high - low] if low is not None and high is not None else []
+        scores += [score] if score is not None else []
+    return find_priority(
+        score=task.score,
+        vote_spread=max(spreads, default=None),
+        attempt_spread=max(scores) - min(scores) if scores else None,
+    )
 
 
 def answer_waiting_reviews(task: Task) -> None:
@@ -121,6 +158,7 @@ def _write_feedback(review: Review, author: str, word: ManagerWord) -> AuditEntr
         author=author,
         score=word.score,
         text=word.text,
+        undo_until=Now(),  # nobody undoes it; the sweep notes how it judges, which is not for this link to wait for
     )
     StepFeedback.objects.bulk_create(
         [

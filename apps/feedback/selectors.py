@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import NamedTuple, TypeVar
 
+from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt, Task
 
@@ -14,6 +15,9 @@ VERIFIERS = frozenset({"step_verifier"})
 VERIFIED, SCORERS = "verified", "scorers"
 RANKS = (Feedback.Source.HUMAN.value, VERIFIED, Feedback.Source.OUTSIDE.value, Feedback.Source.AI.value, SCORERS)
 """Whose word counts, the first that has one: a person, the world, an app for its user, an AI manager, the scorers."""
+
+BEST_OF_NONE = 0.5
+"""What the best attempt is worth at most where none is good enough."""
 
 
 class StepSaid(NamedTuple):
@@ -51,17 +55,20 @@ class _Reward:
 
 @dataclass(frozen=True)
 class _Word:
-    """One feedback's numbers: on the whole task, by attempt id, by (attempt id, step id)."""
+    """One feedback's numbers: on the whole task, by attempt id, by (attempt id, step id); the ranking by indices."""
 
     trust: float
     score: float | None
     preferred: int | None
     attempts: Mapping[int, float]
     steps: Mapping[tuple[int, int], float]
+    ranking: Sequence[Sequence[int]]
+    none_good: bool
 
     @property
     def says_something(self) -> bool:
-        return self.score is not None or self.preferred is not None or bool(self.attempts or self.steps)
+        is_ordered = self.preferred is not None or bool(self.ranking) or self.none_good
+        return self.score is not None or is_ordered or bool(self.attempts or self.steps)
 
 
 _Steps = dict[tuple[int, int], float]
@@ -70,16 +77,28 @@ Said = TypeVar("Said")
 
 
 def effective_judgement(task: Task) -> dict[int, Judgement]:
-    """Attempt id -> judgement, for every attempt of the task, by RANKS. Four queries.
+    """Attempt id -> judgement, for every attempt of the task, by RANKS. Five queries.
 
-    Of one author only the last feedback with a number in it counts; several of one rank are averaged by their trust.
-    A word on an attempt beats the score of the whole task. A preference for attempt p moves what the same feedback, or
-    else the next rank, says (b_i): r_p = (1 + max b) / 2, every other r_i = b_i / 2; where nobody says anything r_p = 1
-    and the others are 0. So p leads the others by 1/2 or more, and they keep their order.
+    What was retracted counts for nothing, and so does what was said of a gold item. Of one author only the last
+    feedback with a number in it counts; several of one rank are averaged by their trust times their author's weight
+    (how often they were right). A word on an attempt beats the score of the whole task.
+
+    A preference for attempt p moves what the same feedback, or else the next rank, says (b_i): r_p = (1 + max b) / 2,
+    every other r_i = b_i / 2; where nobody says anything r_p = 1 and the others are 0. So p leads the others by 1/2 or
+    more, and they keep their order.
+
+    A ranking of K groups, best first, does that to the whole order: r = (q + s) / 2 for each attempt of group
+    t = 0 .. K - 1, with q = 1 - t / (K - 1), and s the mean of those b_i that fall to the group when they are sorted
+    from the highest and dealt out in the order of the ranking. So equals are equal, each group leads the next by
+    1 / (2 (K - 1)) or more, and the best by 1/2 where K = 2, as with a preference; where nobody says anything r = q.
+    Where all are equal (K = 1) r is the mean of the b_i, and nothing where there are none.
+
+    Where none is good enough the best is worth 1/2 at most: all are scaled down by the same factor until it is.
     An attempt that failed has no reward.
     """
-    attempts = list(task.attempts.only("task_id", "state", "outcome", "score", "score_details"))
+    attempts = list(task.attempts.only("task_id", "index", "state", "outcome", "score", "score_details"))
     answered = [attempt for attempt in attempts if attempt.state == Attempt.State.ANSWERED]
+    by_index = {attempt.index: attempt.pk for attempt in answered}
     spoken = _load_words(task)
     steps, verified_steps = _load_step_scores(task, attempts)
     rewards = {one.pk: _Reward(one.score, SCORERS) for one in answered if one.score is not None}
@@ -88,7 +107,7 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
             rewards |= {one.pk: _Reward(one.outcome, VERIFIED) for one in answered if one.outcome is not None}
             steps |= verified_steps
         else:
-            rewards |= _reward_by_words(spoken[rank], [one.pk for one in answered], rewards, rank)
+            rewards |= _reward_by_words(spoken[rank], by_index, rewards, rank)
             if rank != Feedback.Source.HUMAN:
                 steps |= _average(_step_votes(spoken[rank]))
     said = _weigh_step_votes(_step_votes(spoken[Feedback.Source.HUMAN]))
@@ -102,7 +121,10 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
 
 def find_hint(task: Task) -> str:
     """The hint for every rollout of the task: a person's before an app's before an AI's, the last of those; or ""."""
-    hints = task.hints.exclude(text="").order_by("id").values_list("feedback__source", "text")
+    heard = task.feedback.counting().values("pk")
+    hints = (
+        task.hints.exclude(text="").filter(feedback__in=heard).order_by("id").values_list("feedback__source", "text")
+    )
     found = dict(hints)  # the last one of a source wins
     return next((found[rank] for rank in RANKS if rank in found), "")
 
@@ -120,15 +142,17 @@ def _of_attempt(steps: Mapping[tuple[int, int], Said], attempt: Attempt) -> dict
 
 
 def _load_words(task: Task) -> dict[str, list[_Word]]:
-    """Source -> the last word of each of its authors."""
+    """Source -> the last word of each of its authors, trusted as far as they were right so far."""
     last: dict[tuple[str, str], _Word] = {}
-    for feedback in task.feedback.filter(trust__gt=0).order_by("id").prefetch_related("steps"):
+    for feedback in task.feedback.counting().filter(trust__gt=0).order_by("id").prefetch_related("steps"):
         word = _read_word(feedback)
         if word.says_something:
             last[feedback.source, feedback.author] = word
+    weights = weights_of(task.project_id, {author for _, author in last}) if last else {}
     spoken: dict[str, list[_Word]] = defaultdict(list)
-    for (source, _), word in last.items():
-        spoken[source].append(word)
+    for (source, author), word in last.items():
+        if weights[author] > 0:
+            spoken[source].append(replace(word, trust=word.trust * weights[author]))
     return spoken
 
 
@@ -140,6 +164,8 @@ def _read_word(feedback: Feedback) -> _Word:
         preferred=feedback.preferred_attempt_id,
         attempts={attempt: score for attempt, step, score in scored if step is None},
         steps={(attempt, step): score for attempt, step, score in scored if step is not None},
+        ranking=feedback.ranking,
+        none_good=feedback.none_good,
     )
 
 
@@ -164,7 +190,7 @@ def _load_step_scores(task: Task, attempts: Iterable[Attempt]) -> tuple[_Steps, 
 
 
 def _reward_by_words(
-    words: Sequence[_Word], answered: Sequence[int], below: Mapping[int, _Reward], source: str
+    words: Sequence[_Word], answered: Mapping[int, int], below: Mapping[int, _Reward], source: str
 ) -> dict[int, _Reward]:
     votes: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for word in words:
@@ -177,17 +203,42 @@ def _reward_by_words(
     }
 
 
-def _values_of(word: _Word, answered: Sequence[int], below: Mapping[int, _Reward]) -> dict[int, float]:
-    """What one feedback says of each attempt; see `effective_judgement` for the preference."""
-    own = {attempt: word.attempts.get(attempt, word.score) for attempt in answered}
+def _values_of(word: _Word, answered: Mapping[int, int], below: Mapping[int, _Reward]) -> dict[int, float]:
+    """What one feedback says of each attempt; see `effective_judgement` for preference, ranking and none good.
+
+    Args:
+        answered: attempt index -> id.
+    """
+    own = {attempt: word.attempts.get(attempt, word.score) for attempt in answered.values()}
     said = {attempt: value for attempt, value in own.items() if value is not None}
-    if word.preferred not in own:
-        return said
-    base = {attempt: reward.value for attempt, reward in below.items()} | said
-    top = max((base[attempt] for attempt in answered if attempt in base), default=1.0)
-    return {
-        attempt: (1.0 + top) / 2 if attempt == word.preferred else base.get(attempt, 0.0) / 2 for attempt in answered
-    }
+    base = {attempt: reward.value for attempt, reward in below.items() if attempt in own} | said
+    groups = [[answered[index] for index in group if index in answered] for group in word.ranking]
+    if any(groups):
+        said = _rank([group for group in groups if group], base)
+    elif word.preferred in own:
+        top = max(base.values(), default=1.0)
+        said = {
+            attempt: (1.0 + top) / 2 if attempt == word.preferred else base.get(attempt, 0.0) / 2 for attempt in own
+        }
+    if word.none_good:
+        said = said or {attempt: base.get(attempt, 0.0) for attempt in own}
+        top = max(said.values(), default=0.0)
+        said = {attempt: value * min(1.0, BEST_OF_NONE / top) if top else 0.0 for attempt, value in said.items()}
+    return said
+
+
+def _rank(groups: Sequence[Sequence[int]], base: Mapping[int, float]) -> dict[int, float]:
+    """Attempt id -> reward, of attempts in groups from best to worst."""
+    dealt = sorted((base.get(attempt, 0.0) for group in groups for attempt in group), reverse=True) if base else []
+    values: dict[int, float] = {}
+    for place, group in enumerate(groups):
+        share, dealt = dealt[: len(group)], dealt[len(group) :]
+        parts = [fsum(share) / len(share)] if share else []
+        if len(groups) > 1:
+            parts.append(1.0 - place / (len(groups) - 1))
+        if parts:
+            values |= dict.fromkeys(group, fsum(parts) / len(parts))
+    return values
 
 
 def _step_votes(words: Iterable[_Word]) -> dict[tuple[int, int], list[tuple[float, float]]]:

@@ -1,25 +1,60 @@
 """Reviews, feedback and hints: what other apps may call."""
 
-from apps.feedback.claims import claim, claim_review, release_review, renew_claim
+from apps.feedback.claims import (
+    assign_review,
+    claim,
+    claim_review,
+    release_review,
+    renew_claim,
+    set_due,
+    snooze_review,
+)
+from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.expiry import expire_reviews, expire_reviews_of
-from apps.feedback.giving import give_feedback, give_task_feedback, skip_review
-from apps.feedback.hints import extract_hint
+from apps.feedback.giving import give_feedback, give_task_feedback
+from apps.feedback.gold import add_gold, find_expected, remove_gold
+from apps.feedback.hints import Drawn, extract_hint, preview_hint
 from apps.feedback.opening import open_review
+from apps.feedback.queue import QueueCount, QueueFilter, QueuePage, count_queue, find_queue
 from apps.feedback.rules import validate_review_policy
-from apps.feedback.words import StepWord
+from apps.feedback.skipping import skip_review
+from apps.feedback.standing import find_undo_until, settle_feedback
+from apps.feedback.undoing import retract_feedback, undo_feedback
+from apps.feedback.words import Said, StepWord, Words
 
 __all__ = [
+    "Drawn",
+    "QueueCount",
+    "QueueFilter",
+    "QueuePage",
+    "Said",
     "StepWord",
+    "Words",
+    "add_gold",
+    "assign_review",
     "claim",
     "claim_review",
+    "count_queue",
     "expire_reviews",
     "expire_reviews_of",
     "extract_hint",
+    "find_draft",
+    "find_expected",
+    "find_queue",
+    "find_undo_until",
     "give_feedback",
     "give_task_feedback",
     "open_review",
+    "preview_hint",
     "release_review",
+    "remove_gold",
     "renew_claim",
+    "retract_feedback",
+    "save_draft",
+    "set_due",
+    "settle_feedback",
     "skip_review",
+    "snooze_review",
+    "undo_feedback",
     "validate_review_policy",
 ]

@@ -1,25 +1,49 @@
 """What a reviewer may say, checked against the task before anything is written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict
 
 from apps.base.errors import BadInputError
 from apps.feedback.models import Feedback, StepFeedback
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Environment, Step, Task
+from tentalis.core.desk import parse_hints
+from tentalis.core.hints import MAX_HINT_CHARS
 
 MAX_TEXT_CHARS = 20_000
 MAX_COMMENT_CHARS = 4_000
+MAX_SPANS, MAX_LABEL_CHARS = 200, 60
+MAX_ACTIVE_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepWord:
-    """A word on one step of an attempt, or on the attempt as a whole (`step_index` None). Indices count from 0."""
+    """A word on one step of an attempt, or on the attempt as a whole (`step_index` None). Indices count from 0.
+
+    Args:
+        spans: marked stretches of the step's text: [start, end, label], in characters, end behind the last one.
+    """
 
     attempt_index: int
     step_index: int | None = None
     score: float | None = None
     comment: str = ""
+    spans: Sequence[Sequence[Any]] = ()
+
+
+class Said(TypedDict, total=False):
+    """The fields of `Words`, as services take them."""
+
+    score: float | None
+    text: str
+    steps: Sequence[StepWord]
+    preferred_attempt: int | None
+    edited_answer: str
+    ranking: Sequence[Sequence[int]]
+    none_good: bool
+    hint_text: str
+    shown_order: Sequence[int]
+    active_s: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +54,11 @@ class Words:
         score: of the whole task, in [0, 1].
         preferred_attempt: index of the best attempt.
         edited_answer: what the answer should have been.
+        ranking: every attempt with an answer, by index, from best to worst, equals together; () where none is said.
+        none_good: even the best attempt is not good enough.
+        hint_text: what the agent is taught, in the reviewer's own words; "" lets it be drawn from what was said.
+        shown_order: attempt indices in the order in which they were shown.
+        active_s: seconds spent on it.
     """
 
     score: float | None = None
@@ -37,6 +66,54 @@ class Words:
     steps: Sequence[StepWord] = ()
     preferred_attempt: int | None = None
     edited_answer: str = ""
+    ranking: Sequence[Sequence[int]] = ()
+    none_good: bool = False
+    hint_text: str = ""
+    shown_order: Sequence[int] = ()
+    active_s: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """In the REST API's terms; empty ones left out."""
+        data = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "steps"}
+        data["steps"] = [
+            {
+                "attempt": word.attempt_index,
+                "index": word.step_index,
+                "score": word.score,
+                "comment": word.comment,
+                "spans": [list(span) for span in word.spans],
+            }
+            for word in self.steps
+        ]
+        data["ranking"] = [list(group) for group in self.ranking]
+        data["shown_order"] = list(self.shown_order)
+        return {name: value for name, value in data.items() if value not in (None, "", [], False)}
+
+
+def read_words(feedback: Feedback) -> Words:
+    """What was said, as it was given. Three queries."""
+    steps = feedback.steps.select_related("attempt", "step").order_by("id")
+    return Words(
+        score=feedback.score,
+        text=feedback.text,
+        steps=[
+            StepWord(
+                attempt_index=word.attempt.index,
+                step_index=word.step.index if word.step else None,
+                score=word.score,
+                comment=word.comment,
+                spans=word.spans,
+            )
+            for word in steps
+        ],
+        preferred_attempt=feedback.preferred_attempt.index if feedback.preferred_attempt else None,
+        edited_answer=feedback.edited_answer,
+        ranking=feedback.ranking,
+        none_good=feedback.none_good,
+        hint_text=feedback.hint_text,
+        shown_order=feedback.shown_order,
+        active_s=feedback.active_s,
+    )
 
 
 def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:
@@ -48,7 +125,10 @@ def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:
         BadInputError: every fault, by field; nothing is written then.
     """
     attempts = {attempt.index: attempt for attempt in task.attempts.only("index", "state").prefetch_related("steps")}
-    if errors := find_faults(words, attempts):
+    errors = find_faults(words, attempts)
+    if words.hint_text.strip() and task.environment == Environment.DESK and not parse_hints(words.hint_text):
+        errors["hint_text"] = ['wanted a hint in the desk\'s grammar, such as "use fee" or "write the unit"']
+    if errors:
         raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
     feedback = Feedback.objects.create(
         project_id=task.project_id,
@@ -57,6 +137,11 @@ def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:
         text=words.text,
         preferred_attempt=None if words.preferred_attempt is None else attempts[words.preferred_attempt],
         edited_answer=words.edited_answer,
+        ranking=[list(group) for group in words.ranking],
+        none_good=words.none_good,
+        hint_text=words.hint_text,
+        shown_order=list(words.shown_order),
+        active_s=words.active_s,
         **values,
     )
     StepFeedback.objects.bulk_create(
@@ -66,6 +151,7 @@ def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:
             step=None if word.step_index is None else attempts[word.attempt_index].steps.all()[word.step_index],
             score=word.score,
             comment=word.comment,
+            spans=[list(span) for span in word.spans],
         )
         for word in words.steps
     )
@@ -75,14 +161,22 @@ def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:
 def find_faults(words: Words, attempts: Mapping[int, Attempt]) -> dict[str, list[str]]:
     """Field -> what is wrong with it; a word on a step is the field `steps.<place>`."""
     errors: dict[str, list[str]] = {}
-    says_nothing = words.score is None and words.preferred_attempt is None and not words.steps
-    if says_nothing and not words.text.strip() and not words.edited_answer.strip():
+    written = (words.text, words.edited_answer, words.hint_text)
+    says_something = words.score is not None or words.preferred_attempt is not None or words.steps
+    if not says_something and not words.ranking and not words.none_good and not any(map(str.strip, written)):
         errors["feedback"] = [
-            "wanted a score, words, a word on a step, a preferred attempt or an edited answer, found none"
+            "wanted a score, words, a word on a step, a preferred attempt, a ranking, an edited answer or a hint, "
+            "found none"
         ]
     _check_score(errors, "score", words.score)
     _check_text(errors, "text", words.text, MAX_TEXT_CHARS)
     _check_text(errors, "edited_answer", words.edited_answer, MAX_TEXT_CHARS)
+    _check_text(errors, "hint_text", words.hint_text, MAX_HINT_CHARS)
+    if words.active_s is not None and not 0 <= words.active_s <= MAX_ACTIVE_S:  # NaN fails this too
+        errors["active_s"] = [f"wanted 0 to {MAX_ACTIVE_S:,} seconds, or none, found {words.active_s!r:.80}"]
+    if len(set(words.shown_order)) != len(words.shown_order) or not set(words.shown_order) <= set(attempts):
+        errors["shown_order"] = [f"wanted attempts of {_name_indices(attempts)}, each once, found others"]
+    _check_ranking(errors, words, attempts)
     if words.preferred_attempt is not None:
         preferred = attempts.get(words.preferred_attempt)
         if preferred is None or preferred.state != Attempt.State.ANSWERED:
@@ -104,12 +198,43 @@ def find_faults(words: Words, attempts: Mapping[int, Attempt]) -> dict[str, list
             if not 0 <= word.step_index < count:
                 wanted = f"0 to {count - 1}" if count else "none, it has no steps"
                 errors[name] = [f"wanted a step of attempt {word.attempt_index} ({wanted}), found {word.step_index!r}"]
+            else:
+                _check_spans(errors, name, word, attempts[word.attempt_index].steps.all()[word.step_index])
+        elif word.spans:
+            errors[name] = ["wanted marked stretches on a step only, found them on an attempt"]
         if (word.attempt_index, word.step_index) in seen:
             errors[name] = [f"a second word on step {word.step_index} of attempt {word.attempt_index}"]
-        if word.score is None and not word.comment.strip():
-            errors.setdefault(name, ["wanted a score or a comment, found neither"])
+        if word.score is None and not word.comment.strip() and not word.spans:
+            errors.setdefault(name, ["wanted a score or a comment or a marked stretch, found none"])
         seen.add((word.attempt_index, word.step_index))
     return errors
+
+
+def _check_ranking(errors: dict[str, list[str]], words: Words, attempts: Mapping[int, Attempt]) -> None:
+    if not words.ranking:
+        return
+    answered = [index for index, attempt in attempts.items() if attempt.state == Attempt.State.ANSWERED]
+    ranked = [index for group in words.ranking for index in group]
+    if sorted(ranked) != sorted(answered) or not all(words.ranking):
+        wanted = _name_indices(answered)
+        errors["ranking"] = [f"wanted each attempt with an answer once ({wanted}), found {_name_indices(ranked)}"]
+    elif words.preferred_attempt is not None and words.preferred_attempt not in words.ranking[0]:
+        found = f"attempt {words.preferred_attempt} preferred and {_name_indices(words.ranking[0])} ranked first"
+        errors["ranking"] = [f"wanted the preferred attempt ranked first, found {found}"]
+
+
+def _check_spans(errors: dict[str, list[str]], name: str, word: StepWord, step: Step) -> None:
+    if len(word.spans) > MAX_SPANS:
+        errors[name] = [f"wanted at most {MAX_SPANS} marked stretches, found {len(word.spans)}"]
+    for span in word.spans:
+        if len(span) != 3 or not isinstance(span[2], str) or not all(type(place) is int for place in span[:2]):
+            errors[name] = [f"wanted marked stretches [start, end, label], found {span!r:.80}"]
+        elif not 0 <= span[0] < span[1] <= len(step.text):
+            errors[name] = [
+                f"wanted a stretch within the step's {len(step.text)} characters, found {span[0]}-{span[1]}"
+            ]
+        else:
+            _check_text(errors, name, span[2], MAX_LABEL_CHARS)
 
 
 def _check_score(errors: dict[str, list[str]], name: str, score: object) -> None:

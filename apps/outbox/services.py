@@ -3,11 +3,11 @@
 import logging
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -48,11 +48,24 @@ class Claim:
 _held: ContextVar[Claim | None] = ContextVar("held_claim", default=None)
 
 
-def start(kind: str, *, subject_id: int, project_id: int | None) -> None:
-    """Write a segment to the outbox in the running transaction. Where one is open already, that one stays."""
+def start(kind: str, *, subject_id: int, project_id: int | None, run_after: datetime | None = None) -> None:
+    """Write a segment to the outbox in the running transaction. Where one is open already, that one stays.
+
+    Args:
+        run_after: its first link is not taken up before; None: at once.
+    """
+    start_many(kind, [(subject_id, project_id)], run_after=run_after)
+
+
+def start_many(kind: str, subjects: Iterable[tuple[int, int | None]], *, run_after: datetime | None = None) -> None:
+    """As `start`, of many subjects: (subject id, project id)."""
     links = KINDS[kind].links
+    due: dict[str, Any] = {} if run_after is None else {"run_after": run_after}
     Segment.objects.bulk_create(
-        [Segment(kind=kind, subject_id=subject_id, project_id=project_id, links=links, queue=queue_of(links[0]))],
+        [
+            Segment(kind=kind, subject_id=subject, project_id=project, links=links, queue=queue_of(links[0]), **due)
+            for subject, project in subjects
+        ],
         ignore_conflicts=True,
     )
     nudge_relay()
@@ -226,6 +239,15 @@ def cancel_segments(*, kind: str, subject_id: int) -> int:
     """Stop the open segment of a subject; a process at work on it loses its claim."""
     return Segment.objects.filter(kind=kind, subject_id=subject_id, state=Segment.State.OPEN).update(
         state=Segment.State.CANCELLED, fence=None, lease_until=None, finished_at=Now()
+    )
+
+
+def cancel_unclaimed(*, kind: str, subject_id: int) -> bool:
+    """Stop the open segment of a subject if nobody has taken up its first link; whether there was such a one."""
+    return bool(
+        Segment.objects.filter(
+            kind=kind, subject_id=subject_id, state=Segment.State.OPEN, position=0, fence__isnull=True
+        ).update(state=Segment.State.CANCELLED, finished_at=Now())
     )
 
 

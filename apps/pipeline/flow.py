@@ -6,7 +6,7 @@ three waits, which are states and never sleeping jobs: for a manager, for a full
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from django.db import transaction
 
@@ -18,10 +18,11 @@ from apps.adapters.models import Adapter, Deployment
 from apps.base.errors import NotAllowedError
 from apps.feedback import services as feedback
 from apps.feedback.models import Feedback, Review
-from apps.feedback.services import StepWord
+from apps.feedback.services import Said
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.outbox.registry import SegmentKind, register_kind
+from apps.pipeline import judging
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
@@ -35,10 +36,14 @@ from apps.workers.models import Worker
 
 
 def learn_when_reviewed(task_id: int) -> None:
-    """A task that waits for no person goes on to learn; one in review goes on when its last review is closed."""
+    """A task that waits for no person goes on to learn; one in review goes on when its last review is closed.
+
+    It waits until no judgement of it can be undone any more.
+    """
     task = Task.objects.get(pk=task_id)
     if task.state == Task.State.LEARNING:
-        outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+        until = feedback.find_undo_until([task_id]).get(task_id)
+        outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
 
 
 def train_when_full(task_id: int) -> None:
@@ -188,56 +193,40 @@ def replay(*, segment: Segment, by: User) -> Segment:
 
 
 def give_feedback(
-    *,
-    review: Review,
-    by: User,
-    score: float | None = None,
-    text: str = "",
-    steps: Sequence[StepWord] = (),
-    preferred_attempt: int | None = None,
-    edited_answer: str = "",
+    *, review: Review, by: User, undo_s: float = 0, typed: Mapping[str, Any] | None = None, **said: Unpack[Said]
 ) -> Feedback:
-    """Close a review with a manager's judgement; the last one closed lets the task learn."""
+    """Close a review with a manager's judgement; the last one closed lets the task learn, when no undo can come."""
     with transaction.atomic():
-        given = feedback.give_feedback(
-            review=review,
-            by=by,
-            score=score,
-            text=text,
-            steps=steps,
-            preferred_attempt=preferred_attempt,
-            edited_answer=edited_answer,
-        )
+        given = feedback.give_feedback(review=review, by=by, undo_s=undo_s, typed=typed, **said)
+        judging.settle_appeal(given, by=by)
         learn_when_reviewed(review.task_id)
     return given
 
 
-def give_task_feedback(
-    *,
-    task: Task,
-    by: User,
-    score: float | None = None,
-    text: str = "",
-    steps: Sequence[StepWord] = (),
-    preferred_attempt: int | None = None,
-    edited_answer: str = "",
-) -> Feedback:
+def undo_feedback(*, feedback: Feedback, by: User) -> Review:
+    """Take a judgement back as if it had not been, while its time for that lasts and nothing has learnt from it."""
+    return judging.undo(feedback, by=by)
+
+
+def retract_feedback(*, feedback: Feedback, by: User, reason: str) -> str:
+    """Let a judgement count for nothing from now on; what it had done already comes back in words."""
+    return judging.retract(feedback, by=by, reason=reason)
+
+
+def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
+    """Ask another person about a judgement that `by` holds for wrong."""
+    return judging.open_appeal(feedback, by=by, reason=reason)
+
+
+def give_task_feedback(*, task: Task, by: User, trust: float | None = None, **said: Unpack[Said]) -> Feedback:
     """Keep a judgement that nobody asked for."""
-    return feedback.give_task_feedback(
-        task=task,
-        by=by,
-        score=score,
-        text=text,
-        steps=steps,
-        preferred_attempt=preferred_attempt,
-        edited_answer=edited_answer,
-    )
+    return feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
 
 
-def skip_review(*, review: Review, by: User, reason: str) -> Review:
-    """Leave a review to nobody; the task learns from what there is when no other is open."""
+def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") -> Review:
+    """Pass a review over: to nobody (the task learns when no other is open), to later, the others, or an expert."""
     with transaction.atomic():
-        skipped = feedback.skip_review(review=review, by=by, reason=reason)
+        skipped = feedback.skip_review(review=review, by=by, reason=reason, then=then)
         learn_when_reviewed(review.task_id)
     return skipped
 

@@ -24,18 +24,20 @@ TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
 def build_rollouts(task_id: int, *, by: str) -> None:
     """Turn a judged task's attempts into rollouts, put the usable ones into the worker's batch, end the task.
 
-    One transaction does all of it, so that a rollout is in exactly one batch or in none for a stated reason.
+    One transaction does all of it, so that a rollout is in exactly one batch or in none for a stated reason. Judgements
+    are read under the task's lock: one that is taken back meanwhile either counts not at all or finds the rollouts.
     """
     task = Task.objects.select_related("project", "worker").get(pk=task_id)
     if task.state != Task.State.LEARNING:
         return
     attempts = list(task.attempts.select_related("exchange", "adapter").prefetch_related("steps"))
-    judgements = effective_judgement(task)
-    hint_text = find_hint(task)
-    hint = Hint.objects.filter(task=task, text=hint_text).last() if hint_text else None
     with final_write():
+        Task.objects.select_for_update(no_key=True).only("pk").get(pk=task_id)
+        judgements = effective_judgement(task)
+        hint_text = find_hint(task)
+        hint = Hint.objects.filter(task=task, text=hint_text).last() if hint_text else None
         rollouts = Rollout.objects.bulk_create(
-            _make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts
+            make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts
         )
         payload = {"rollouts": len(rollouts), "usable": sum(rollout.is_usable for rollout in rollouts)}
         record(Kind.ROLLOUTS_BUILT, subject=task, by=by, payload=payload)
@@ -43,7 +45,8 @@ def build_rollouts(task_id: int, *, by: str) -> None:
         move(task, Task.State.DONE, by=by)
 
 
-def _make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> Rollout:
+def make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> Rollout:
+    """An attempt as a rollout that is not saved."""
     reason = find_fault(task, attempt, judgement, hint)
     rollout = Rollout(
         project_id=task.project_id,

@@ -46,6 +46,9 @@ class ReviewPolicy:
         model: of the `llm` manager; "" takes the installation's.
         double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where
             persons review), in [0, 1]; drawn like `rate`, independently of it.
+        gold_rate: share of the reviews handed out that are gold items, whose right judgement is known and of which the
+            reviewer is not told, in [0, 1]; 0.05 is usual.
+        blind: people judge before they see adapters, scores and what others said; the answers stand in an order by lot.
     Raises:
         PolicyError: naming the field.
     """
@@ -58,6 +61,8 @@ class ReviewPolicy:
     patience_s: int = 86_400
     on_timeout: OnTimeout = "learn_without"
     double_review_rate: float = 0.0
+    gold_rate: float = 0.0
+    blind: bool = True
     ai_manager: AiManager = ""
     model: str = ""
 
@@ -66,6 +71,9 @@ class ReviewPolicy:
         _require_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
         _require_number("rate", self.rate, 0.0, 1.0)
         _require_number("double_review_rate", self.double_review_rate, 0.0, 1.0)
+        _require_number("gold_rate", self.gold_rate, 0.0, 1.0)
+        if not isinstance(self.blind, bool):
+            raise PolicyError("blind", wanted="true or false", found=self.blind)
         if self.uncertain_spread is not None:
             _require_number("uncertain_spread", self.uncertain_spread, 0.0, 1.0)
             if self.uncertain_spread == 0:

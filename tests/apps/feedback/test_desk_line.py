@@ -53,7 +53,7 @@ def test_the_links_of_a_group_of_eight_take_few_queries(desk_project: Project) -
     assert counts["hint"] <= 6
     with CaptureQueriesContext(connection) as queries:
         effective_judgement(task)
-    assert len(queries) == 4
+    assert len(queries) == 5
 
 
 def test_every_link_run_twice_changes_nothing_more(desk_project: Project) -> None:

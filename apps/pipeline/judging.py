@@ -1,0 +1,85 @@
+"""Taking judgements back and disputing them: what that does along the data's way."""
+
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.audit.services import record
+from apps.feedback import services as feedback
+from apps.feedback.models import Feedback, Review
+from apps.outbox import services as outbox
+from apps.rollouts.models import Batch
+from apps.rollouts.rejudging import Rejudged, rejudge_rollouts
+from apps.tasks.models import Task
+
+
+def undo(given: Feedback, *, by: User) -> Review:
+    """Stop the task's learning and put back what stood before.
+
+    Locks are taken in the order in which a link takes them: segment, then task.
+
+    Raises:
+        NotAllowedError: another's feedback.
+        CannotUndoError: too late, or the task is learning from it this moment.
+    """
+    with transaction.atomic():
+        is_gold = given.review is not None and given.review.purpose == Review.Purpose.GOLD
+        is_stopped = not is_gold and outbox.cancel_unclaimed(kind="learn", subject_id=given.task_id)
+        return feedback.undo_feedback(given, by=by, is_stopped=is_stopped)
+
+
+def retract(given: Feedback, *, by: User, reason: str, needs_right: bool = True) -> str:
+    """Let feedback count for nothing, judge anew what has not been trained on, say what has.
+
+    A second time it says the same.
+    """
+    with transaction.atomic():
+        task = Task.objects.select_for_update(of=("self",)).select_related("project", "worker").get(pk=given.task_id)
+        if not feedback.retract_feedback(given, by=by, reason=reason, needs_right=needs_right):
+            return find_effect(given)
+        effect = describe(task, rejudge_rollouts(task, by=by.handle))
+        payload = {"task": task.pk, "reason": reason, "effect": effect}
+        record(Kind.FEEDBACK_RETRACTED, subject=given, by=by.handle, payload=payload)
+    return effect
+
+
+def find_effect(given: Feedback) -> str:
+    """What taking it back did, as it was said then; "" where it stands."""
+    entries = AuditEntry.objects.filter(subject_type="feedback", subject_id=given.pk)
+    entry = entries.filter(kind=Kind.FEEDBACK_RETRACTED).order_by("id").last()
+    if entry is not None:
+        return str(entry.payload["effect"])
+    return "It was undone before anything learnt from it." if given.retracted_at else ""
+
+
+def describe(task: Task, done: Rejudged) -> str:
+    """What became of the task's rollouts, in words."""
+    words = []
+    if done.changed:
+        words.append(f"{done.changed} rollouts that no run has trained on are judged anew.")
+    if done.excluded:
+        words.append(f"{done.excluded} of them left their batch, for nobody else judged them.")
+    words += [_describe_use(batch) for batch in done.used]
+    if not words and task.state not in Task.FINAL:
+        words.append("Nothing has learnt from it yet, and nothing will.")
+    return " ".join(words) or "Nothing that was learnt depends on it."
+
+
+def _describe_use(batch: Batch) -> str:
+    run = getattr(batch, "run", None)
+    if run is None:
+        return f"{batch} is closed and will be trained with it."
+    adapter = getattr(run, "adapter", None)
+    if adapter is None:
+        return f"{batch} holds it, for run {run.pk} ({run.get_state_display().lower()})."
+    return f"{batch} held it; run {run.pk} made adapter {adapter.name} of that, which keeps what it learnt."
+
+
+def open_appeal(given: Feedback, *, by: User, reason: str) -> Review:
+    """Ask another person about a judgement."""
+    raise NotImplementedError
+
+
+def settle_appeal(given: Feedback, *, by: User) -> None:
+    """Retract what an appeal contradicts."""
