@@ -28,6 +28,7 @@ MAX_REASON_CHARS = 300
 MANAGERS = (Role.OWNER, Role.MANAGER)
 
 BY = "calibration"
+_LOCK = 0x7261  # "ra": what sets this lock apart from other advisory locks
 _WEIGHED = [
     "weight",
     "told_weight",
@@ -94,12 +95,12 @@ def note_judgements(*, project_id: int, handle: str, kind: str, rows: Sequence[J
 
 
 def note_sittings(*, project_id: int, sittings: Iterable[Sitting]) -> None:
-    """Keep comparisons and let the raters' weights follow: three statements, however many raters and rows.
+    """Keep comparisons and let the raters' weights follow: four statements, however many raters and rows.
 
-    What was compared before is not counted again. Raters are locked in the order of their handles until the caller's
-    transaction ends, so that call this last in it, and once.
+    What was compared before is not counted again. The project's raters are locked until the caller's transaction
+    ends, so that call this last in it.
     """
-    spoken = sorted((one for one in sittings if one.rows), key=lambda one: one.handle)
+    spoken = [one for one in sittings if one.rows]
     if not spoken:
         return
     with transaction.atomic():
@@ -164,14 +165,19 @@ def reinstate(*, project: Project, handle: str, reason: str, by: User) -> Rater:
 
 
 def _lock_raters(project_id: int, kinds: Mapping[str, str], *, make_missing: bool = True) -> dict[str, Rater]:
-    """The raters' rows by handle, locked in the order of their handles; a handle that is new gets one."""
-    locked = Rater.objects.select_for_update().filter(project_id=project_id, handle__in=kinds).order_by("handle")
-    found = {rater.handle: rater for rater in locked}
-    missing = [handle for handle in kinds if handle not in found]
+    """The raters by handle; a handle that is new gets a row.
+
+    A project's raters are changed by one transaction at a time. Locks on their rows alone would deadlock where one
+    transaction notes several feedbacks, whose raters come in any order.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, project_id])
+    found = {rater.handle: rater for rater in Rater.objects.filter(project_id=project_id, handle__in=kinds)}
+    missing = [
+        Rater(project_id=project_id, handle=handle, kind=kinds[handle]) for handle in kinds if handle not in found
+    ]
     if missing and make_missing:
-        rows = [Rater(project_id=project_id, handle=handle, kind=kinds[handle]) for handle in missing]
-        Rater.objects.bulk_create(rows, ignore_conflicts=True)
-        return _lock_raters(project_id, kinds, make_missing=False)
+        found |= {rater.handle: rater for rater in Rater.objects.bulk_create(missing)}
     return found
 
 

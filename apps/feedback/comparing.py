@@ -44,7 +44,7 @@ class _Word:
 
 
 def compare(feedback: Feedback, *, expected: Mapping[str, Any] | None = None) -> None:
-    """Hold a feedback against what is known and against others' words; raters' weights follow. Seven statements.
+    """Hold a feedback against what is known and against others' words; raters' weights follow. Eight statements.
 
     A person or an AI manager is held against the known answer of a gold item, else against the verified outcome and
     steps. An AI manager and the judging scorers are held against people too, which counts where nothing is verified

@@ -1,0 +1,219 @@
+"""Judges that approve what they should not, through the services that score and review: their word loses its weight."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.calibration.models import Comparison, Rater
+from apps.feedback.comparing import compare, forget
+from apps.feedback.models import Feedback, Review
+from apps.feedback.selectors import effective_judgement
+from apps.feedback.services import StepWord, give_feedback, give_task_feedback
+from apps.inference.models import Provider
+from apps.scoring.models import Judge
+from apps.scoring.services import score_task
+from apps.tasks.models import Attempt, Task
+from tests.apps.feedback.builders import make_chat_task, save_scores
+from tests.fakes import FakeModelServer
+
+GOOD, BAD = "the capital is Paris", "the capital is Rome"
+GROUP = [GOOD, BAD] * 4
+
+
+class BiasedJudge:
+    """Approves good work, and 37 of every 100 bad pieces."""
+
+    def __init__(self) -> None:
+        self.bad = 0
+
+    def reply(self, prompt: str, index: int) -> str:
+        approves = True
+        if "Rome" in prompt:
+            approves = (self.bad + 1) * 37 // 100 > self.bad * 37 // 100
+            self.bad += 1
+        steps = [{"index": place, "score": 0.5, "reason": ""} for place in range(2)]
+        return json.dumps({"steps": steps, "overall": 0.95 if approves else 0.05, "reason": "as I see it"})
+
+
+@pytest.fixture
+def judge_says() -> Iterator[FakeModelServer]:
+    with FakeModelServer(models=["judge-model"], is_plain=True, reply=BiasedJudge().reply) as running:
+        yield running
+
+
+@pytest.fixture
+def judged(project: Project, judge_says: FakeModelServer) -> Project:
+    """A project whose chat is scored by a judge of one vote, and by effort."""
+    project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
+    project.save()
+    provider = Provider.objects.create(project=project, name="far", kind="openai", base_url=judge_says.url)
+    Judge.objects.create(project=project, name="kind", provider=provider, model="judge-model", votes=1)
+    return project
+
+
+def score_unverified(project: Project, judge_says: FakeModelServer) -> Attempt:
+    """A bad answer nobody can verify, which the judge approves."""
+    biased, judge_says.reply = judge_says.reply, lambda prompt, index: BiasedJudge().reply("", 0)
+    task = make_chat_task(project, [BAD])
+    score_task(task.pk)
+    judge_says.reply = biased
+    return task.attempts.get()
+
+
+def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_audited_items(
+    judged: Project, judge_says: FakeModelServer
+) -> None:
+    before = score_unverified(judged, judge_says)
+    assert effective_judgement(before.task)[before.pk].reward == pytest.approx(0.75 * 0.95 + 0.25 * 2 / 3)
+    weights: list[float] = []
+    while not weights or weights[-1] >= 0.1:
+        score_task(make_chat_task(judged, GROUP, reference={"match": "contains", "value": "Paris"}).pk)
+        rater = Rater.objects.get(handle="scorer:prm")
+        weights.append(rater.weight)
+        assert rater.audited <= 200
+    assert rater.errors / (rater.audited / 2) == pytest.approx(0.37, abs=0.05)  # half the items are bad
+    assert rater.quarantined_at is not None
+    assert rater.drifted_at is not None
+
+    after = score_unverified(judged, judge_says)
+    assert effective_judgement(after.task)[after.pk].reward == pytest.approx(2 / 3)  # effort's word alone
+    assert after.score_details["trust"] == {"prm": 0.0}
+    assert "prm unscored (it lost its calibration and is quarantined)" in after.score_details["words"]
+
+
+def test_a_partly_trusted_judge_counts_for_that_part(judged: Project, judge_says: FakeModelServer) -> None:
+    Rater.objects.create(project=judged, handle="scorer:prm", kind="scorer", weight=0.5)
+    found = score_unverified(judged, judge_says)
+    assert found.score_details["trust"] == {"prm": 0.5}
+    assert found.score_details["weights"] == {"prm": pytest.approx(0.6), "effort": pytest.approx(0.4)}
+    assert found.score == pytest.approx(0.6 * 0.95 + 0.4 * 2 / 3)
+
+
+def make_verified(project: Project, **values: object) -> Task:
+    """A good and a bad answer, verified, waiting for a person."""
+    task = make_chat_task(project, [GOOD, BAD], state=Task.State.IN_REVIEW, **values)
+    for attempt, outcome in zip(task.attempts.all(), (1.0, 0.0), strict=True):
+        Attempt.objects.filter(pk=attempt.pk).update(outcome=outcome)
+    return task
+
+
+def say(task: Task, by: User, good: float, bad: float) -> Feedback:
+    feedback = give_task_feedback(
+        task=task, by=by, steps=[StepWord(attempt_index=0, score=good), StepWord(attempt_index=1, score=bad)]
+    )
+    compare(feedback)
+    return feedback
+
+
+def test_a_person_is_held_against_what_was_verified_once(project: Project, bob: User) -> None:
+    task = make_verified(project)
+    feedback = say(task, bob, 1.0, 0.8)
+    compare(feedback)
+    rater = Rater.objects.get(handle="user:bob")
+    assert (rater.kind, rater.audited, rater.errors) == ("person", 2, 1)
+    forget(feedback)
+    rater.refresh_from_db()
+    assert (rater.audited, rater.weight) == (0, 1.0)
+
+
+def test_a_review_is_compared_when_it_is_given(project: Project, bob: User) -> None:
+    task = make_verified(project)
+    review = Review.objects.create(project=project, task=task, audience="human")
+    give_feedback(review=review, by=bob, steps=[StepWord(attempt_index=1, score=1.0)])
+    assert Rater.objects.get(handle="user:bob").errors == 1
+
+
+def test_steps_are_held_against_the_verifier(project: Project, bob: User) -> None:
+    task = make_chat_task(project, [GOOD])
+    save_scores(task, "step_verifier", [0.0])
+    feedback = give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=0, step_index=0, score=0.9)])
+    compare(feedback)
+    found = Comparison.objects.get()
+    assert (found.step, found.said, found.truth, found.source) == (
+        task.attempts.get().steps.get(index=0),
+        0.9,
+        0.0,
+        "verified",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "errors"),
+    [
+        ({"preferred_attempt": 1}, {1: True}),
+        ({"preferred_attempt": 0}, {0: False}),
+        ({"none_good": True}, {0: True, 1: False}),
+        ({"ranking": [[1], [0]]}, {0: True, 1: True}),
+        ({"score": 0.6}, {}),  # of the whole, whose attempts differ
+    ],
+)
+def test_what_is_said_without_a_number_is_compared_where_it_says_something(
+    project: Project, bob: User, said: dict[str, Any], errors: dict[int, bool]
+) -> None:
+    task = make_verified(project)
+    values = {name: value for name, value in said.items() if name != "preferred_attempt"}
+    if "preferred_attempt" in said:
+        values["preferred_attempt"] = task.attempts.get(index=said["preferred_attempt"])
+    feedback = Feedback.objects.create(project=project, task=task, source="human", author=bob.handle, **values)
+    compare(feedback)
+    rows = Comparison.objects.select_related("attempt")
+    assert {row.attempt.index: (row.said >= 0.5) != (row.truth >= 0.5) for row in rows} == errors
+
+
+def test_a_known_answer_is_the_truth_of_a_gold_item(project: Project, bob: User) -> None:
+    task = make_chat_task(project, [GOOD])
+    feedback = give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=0, score=0.0)])
+    compare(feedback, expected={"score": None, "attempts": {0: 1.0}})
+    found = Comparison.objects.get()
+    assert (found.source, found.truth, found.counts) == ("gold", 1.0, True)
+
+
+def test_machines_are_held_against_people_where_nothing_is_verified(project: Project, bob: User, alice: User) -> None:
+    task = make_chat_task(project, [BAD])
+    save_scores(task, "prm", [0.9])
+    Feedback.objects.create(project=project, task=task, source="ai", author="agent:llm:m", score=0.9)
+    compare(give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=0, score=0.1)]))
+    for handle in ("scorer:prm", "agent:llm:m"):
+        rater = Rater.objects.get(handle=handle)
+        assert (rater.audited, rater.errors) == (1, 1)
+        assert Comparison.objects.get(rater=rater).against == "user:bob"
+
+
+def test_a_person_nobody_trusts_measures_no_machine(project: Project, bob: User) -> None:
+    Rater.objects.create(project=project, handle="user:bob", kind="person", weight=0.2)
+    task = make_chat_task(project, [BAD])
+    save_scores(task, "prm", [0.9])
+    compare(give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=0, score=0.1)]))
+    rater = Rater.objects.get(handle="scorer:prm")
+    assert (rater.audited, rater.weight) == (0, 1.0)
+    assert not Comparison.objects.get(rater=rater).counts
+
+
+def test_two_peoples_words_on_the_same_are_a_pair(project: Project, alice: User, bob: User) -> None:
+    task = make_chat_task(project, [GOOD])
+    for by, score in ((alice, 0.9), (bob, 0.2)):
+        compare(give_task_feedback(task=task, by=by, steps=[StepWord(attempt_index=0, score=score)]))
+    pair = Comparison.objects.get()
+    assert (pair.rater.handle, pair.against, pair.said, pair.truth, pair.source) == (
+        "user:bob",
+        "user:alice",
+        0.2,
+        0.9,
+        "peer",
+    )
+
+
+def test_a_hostile_reviewer_stops_moving_rewards(project: Project, alice: User, bob: User) -> None:
+    """Alice and bob speak of the same; once bob is known to say the opposite of the truth, only alice counts."""
+    unverified = make_chat_task(project, [BAD])
+    for by, score in ((alice, 0.0), (bob, 1.0)):
+        compare(give_task_feedback(task=unverified, by=by, steps=[StepWord(attempt_index=0, score=score)]))
+    attempt = unverified.attempts.get()
+    assert effective_judgement(unverified)[attempt.pk].reward == pytest.approx(0.5)
+    for _ in range(12):
+        say(make_verified(project), bob, 0.0, 1.0)
+    assert Rater.objects.get(handle="user:bob").quarantined_at is not None
+    assert effective_judgement(unverified)[attempt.pk].reward == pytest.approx(0.0)
