@@ -107,7 +107,7 @@ class WeightsForm(SectionForm):
             for name in ENVIRONMENTS
             for scorer, weight in PROFILES[name].weights.items()
         }
-        for name in usual | self.initial:
+        for name in dict.fromkeys([*usual, *self.initial]):
             environment, _dash, scorer = name.partition("-")
             self.fields[name] = forms.FloatField(
                 label=f"{environment.capitalize()}: {scorer.replace('_', ' ')}",

@@ -31,6 +31,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "blockers": path("blockers"),
         "dead_letters": path("dead-letters"),
         "audit": path("audit"),
+        "exports": path("exports"),
         "members": path("members"),
         "settings": path("settings"),
         "tokens": path("tokens"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.console.views import house, own, tokens
+from apps.console.views import exports, house, own, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
@@ -16,6 +16,8 @@ urlpatterns = [
     path("members/<int:member_id>/remove/", house.remove_member, name="member-remove"),
     path("tokens/", tokens.show_tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="token-revoke"),
+    path("exports/", exports.show_exports, name="exports"),
+    path("exports/<slug:name>/", exports.export, name="export"),
     path("views/", own.keep_view, name="view-keep"),
     path("views/<int:view_id>/delete/", own.drop_view, name="view-drop"),
 ]

@@ -1,0 +1,141 @@
+"""Sending an export: streamed, hashed on the way, with a manifest beside it, and audited at both ends."""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import require_right
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import BadInputError
+from apps.console.exports.sources import Row, Source
+from apps.console.exports.writers import WRITERS, Sink
+
+SCHEMA = "tentalis.export/1"
+
+
+@dataclass
+class Export:
+    """One export under way.
+
+    Attributes:
+        row_count, size_bytes, digest: of the data so far; final once `is_complete`.
+    """
+
+    source: Source
+    format: str
+    filters: Mapping[str, str]
+    project: Project
+    by: User
+    at: datetime = field(default_factory=timezone.now)
+    row_count: int = 0
+    size_bytes: int = 0
+    is_complete: bool = False
+    _hash: Any = field(default_factory=hashlib.sha256)
+    audit_id: int = 0
+
+    @property
+    def stem(self) -> str:
+        return f"tentalis-{self.project.slug}-{self.source.name}-{self.at:%Y%m%d-%H%M%S}"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What one needs to know that the data is whole, and how it came about."""
+        return {
+            "schema": SCHEMA,
+            "project": self.project.slug,
+            "source": self.source.name,
+            "format": self.format,
+            "filters": dict(self.filters),
+            "columns": dict(self.source.columns),
+            "rows": self.row_count,
+            "size_bytes": self.size_bytes,
+            "sha256": self._hash.hexdigest(),
+            "by": self.by.handle,
+            "at": self.at.isoformat(),
+            "code_version": version("tentalis"),
+            "audit_entry": self.audit_id,
+        }
+
+    def write(self) -> Iterator[bytes]:
+        """The data itself."""
+        write, _ = WRITERS[self.format]
+        for part in write(self._count(self.source.rows(self.project, self.filters)), self.source.columns):
+            self._hash.update(part)
+            self.size_bytes += len(part)
+            yield part
+        self.is_complete = True
+
+    def write_archive(self) -> Iterator[bytes]:
+        """The data and its manifest as one zip, made while it is sent."""
+        sink = Sink()
+        with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            with archive.open(f"{self.source.name}.{self.format}", "w", force_zip64=True) as file:
+                for part in self.write():
+                    file.write(part)
+                    yield sink.take()
+            archive.writestr("manifest.json", json.dumps(self.manifest, indent=2, ensure_ascii=False))
+        yield sink.take()
+
+    def _count(self, rows: Iterator[Row]) -> Iterator[Row]:
+        for row in rows:
+            self.row_count += 1
+            yield row
+
+
+def begin_export(*, source: Source, format: str, filters: Mapping[str, str], project: Project, by: User) -> Export:
+    """Check what is asked for and write the audit, before a byte is sent.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not read it.
+        BadInputError: a format or filter the source does not know.
+    """
+    require_right(by, project, source.right)
+    if format not in source.formats:
+        raise BadInputError(f"format: wanted one of {', '.join(source.formats)}, found {format!r}")
+    for name, value in filters.items():
+        known = source.filters.get(name, frozenset())
+        if known is not None and value not in known:
+            raise BadInputError(f"{name}: {source.name} cannot be narrowed to {value!r} by it")
+    export = Export(source, format, dict(filters), project, by)
+    payload = {"source": source.name, "format": format, "filters": dict(filters)}
+    export.audit_id = record(Kind.EXPORT_MADE, subject=project, by=by.handle, payload=payload).pk
+    return export
+
+
+def deliver(request: HttpRequest, export: Export, *, is_archive: bool) -> StreamingHttpResponse:
+    """Send it as it is made. Under ASGI it is made in the thread of the database."""
+    parts = _end_with_audit(export, export.write_archive() if is_archive else export.write())
+    is_async = isinstance(request, ASGIRequest)
+    response = StreamingHttpResponse(
+        _draw(parts) if is_async else parts,
+        content_type="application/zip" if is_archive else WRITERS[export.format][1],
+    )
+    ending = "zip" if is_archive else export.format
+    response["Content-Disposition"] = f'attachment; filename="{export.stem}.{ending}"'
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+def _end_with_audit(export: Export, parts: Iterator[bytes]) -> Iterator[bytes]:
+    yield from parts
+    payload = {"export": export.audit_id, "rows": export.row_count, "sha256": export.manifest["sha256"]}
+    record(Kind.EXPORT_SENT, subject=export.project, by=export.by.handle, payload=payload)
+
+
+async def _draw(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    draw = sync_to_async(lambda: next(parts, None))
+    while (part := await draw()) is not None:
+        if part:
+            yield part

@@ -1,0 +1,193 @@
+"""What can be taken home: each source names its columns, the right it takes, and yields rows in the order of their ids.
+
+Rows are read in pages by key, so that a slow reader holds no transaction open and memory stays at a page.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Project
+from apps.accounts.rights import Right
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry, AuditSeal
+from apps.console.exports import training_sets
+from apps.feedback.models import Feedback, StepFeedback
+from apps.rollouts.models import Rollout
+from apps.rollouts.selectors import make_record
+from apps.tasks.models import Task
+
+PAGE = 2000
+HEAVY_PAGE = 200
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One thing to export.
+
+    Attributes:
+        columns: name -> kind of value: int, float, bool, text, time, json (nested), ints, floats or bools (lists).
+        filters: names a query may narrow it by -> what they may be; None: any text.
+        formats: what it can be written as.
+    """
+
+    name: str
+    title: str | Promise
+    about: str | Promise
+    right: Right
+    columns: Mapping[str, str]
+    rows: Callable[[Project, Mapping[str, str]], Iterator[Row]]
+    filters: Mapping[str, frozenset[str] | None]
+    formats: tuple[str, ...] = ("csv", "jsonl", "parquet")
+
+
+TASK_COLUMNS = {
+    "id": "int", "created_at": "time", "state": "text", "worker": "text", "environment": "text", "submitted_by": "text",
+    "group_size": "int", "score": "float", "prompt": "text", "answer": "text", "reference": "json", "metadata": "json",
+    "failure": "text",
+}  # fmt: skip
+TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"}
+
+
+def read_tasks(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    rows = Task.objects.filter(project=project, **filters)
+    paths = [TASK_PATHS.get(name, name) for name in TASK_COLUMNS]
+    for values in iterate_values(rows, paths):
+        yield dict(zip(TASK_COLUMNS, values, strict=True))
+
+
+FEEDBACK_COLUMNS = {
+    "id": "int", "created_at": "time", "task": "int", "review": "int", "purpose": "text", "source": "text",
+    "author": "text", "score": "float", "text": "text", "preferred_attempt": "int", "ranking": "json",
+    "none_good": "bool", "edited_answer": "text", "hint_text": "text", "trust": "float", "retracted_at": "time",
+    "steps": "json",
+}  # fmt: skip
+FEEDBACK_PATHS = {
+    "task": "task_id",
+    "review": "review_id",
+    "purpose": "review__purpose",
+    "preferred_attempt": "preferred_attempt__index",
+}
+
+
+def read_feedback(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    """Every judgement, taken back or not, with its words on single steps."""
+    own = [name for name in FEEDBACK_COLUMNS if name != "steps"]
+    rows = Feedback.objects.filter(project=project, **filters)
+    pages = page_values(rows, [FEEDBACK_PATHS.get(name, name) for name in own], PAGE)
+    for page in pages:
+        said = StepFeedback.objects.filter(feedback__in=[values[0] for values in page]).order_by("feedback_id", "id")
+        words = said.values_list("feedback_id", "attempt__index", "step__index", "score", "comment", "spans")
+        steps = {
+            pk: [dict(zip(("attempt", "step", "score", "comment", "spans"), word[1:], strict=True)) for word in group]
+            for pk, group in groupby(words, lambda word: word[0])
+        }
+        for values in page:
+            yield dict(zip(own, values, strict=True)) | {"steps": steps.get(values[0], [])}
+
+
+ROLLOUT_COLUMNS = {
+    "schema": "text", "rollout_id": "int", "group_id": "int", "adapter": "text", "policy_version": "int",
+    "messages": "json", "hinted_messages": "json", "prompt_token_ids": "ints", "token_ids": "ints",
+    "logprobs": "floats", "sampled": "bools", "reward": "float", "steps": "json", "missing_steps": "int",
+    "weight": "float",
+}  # fmt: skip
+
+
+def read_rollouts(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    """Every usable rollout as the trainer reads it."""
+    rows = Rollout.objects.filter(project=project, is_usable=True, attempt__exchange__isnull=False).select_related(
+        "task", "adapter", "hint", "attempt__exchange"
+    )
+    last = 0
+    while page := list(rows.filter(pk__gt=last).order_by("pk")[:HEAVY_PAGE]):
+        for rollout in page:
+            yield make_record(rollout).to_json()
+        last = page[-1].pk
+
+
+AUDIT_COLUMNS = {
+    "id": "int", "at": "time", "kind": "text", "subject_type": "text", "subject_id": "int", "project_id": "int",
+    "actor": "text", "payload": "json", "xid": "int", "seq": "int", "previous_hash": "text", "hash": "text",
+}  # fmt: skip
+SEALED = ("seq", "previous_hash", "hash")
+
+
+def read_audit(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    return read_entries(AuditEntry.objects.filter(project_id=project.pk, **filters))
+
+
+def read_entries(entries: "QuerySet[AuditEntry]") -> Iterator[Row]:
+    """Audit entries with their places in the chain; who waits for one yet has none."""
+    own = [name for name in AUDIT_COLUMNS if name not in SEALED]
+    for page in page_values(entries, own, PAGE):
+        seals = AuditSeal.objects.filter(entry_id__in=[values[0] for values in page])
+        places = {row[0]: row[1:] for row in seals.values_list("entry_id", *SEALED)}
+        for values in page:
+            sealed = zip(SEALED, places.get(values[0], (None, None, None)), strict=True)
+            yield dict(zip(own, values, strict=True)) | dict(sealed)
+
+
+def iterate_values(rows: "QuerySet[Any]", paths: list[str], size: int = PAGE) -> Iterator[tuple[Any, ...]]:
+    for page in page_values(rows, paths, size):
+        yield from page
+
+
+def page_values(rows: "QuerySet[Any]", paths: list[str], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Pages of values by ascending id; `paths` begins with it."""
+    last = 0
+    while page := list(rows.filter(pk__gt=last).order_by("pk").values_list(*paths)[:size]):
+        yield page
+        last = page[-1][0]
+
+
+def _set(name: str, title: Any, about: Any, columns: Mapping[str, str], rows: Any) -> Source:
+    return Source(name, title, about, Right.FEEDBACK_READ, columns, rows, {}, ("jsonl", "parquet", "csv"))
+
+
+SOURCES: Mapping[str, Source] = {
+    source.name: source
+    for source in (
+        Source(
+            "tasks", _("Tasks"), _("Each task with its state, score and best answer."),
+            Right.TASKS_READ, TASK_COLUMNS, read_tasks, {"state": frozenset(Task.State.values)},
+        ),
+        Source(
+            "feedback", _("Reviews and feedback"), _("What managers said, step by step, in their own words."),
+            Right.FEEDBACK_READ, FEEDBACK_COLUMNS, read_feedback,
+            {"source": frozenset(Feedback.Source.values), "author": None},
+        ),
+        Source(
+            "rollouts", _("Rollouts"), _("Exact tokens, log-probs and rewards, as the trainer reads them."),
+            Right.ROLLOUTS_READ, ROLLOUT_COLUMNS, read_rollouts, {}, ("jsonl", "parquet"),
+        ),
+        Source(
+            "audit", _("Audit"), _("Everything that happened, with each entry's place in the chain and its hashes."),
+            Right.AUDIT_READ, AUDIT_COLUMNS, read_audit, {"kind": frozenset(Kind.values), "actor": None},
+        ),
+        _set(
+            "preferences", _("Preference pairs"),
+            _("One answer preferred to another, in TRL's preference format (DPO)."),
+            training_sets.PAIR_COLUMNS, training_sets.read_pairs,
+        ),
+        _set(
+            "stepwise", _("Steps, right or wrong"),
+            _("Each attempt's steps with a label each, in TRL's stepwise format (PRM)."),
+            training_sets.STEPWISE_COLUMNS, training_sets.read_stepwise,
+        ),
+        _set(
+            "kto", _("Answers, good or bad"), _("Single answers with a yes or no, in TRL's unpaired format (KTO)."),
+            training_sets.KTO_COLUMNS, training_sets.read_kto,
+        ),
+        _set(
+            "sft", _("Answers to imitate"), _("Corrected and preferred answers as conversations (SFT)."),
+            training_sets.SFT_COLUMNS, training_sets.read_sft,
+        ),
+    )
+}  # fmt: skip

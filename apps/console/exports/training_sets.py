@@ -1,0 +1,142 @@
+"""Judgements as training sets, in the formats of TRL: what counts is what a rollout's reward counts.
+
+Feedback that was taken back, and what was said of gold items, is in none of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+from django.db.models import Prefetch
+
+from apps.accounts.models import Project
+from apps.feedback.models import Feedback
+from apps.feedback.selectors import effective_judgement
+from apps.tasks.models import Attempt, Step, Task
+
+PAGE = 200
+RIGHT_FROM = 0.5
+CLEAR_MARGIN = 0.05
+
+PAIR_COLUMNS = {"prompt": "text", "chosen": "text", "rejected": "text", "task": "int", "feedback": "int", "by": "text"}
+STEPWISE_COLUMNS = {"prompt": "text", "completions": "texts", "labels": "bools", "task": "int", "attempt": "int"}
+KTO_COLUMNS = {
+    "prompt": "text", "completion": "text", "label": "bool", "reward": "float", "reward_source": "text", "task": "int",
+    "attempt": "int",
+}  # fmt: skip
+SFT_COLUMNS = {"messages": "json", "task": "int", "feedback": "int", "kind": "text"}
+
+Row = Mapping[str, Any]
+
+
+def read_pairs(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    """Every pair a feedback orders: by its ranking, else its preferred attempt before the others; a corrected answer
+    before each answered attempt. Equal ranks and equal texts make no pair.
+    """
+    for feedback in _iterate_feedback(project):
+        answers = {
+            one.index: one.text or one.answer
+            for one in feedback.task.attempts.all()
+            if one.state == Attempt.State.ANSWERED
+        }
+        ordered: list[tuple[str, str]] = []
+        if feedback.edited_answer:
+            ordered += [(feedback.edited_answer, other) for other in answers.values()]
+        if feedback.ranking:
+            ordered += [
+                (answers[good], answers[bad])
+                for better, worse in combinations(feedback.ranking, 2)
+                for good in better
+                for bad in worse
+                if good in answers and bad in answers
+            ]
+        elif feedback.preferred_attempt is not None and feedback.preferred_attempt.index in answers:
+            best = feedback.preferred_attempt.index
+            ordered += [(answers[best], other) for index, other in answers.items() if index != best]
+        for chosen, rejected in dict.fromkeys(ordered):
+            if chosen.strip() and chosen != rejected:
+                yield {
+                    "prompt": feedback.task.prompt,
+                    "chosen": chosen,
+                    "rejected": rejected,
+                    "task": feedback.task_id,
+                    "feedback": feedback.pk,
+                    "by": feedback.author,
+                }
+
+
+def read_stepwise(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    """Each judged attempt's steps up to the first one nobody judged; right from 0.5 on. A person's word comes first."""
+    for task, judgements in _iterate_judged(project):
+        for attempt in task.attempts.all():
+            found = judgements[attempt.pk]
+            steps, labels = [], []
+            for step in attempt.steps.all():
+                said = found.step_words.get(step.pk)
+                score = said.score if said is not None else found.step_scores.get(step.pk)
+                if score is None:
+                    break
+                steps.append(step.text)
+                labels.append(score >= RIGHT_FROM)
+            if steps:
+                yield {
+                    "prompt": task.prompt, "completions": steps, "labels": labels, "task": task.pk,
+                    "attempt": attempt.index,
+                }  # fmt: skip
+
+
+def read_kto(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    """Each judged attempt whose reward is clearly above or below 0.5."""
+    for task, judgements in _iterate_judged(project):
+        for attempt in task.attempts.all():
+            found = judgements[attempt.pk]
+            if found.reward is not None and abs(found.reward - RIGHT_FROM) >= CLEAR_MARGIN:
+                yield {
+                    "prompt": task.prompt, "completion": attempt.text or attempt.answer,
+                    "label": found.reward > RIGHT_FROM, "reward": found.reward, "reward_source": found.reward_source,
+                    "task": task.pk, "attempt": attempt.index,
+                }  # fmt: skip
+
+
+def read_sft(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+    """What a manager wrote instead, or else the attempt they preferred; nothing where none was good enough."""
+    for feedback in _iterate_feedback(project):
+        best = feedback.preferred_attempt
+        if feedback.edited_answer:
+            kind, answer = "corrected", feedback.edited_answer
+        elif best is not None and not feedback.none_good:
+            kind, answer = "preferred", best.text or best.answer
+        else:
+            continue
+        messages = [{"role": "user", "content": feedback.task.prompt}, {"role": "assistant", "content": answer}]
+        yield {"messages": messages, "task": feedback.task_id, "feedback": feedback.pk, "kind": kind}
+
+
+def _iterate_feedback(project: Project) -> Iterator[Feedback]:
+    attempts = Prefetch("task__attempts", Attempt.objects.order_by("index"))
+    rows = (
+        Feedback.objects.counting()
+        .filter(project=project)
+        .exclude(edited_answer="", preferred_attempt=None, ranking=[])
+    )
+    last = 0
+    while page := list(
+        rows.filter(pk__gt=last)
+        .select_related("task", "preferred_attempt")
+        .prefetch_related(attempts)
+        .order_by("pk")[:PAGE]
+    ):
+        yield from page
+        last = page[-1].pk
+
+
+def _iterate_judged(project: Project) -> Iterator[tuple[Task, Mapping[int, Any]]]:
+    steps = Prefetch("steps", Step.objects.order_by("index"))
+    attempts = Prefetch("attempts", Attempt.objects.order_by("index").prefetch_related(steps))
+    judged = Feedback.objects.counting().filter(project=project).values("task")
+    rows = Task.objects.filter(project=project, pk__in=judged)
+    last = 0
+    while page := list(rows.filter(pk__gt=last).prefetch_related(attempts).order_by("pk")[:PAGE]):
+        for task in page:
+            yield task, effective_judgement(task)
+        last = page[-1].pk

@@ -1,0 +1,125 @@
+"""Rows as bytes: CSV that no spreadsheet runs as a formula, canonical JSON lines, Parquet."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from tentalis.core.canon import canonical_json
+
+Row = Mapping[str, Any]
+BATCH = 1000
+# what makes a spreadsheet take a text for a formula, and the guard itself, so that it can be taken off again
+DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+GUARD = "'"
+
+
+def guard(text: str) -> str:
+    """A text that no spreadsheet runs; `unguard` gives it back."""
+    return GUARD + text if text.startswith(DANGEROUS) else text
+
+
+def unguard(text: str) -> str:
+    return text.removeprefix(GUARD)
+
+
+def write_csv(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[bytes]:
+    """UTF-8 with a byte order mark, so that spreadsheets read it as such; nested values as JSON texts."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    yield b"\xef\xbb\xbf"
+    iterator = iter(rows)
+    while batch := list(islice(iterator, BATCH)):
+        writer.writerows([[_as_cell(row[name], kind) for name, kind in columns.items()] for row in batch])
+        yield _empty(text)
+    yield _empty(text)
+
+
+def write_jsonl(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[bytes]:
+    """One canonical JSON object a line."""
+    iterator = iter(rows)
+    while batch := list(islice(iterator, BATCH)):
+        yield b"".join(canonical_json({name: _plain(row[name]) for name in columns}) + b"\n" for row in batch)
+
+
+def write_parquet(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[bytes]:
+    """One file, handed out while it grows; nested values are JSON texts."""
+    import pyarrow
+    import pyarrow.parquet
+
+    kinds = {
+        "int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string(),
+        "time": pyarrow.timestamp("us", tz="UTC"), "json": pyarrow.string(), "ints": pyarrow.list_(pyarrow.int32()),
+        "floats": pyarrow.list_(pyarrow.float32()), "bools": pyarrow.list_(pyarrow.bool_()),
+        "texts": pyarrow.list_(pyarrow.string()),
+    }  # fmt: skip
+    schema = pyarrow.schema([(name, kinds[kind]) for name, kind in columns.items()])
+    sink = Sink()
+    iterator = iter(rows)
+    with pyarrow.parquet.ParquetWriter(sink, schema) as writer:
+        while batch := list(islice(iterator, BATCH)):
+            table = {name: [_as_stored(row[name], kind) for row in batch] for name, kind in columns.items()}
+            writer.write_table(pyarrow.Table.from_pydict(table, schema=schema))
+            yield sink.take()
+    yield sink.take()
+
+
+WRITERS: Mapping[str, tuple[Callable[[Iterable[Row], Mapping[str, str]], Iterator[bytes]], str]] = {
+    "csv": (write_csv, "text/csv; charset=utf-8"),
+    "jsonl": (write_jsonl, "application/x-ndjson"),
+    "parquet": (write_parquet, "application/vnd.apache.parquet"),
+}
+
+
+class Sink(io.RawIOBase):
+    """A file that is only written: what came since one last looked can be taken away, and is not kept."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._length += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        return self._length
+
+    def take(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        return taken
+
+
+def _empty(text: io.StringIO) -> bytes:
+    said = text.getvalue().encode()
+    text.seek(0)
+    text.truncate()
+    return said
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _as_cell(value: Any, kind: str) -> Any:
+    if value is None:
+        return ""
+    if kind in {"int", "float", "time"}:
+        return _plain(value)
+    if kind == "bool":
+        return "true" if value else "false"
+    return guard(value if kind == "text" else json.dumps(value, ensure_ascii=False))
+
+
+def _as_stored(value: Any, kind: str) -> Any:
+    return json.dumps(value, ensure_ascii=False) if kind == "json" and value is not None else value

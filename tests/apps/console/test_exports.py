@@ -1,0 +1,211 @@
+"""What is taken home: whole, harmless in a spreadsheet, read back as it was, and on record."""
+
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from django.test import Client
+from django.urls import reverse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.accounts.models import Member, Role, User
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.console.exports.delivery import begin_export
+from apps.console.exports.sources import SOURCES
+from apps.console.exports.writers import guard, unguard, write_csv
+from apps.feedback.models import Feedback, Review, StepFeedback
+from apps.rollouts.models import Rollout
+from apps.rollouts.selectors import make_record
+from tentalis.core.contracts import RolloutRecord
+from tests.e2e.scenery import Scene, build_scene
+from tests.factories import make_judged_task, make_user
+
+pytestmark = pytest.mark.django_db
+
+FORMULA = '=HYPERLINK("http://127.0.0.1:9","x")'
+
+
+@pytest.fixture
+def scene(db: None) -> Scene:
+    return build_scene(updates=2)
+
+
+def sign_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def take(client: Client, name: str, format: str, **said: str) -> bytes:
+    return read_stream(
+        client.post(reverse("console:export", args=("desk", name)), {"format": format, "plain": "on", **said})
+    )
+
+
+def read_stream(answer: Any) -> bytes:
+    assert answer.status_code == 200
+    return b"".join(answer.streaming_content)
+
+
+def read_lines(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def read_cells(data: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+
+
+def read_table(data: bytes) -> list[dict[str, Any]]:
+    return pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()  # type: ignore[no-any-return]
+
+
+def test_every_source_is_the_same_rows_in_every_format_and_the_same_bytes_again(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    for source in SOURCES.values():
+        if source.name == "audit":
+            continue  # every export adds to it
+        counts = set()
+        for format in source.formats:
+            data = take(client, source.name, format)
+            assert take(client, source.name, format) == data, (source.name, format)
+            read: Any = {"csv": read_cells, "jsonl": read_lines, "parquet": read_table}[format]
+            rows: list[dict[str, Any]] = read(data)
+            counts.add(len(rows))
+            assert all(list(row) == list(source.columns) for row in rows if format != "jsonl"), source.name
+        assert len(counts) == 1, (source.name, counts)
+        if source.name != "rollouts":
+            assert counts != {0}, source.name
+
+
+def test_an_archive_holds_the_data_and_a_manifest_that_proves_it(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    answer = client.post(reverse("console:export", args=("desk", "tasks")), {"format": "csv", "state": "failed"})
+    assert answer["Content-Type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(read_stream(answer))) as archive:
+        assert archive.testzip() is None
+        data, manifest = archive.read("tasks.csv"), json.loads(archive.read("manifest.json"))
+    assert manifest["sha256"] == hashlib.sha256(data).hexdigest()
+    assert (manifest["rows"], manifest["size_bytes"]) == (1, len(data))
+    assert manifest["filters"] == {"state": "failed"}
+    assert manifest["by"] == "user:alice"
+    assert manifest["code_version"]
+    made, sent = AuditEntry.objects.filter(kind__startswith="export.").order_by("id")
+    assert (made.pk, made.kind, made.actor) == (manifest["audit_entry"], Kind.EXPORT_MADE, "user:alice")
+    assert sent.payload == {"export": made.pk, "rows": 1, "sha256": manifest["sha256"]}
+
+
+def test_an_export_that_breaks_off_is_on_record_as_not_finished(scene: Scene) -> None:
+    export = begin_export(source=SOURCES["tasks"], format="jsonl", filters={}, project=scene.project, by=scene.alice)
+    next(export.write())
+    page = sign_in(scene.alice).get(reverse("console:exports", args=("desk",))).content.decode()
+    assert "not finished" in page
+    assert not AuditEntry.objects.filter(kind=Kind.EXPORT_SENT).exists()
+
+
+def test_rollouts_read_back_are_the_rollouts(scene: Scene) -> None:
+    task = make_judged_task(scene.project, scene.worker, environment="desk")
+    for attempt in task.attempts.all():
+        Rollout.objects.create(
+            project=scene.project, worker=scene.worker, task=task, attempt=attempt, is_usable=True, reward=0.5
+        )
+    Rollout.objects.filter(attempt__exchange=None).update(is_usable=False, unusable_reason="no tokens")
+    rollouts = {one.pk: make_record(one) for one in Rollout.objects.filter(is_usable=True)}
+    client = sign_in(scene.alice)
+    again = [RolloutRecord.from_json(row) for row in read_lines(take(client, "rollouts", "jsonl"))]
+    assert {record.rollout_id: record for record in again} == rollouts
+    assert len(again) == 2
+    table = read_table(take(client, "rollouts", "parquet"))
+    assert [row["token_ids"] for row in table] == [list(record.token_ids) for record in again]
+
+
+def test_no_spreadsheet_runs_what_somebody_wrote(scene: Scene) -> None:
+    scene.reviewed.prompt = FORMULA
+    scene.reviewed.save(update_fields=["prompt"])
+    rows = read_cells(take(sign_in(scene.alice), "tasks", "csv"))
+    cell = next(row["prompt"] for row in rows if row["id"] == str(scene.reviewed.pk))
+    assert cell == f"'{FORMULA}"
+    assert unguard(cell) == FORMULA
+
+
+@given(st.text())
+def test_the_guard_comes_off_again_and_leaves_no_formula(text: str) -> None:
+    assert unguard(guard(text)) == text
+    assert not guard(text).startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))))
+def test_any_text_survives_csv(texts: list[str]) -> None:
+    data = b"".join(write_csv([{"a": text, "b": 1} for text in texts], {"a": "text", "b": "int"}))
+    rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+    assert [unguard(row[0]) for row in rows[1:]] == texts
+
+
+def test_pairs_come_from_rankings_preferences_and_corrections_and_not_from_gold_or_what_was_taken_back(
+    scene: Scene,
+) -> None:
+    task = make_judged_task(scene.project, scene.worker, environment="desk", group_size=3)
+    Feedback.objects.filter(project=scene.project).delete()
+    attempts = list(task.attempts.order_by("index"))
+    for attempt in attempts:
+        attempt.text = f"answer {attempt.index}"
+        attempt.save(update_fields=["text"])
+    common = {"project": scene.project, "task": task, "source": "human", "author": "user:bob"}
+    Feedback.objects.create(**common, ranking=[[2], [0, 1]])
+    Feedback.objects.create(**common, preferred_attempt=attempts[0])
+    Feedback.objects.create(**common, edited_answer="better still")
+    Feedback.objects.create(**common, preferred_attempt=attempts[1], retracted_at="2026-01-01T00:00:00Z")
+    gold = Review.objects.create(project=scene.project, task=task, audience="human", purpose="gold", state="closed")
+    Feedback.objects.create(**common, preferred_attempt=attempts[1], review=gold)
+    client = sign_in(scene.alice)
+    pairs = [(row["chosen"], row["rejected"]) for row in read_lines(take(client, "preferences", "jsonl"))]
+    assert pairs == [
+        ("answer 2", "answer 0"), ("answer 2", "answer 1"),
+        ("answer 0", "answer 1"), ("answer 0", "answer 2"),
+        ("better still", "answer 0"), ("better still", "answer 1"), ("better still", "answer 2"),
+    ]  # fmt: skip
+    said = [row["messages"][1]["content"] for row in read_lines(take(client, "sft", "jsonl"))]
+    assert said == ["answer 0", "better still"]
+
+
+def test_steps_are_right_or_wrong_as_persons_said_and_end_where_nobody_judged(scene: Scene) -> None:
+    Feedback.objects.filter(project=scene.project).delete()
+    task = make_judged_task(scene.project, scene.worker, environment="desk", group_size=1)
+    attempt = task.attempts.get()
+    one, _two = attempt.steps.order_by("index")
+    feedback = Feedback.objects.create(project=scene.project, task=task, source="human", author="user:bob", score=0.1)
+    StepFeedback.objects.create(feedback=feedback, attempt=attempt, step=one, score=0.2)
+    client = sign_in(scene.alice)
+    [row] = read_lines(take(client, "stepwise", "jsonl"))
+    assert (row["completions"], row["labels"]) == ([one.text], [False])
+    [kto] = read_lines(take(client, "kto", "jsonl"))
+    assert (kto["label"], kto["reward_source"]) == (False, "human")
+
+
+def test_who_may_not_read_may_not_export(scene: Scene) -> None:
+    viewer, bob = make_user("vera"), make_user("bob")
+    Member.objects.create(project=scene.project, user=viewer, role=Role.VIEWER)
+    path = reverse("console:export", args=("desk", "audit"))
+    for user in (viewer, bob):
+        assert sign_in(user).post(path, {"format": "csv"}).status_code == 403
+        assert (
+            "Everything that happened"
+            not in sign_in(user).get(reverse("console:exports", args=("desk",))).content.decode()
+        )
+    assert sign_in(make_user("charlie")).post(path, {"format": "csv"}).status_code == 404
+    assert not AuditEntry.objects.filter(kind=Kind.EXPORT_MADE).exists()
+
+
+@pytest.mark.parametrize("said", [{"format": "xlsx"}, {"format": "csv", "state": "gone"}], ids=["format", "filter"])
+def test_what_cannot_be_exported_is_said_and_nothing_is_sent(scene: Scene, said: dict[str, str]) -> None:
+    answer = sign_in(scene.alice).post(reverse("console:export", args=("desk", "tasks")), said, follow=True)
+    assert (
+        "found &#x27;xlsx&#x27;" in answer.content.decode() or "narrowed to &#x27;gone&#x27;" in answer.content.decode()
+    )
+    assert not AuditEntry.objects.filter(kind=Kind.EXPORT_MADE).exists()
