@@ -8,7 +8,18 @@ from apps.calibration.models import Comparison, Rater
 
 @admin.register(Rater)
 class RaterAdmin(ReadOnlyAdmin):
-    list_display = ["handle", "project", "kind", "weight", "audited", "errors", "drifted_at", "quarantined_at"]
+    list_display = [
+        "handle",
+        "project",
+        "kind",
+        "weight",
+        "bad",
+        "false_approvals",
+        "good",
+        "false_rejections",
+        "drifted_at",
+        "quarantined_at",
+    ]
     list_filter = ["kind", "project"]
     list_select_related = ["project"]
     search_fields = ["handle"]

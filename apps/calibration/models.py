@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
 from apps.tasks.models import Attempt, Step
+from tentalis.core.scoring.calibration import Confusion
 
 
 class Rater(Timestamped):
@@ -17,7 +18,8 @@ class Rater(Timestamped):
         weight: how far it is trusted, in [0, 1]; an unknown one has 1.
         told_weight: the weight the audit last told of.
         standing: what the weight is made of (`core.scoring.calibration.Standing`).
-        audited, errors: items that entered the weight since `counted_from`, and on how many of them it erred.
+        bad, false_approvals: items that entered the weight since `counted_from` and were bad, and how many of them it
+            approved; good, false_rejections: likewise the good ones it rejected.
         sittings: feedbacks those items came in.
         counted_from: what was compared before does not count any more: it was reinstated then.
         drifted_at: when the drift detector last rang.
@@ -35,8 +37,10 @@ class Rater(Timestamped):
     weight = models.FloatField(default=1.0)
     told_weight = models.FloatField(default=1.0)
     standing = models.JSONField(default=dict)
-    audited = models.PositiveIntegerField(default=0)
-    errors = models.PositiveIntegerField(default=0)
+    bad = models.PositiveIntegerField(default=0)
+    false_approvals = models.PositiveIntegerField(default=0)
+    good = models.PositiveIntegerField(default=0)
+    false_rejections = models.PositiveIntegerField(default=0)
     sittings = models.PositiveIntegerField(default=0)
     counted_from = models.DateTimeField(null=True, blank=True)
     drifted_at = models.DateTimeField(null=True, blank=True)
@@ -54,6 +58,23 @@ class Rater(Timestamped):
 
     def __str__(self) -> str:
         return f"{self.handle} at {self.weight:.2f}"
+
+    @property
+    def audited(self) -> int:
+        return self.bad + self.good
+
+    @property
+    def errors(self) -> int:
+        return self.false_approvals + self.false_rejections
+
+    @property
+    def confusion(self) -> Confusion:
+        return Confusion(
+            true_approvals=self.good - self.false_rejections,
+            false_approvals=self.false_approvals,
+            true_rejections=self.bad - self.false_approvals,
+            false_rejections=self.false_rejections,
+        )
 
 
 class Comparison(models.Model):
@@ -99,6 +120,7 @@ class Comparison(models.Model):
         indexes = [
             models.Index(fields=["rater", "-id"], name="comparison_by_rater"),
             models.Index(fields=["project", "-id"], condition=Q(source="peer"), name="comparison_of_peers"),
+            models.Index(fields=["project", "-id"], condition=Q(source="human"), name="comparison_with_people"),
         ]
 
     def __str__(self) -> str:

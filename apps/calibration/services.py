@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
@@ -18,7 +19,7 @@ from apps.audit.services import record, record_many
 from apps.base.errors import BadInputError, NotFoundError
 from apps.calibration.errors import NotQuarantinedError
 from apps.calibration.models import Comparison, Rater
-from tentalis.core.scoring.calibration import POLICY, Standing, approves
+from tentalis.core.scoring.calibration import APPROVES, POLICY, Confusion, Standing
 
 NOTICEABLE = 0.1
 """The audit tells of a weight that moved this far since it last did."""
@@ -33,8 +34,10 @@ _WEIGHED = [
     "weight",
     "told_weight",
     "standing",
-    "audited",
-    "errors",
+    "bad",
+    "false_approvals",
+    "good",
+    "false_rejections",
     "sittings",
     "counted_from",
     "drifted_at",
@@ -210,8 +213,7 @@ def _count(rater: Rater, rows: Iterable[_Kept], *, at: datetime | None = None) -
     standing, rang = Standing.from_json(rater.standing).add(judged)
     rater.standing = standing.to_json()
     rater.weight = standing.weight()
-    rater.audited += len(judged)
-    rater.errors += sum(approves(said) != approves(truth) for said, truth in judged)
+    _add_counts(rater, Confusion.of(judged))
     rater.sittings += 1
     if any(rang):
         rater.drifted_at = at or timezone.now()
@@ -229,27 +231,45 @@ def _judge(rater: Rater, *, at: datetime | None) -> None:
 
 def _start_anew(rater: Rater) -> None:
     rater.standing, rater.weight = {}, 1.0
-    rater.audited = rater.errors = rater.sittings = 0
+    rater.bad = rater.false_approvals = rater.good = rater.false_rejections = rater.sittings = 0
     rater.drifted_at = None
 
 
+def _add_counts(rater: Rater, found: Confusion) -> None:
+    rater.bad += found.false_approvals + found.true_rejections
+    rater.false_approvals += found.false_approvals
+    rater.good += found.true_approvals + found.false_rejections
+    rater.false_rejections += found.false_rejections
+
+
 def _recount(rater: Rater) -> None:
-    """Count the weight anew from what is kept, in memory. A rater leaves quarantine when nothing speaks for it."""
-    audited, errors = rater.audited, rater.errors
+    """Count the weight anew from what is kept, in memory: the counts from all of it, the weight from the last."""
     sittings = find_sittings(rater)
     _start_anew(rater)
     rater.quarantined_at = None
     for at, judged in sittings:
         _count(rater, [_Kept(said, truth, True) for said, truth in judged], at=at)
-    if rater.audited >= REMEMBERED:  # older ones are not loaded, and stay in the counts
-        rater.audited, rater.errors = max(audited, rater.audited), max(errors, rater.errors)
+    if rater.audited >= REMEMBERED:
+        bad, good = Q(truth__lt=APPROVES), Q(truth__gte=APPROVES)
+        found = _counted(rater).aggregate(
+            bad=Count("pk", bad),
+            false_approvals=Count("pk", bad & Q(said__gte=APPROVES)),
+            good=Count("pk", good),
+            false_rejections=Count("pk", good & Q(said__lt=APPROVES)),
+            sittings=Count("at", distinct=True),
+        )
+        for name, count in found.items():
+            setattr(rater, name, count)
+
+
+def _counted(rater: Rater) -> QuerySet[Comparison]:
+    rows = Comparison.objects.filter(rater=rater, counts=True)
+    return rows.filter(at__gte=rater.counted_from) if rater.counted_from else rows
 
 
 def find_sittings(rater: Rater) -> list[tuple[datetime, list[tuple[float, float]]]]:
     """The last `REMEMBERED` comparisons in the weight, oldest first: (when, (said, truth) of one sitting)."""
-    rows = Comparison.objects.filter(rater=rater, counts=True).order_by("-id")
-    if rater.counted_from:
-        rows = rows.filter(at__gte=rater.counted_from)
+    rows = _counted(rater).order_by("-id")
     sittings: dict[datetime, list[tuple[float, float]]] = {}
     for at, said, truth in reversed(rows.values_list("at", "said", "truth")[:REMEMBERED]):
         sittings.setdefault(at, []).append((said, truth))

@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -78,8 +78,20 @@ def measure_panel(engine: Engine, adapter: str | None, *, temperature: float) ->
     return measure_accuracy(engine, tickets, adapter=adapter, seed=1, temperature=temperature)
 
 
-def learn(recipe: Recipe, *, seed: int, marks: Sequence[int], model: str, directory: Path) -> dict[str, float]:
-    """Run the loop; held-out accuracy at each mark, sampled and greedy, and where the CPU seconds went."""
+def learn(
+    recipe: Recipe,
+    *,
+    seed: int,
+    marks: Sequence[int],
+    model: str,
+    directory: Path,
+    rejudge: Callable[[list[RolloutRecord]], list[RolloutRecord]] = list,
+) -> dict[str, float]:
+    """Run the loop; held-out accuracy at each mark, sampled and greedy, and where the CPU seconds went.
+
+    Args:
+        rejudge: puts others' judgements in the place of the rule book's, update by update.
+    """
     torch.set_num_threads(1)
     engine = Engine.open(model)
     rng = random.Random(seed + 100)
@@ -91,7 +103,7 @@ def learn(recipe: Recipe, *, seed: int, marks: Sequence[int], model: str, direct
         clock = time.process_time()
         tickets = make_tickets(rng, TASKS, held_out=False)
         groups = attempt_tickets(engine, tickets, n=GROUP, adapter=adapter, seed=seed * 100_003 + update)
-        rollouts = record_rollouts(engine, groups, version=update - 1)
+        rollouts = rejudge(record_rollouts(engine, groups, version=update - 1))
         spent["generate"] += time.process_time() - clock
         output = directory / f"{update}"
         content = b"\n".join(canonical_json(rollout.to_json()) for rollout in rollouts)
