@@ -14,6 +14,7 @@ from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.scoring.models import StepScore
+from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -45,6 +46,7 @@ class Scene:
     adapter: Adapter
     candidate: Adapter
     dead: Segment
+    proposal: Proposal
 
 
 def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
@@ -106,6 +108,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
         adapter=adapter,
         candidate=candidate,
         dead=_bury(failed),
+        proposal=_propose(in_review),
     )
 
 
@@ -322,6 +325,38 @@ def _make_judged_task(project: Project, worker: Worker, adapter: Adapter | None,
     )
     record(Kind.TASK_DONE, subject=task, by="pipeline", payload={"from": "learning", "to": "done"})
     return task
+
+
+def _propose(task: Task) -> Proposal:
+    """One that waits, after one that was decided."""
+    now = timezone.now()
+    values = {
+        "project": task.project,
+        "task": task,
+        "proposed_by": make_user("claw", is_agent=True),
+        "kind": "tool",
+        "tool": "refund",
+        "action": {
+            "kind": "tool",
+            "tool": "refund",
+            "arguments": {"order": 4131, "amount": 84.5, "notify": True, "note": "Charged twice for the blue lamp."},
+        },
+        "context": PROMPTS[1] + "\nI found two charges of 84.50 for one lamp.\nThe second one has no delivery.",
+        "risk": "The money cannot be taken back.",
+        "reason": "tools named refund wait for approval",
+        "step_index": 2,
+    }
+    decided = Proposal.objects.create(
+        **values,
+        state="edited",
+        decided_by="user:bob",
+        decided_at=now - timedelta(minutes=20),
+        decision={"action": {"kind": "tool", "tool": "refund", "arguments": {"order": 4131, "amount": 42.25}}},
+    )
+    record(Kind.PROPOSAL_EDITED, subject=decided, by="user:bob", payload={"task": task.pk, "tool": "refund"})
+    waiting = Proposal.objects.create(**values, deadline_at=now + timedelta(minutes=4, seconds=30))
+    record(Kind.PROPOSAL_MADE, subject=waiting, by="agent:claw", payload={"task": task.pk, "tool": "refund"})
+    return waiting
 
 
 def _bury(task: Task) -> Segment:

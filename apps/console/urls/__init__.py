@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from apps.console.urls import house, operations, work
+from apps.console.urls import house, operations, proposals, work
 from apps.console.views import entry
 
 app_name = "console"
@@ -13,5 +13,8 @@ urlpatterns = [
     path("sign-in/", entry.SignInView.as_view(), name="sign-in"),
     path("sign-out/", LogoutView.as_view(), name="sign-out"),
     *house.account_urlpatterns,
-    path("p/<slug:slug>/", include([*house.urlpatterns, *operations.urlpatterns, *work.urlpatterns])),
+    path(
+        "p/<slug:slug>/",
+        include([*house.urlpatterns, *operations.urlpatterns, *proposals.urlpatterns, *work.urlpatterns]),
+    ),
 ]
