@@ -1,11 +1,238 @@
-// Holds a claimed review while somebody works on it: without this the lease runs out in the middle of a thought.
-const HOLD_MS = 120_000;
-const form = document.querySelector("form[data-hold]");
+// The review page at work: keys, thumbs and sliders, marks, the draft. The form below it is complete without this.
+import { Keys } from "./keys.js";
+import { Draft } from "./draft.js";
+import { Marks } from "./compare.js";
+import "./queue.js";
 
-async function hold() {
-  if (document.hidden) return;
-  const body = new URLSearchParams({ csrfmiddlewaretoken: form.elements.csrfmiddlewaretoken.value });
-  await fetch(form.dataset.hold, { method: "POST", body, credentials: "same-origin", redirect: "manual" });
+const SCORES = { 1: "0", 2: "0.25", 3: "0.5", 4: "0.75", 5: "1" };
+const form = document.getElementById("judgement");
+const answers = [...document.querySelectorAll(".answer")];
+const dialog = document.getElementById("keys");
+const undoForm = document.querySelector("[data-undo-until] form");
+let current = null;
+
+document.documentElement.classList.add("scripted");
+
+// scores: the number is the field, thumbs and slider follow it
+function places() {
+  return form.querySelectorAll("[data-judge]");
 }
 
-if (form) setInterval(() => hold().catch(() => {}), HOLD_MS);
+function show(place) {
+  const field = place.querySelector("input[type=number]");
+  const slider = place.querySelector("[data-slide]");
+  const value = field.value === "" ? Number(field.placeholder || 0.5) : Number(field.value);
+  slider.value = value;
+  slider.classList.toggle("unset", field.value === "" && !field.placeholder);
+  slider.setAttribute("aria-valuetext", field.value || (field.placeholder ? `${field.placeholder}, from the first wrong step` : "no score"));
+  for (const thumb of place.querySelectorAll("[data-set]")) {
+    thumb.setAttribute("aria-pressed", String(field.value !== "" && Number(field.value) === Number(thumb.dataset.set)));
+  }
+}
+
+function set(place, value) {
+  const field = place?.querySelector("input[type=number]");
+  if (!field) return;
+  field.value = value;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+for (const place of places()) {
+  place.querySelector("[data-slide]").addEventListener("input", (event) => {
+    event.stopPropagation();
+    set(place, event.target.value);
+  });
+  for (const thumb of place.querySelectorAll("[data-set]")) {
+    thumb.addEventListener("click", () => set(place, thumb.getAttribute("aria-pressed") === "true" ? "" : thumb.dataset.set));
+  }
+}
+
+// a first wrong step says something of every step up to it: it shows as the number that would be taken
+function showImplied(answer) {
+  const chosen = answer.querySelector(".wrong input:checked")?.value ?? "";
+  for (const step of answer.querySelectorAll(".judged-step")) {
+    const index = Number(step.dataset.step);
+    const first = chosen === "" ? null : Number(chosen);
+    const implied = first === null || index > first ? "" : index === first ? "0" : "1";
+    step.querySelector("input[type=number]").placeholder = implied;
+    step.classList.toggle("first-wrong", index === first);
+    show(step.querySelector("[data-judge]"));
+  }
+}
+
+function showAll() {
+  for (const answer of answers) showImplied(answer);
+  for (const place of places()) show(place);
+  for (const box of form.querySelectorAll("[data-comment]")) grow(box);
+}
+
+function grow(box) {
+  box.rows = Math.min(8, Math.max(1, box.value.split("\n").length, Math.ceil(box.value.length / 40)));
+}
+
+form.addEventListener("input", (event) => {
+  if (event.target.matches("[data-comment]")) grow(event.target);
+  const place = event.target.closest("[data-judge]");
+  if (place) show(place);
+  const answer = event.target.closest(".answer");
+  if (answer) showImplied(answer);
+});
+form.addEventListener("change", (event) => {
+  if (event.target.closest(".wrong")) showImplied(event.target.closest(".answer"));
+});
+
+// where one is: a step, an answer's header otherwise
+function steps() {
+  return [...form.querySelectorAll(".judged-step")];
+}
+
+function goTo(step) {
+  if (!step) return;
+  current?.removeAttribute("data-current");
+  current = step;
+  step.dataset.current = "";
+  step.focus({ preventScroll: true });
+  step.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+function here() {
+  return document.activeElement.closest?.(".judged-step") ?? current;
+}
+
+function move(by) {
+  const all = steps();
+  const at = all.indexOf(here());
+  goTo(all[Math.min(all.length - 1, Math.max(0, at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by))]);
+}
+
+function moveAnswer(by) {
+  const at = answers.indexOf(here()?.closest(".answer"));
+  const next = answers[Math.min(answers.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+  goTo(next?.querySelector(".judged-step") ?? next);
+}
+
+function answerHere() {
+  return here()?.closest(".answer") ?? answers[0];
+}
+
+function score(value) {
+  const step = here();
+  set(step ? step.querySelector("[data-judge]") : form.querySelector(".verdict [data-judge]"), value);
+}
+
+// a thumb judges and goes on to the next step: five steps are five keys
+function thumb(value) {
+  const step = here() ?? steps()[0];
+  if (!step) return score(value);
+  if (here() === null) goTo(step);
+  set(step.querySelector("[data-judge]"), value);
+  const all = steps();
+  const next = all[all.indexOf(step) + 1];
+  if (next) goTo(next);
+}
+
+function firstWrong() {
+  const step = here();
+  const radio = step?.querySelector(".wrong input");
+  if (!radio) return;
+  const target = radio.checked ? step.closest(".answer").querySelector(".wrong input[value='']") : radio;
+  target.checked = true;
+  target.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function prefer() {
+  const radio = answerHere()?.querySelector(".best input");
+  if (!radio) return;
+  radio.checked = true;
+  radio.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+// each press gives the answer the next free place; a press more takes it away
+function rank() {
+  const field = answerHere()?.querySelector("[data-rank]");
+  if (!field) return prefer();
+  const taken = [...form.querySelectorAll("[data-rank]")].map((one) => Number(one.value)).filter(Boolean);
+  field.value = field.value === "" ? Math.max(0, ...taken) + 1 : "";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function click(selector) {
+  document.querySelector(selector)?.click();
+}
+
+const draft = form.dataset.draft
+  ? new Draft(form, {
+      state: form.querySelector("[data-draft-state]"),
+      trouble: form.querySelector("[data-draft-trouble]"),
+      restored: showAll,
+    })
+  : null;
+const marks = new Marks(form);
+
+const keys = new Keys(
+  [
+    { id: "next-step", key: "j", label: "Next step", group: "Move", run: () => move(1) },
+    { id: "previous-step", key: "k", label: "Previous step", group: "Move", run: () => move(-1) },
+    { id: "next-answer", key: "]", label: "Next answer", group: "Move", run: () => moveAnswer(1) },
+    { id: "previous-answer", key: "[", label: "Previous answer", group: "Move", run: () => moveAnswer(-1) },
+    ...Object.entries(SCORES).map(([key, value]) => ({
+      id: `score-${key}`,
+      key,
+      label: `Score ${value}`,
+      group: "Judge the step",
+      run: () => score(value),
+    })),
+    { id: "thumb-up", key: "u", label: "Right, and on to the next step", group: "Judge the step", run: () => thumb("1") },
+    { id: "thumb-down", key: "d", label: "Wrong, and on to the next step", group: "Judge the step", run: () => thumb("0") },
+    { id: "first-wrong", key: "w", label: "First wrong step", group: "Judge the step", run: firstWrong },
+    { id: "comment", key: "c", label: "Comment", group: "Judge the step", run: () => here()?.querySelector("[data-comment]")?.focus() },
+    { id: "mark", key: "m", label: "Mark words: arrows move, Shift stretches, Enter marks", group: "Judge the step", run: () => marks.begin(here()) },
+    { id: "prefer", key: "p", label: "This answer is best", group: "Judge the answers", run: prefer },
+    { id: "rank", key: "r", label: "Rank this answer next", group: "Judge the answers", run: rank },
+    { id: "compare", key: "v", label: "Show differences", group: "Judge the answers", target: "[data-key=compare]", run: () => click("[data-key=compare]") },
+    { id: "overall", key: "o", label: "Overall score", group: "Judge the whole", target: "#id_score", run: () => document.getElementById("id_score").focus() },
+    { id: "words", key: "t", label: "What should the worker learn?", group: "Judge the whole", target: "#id_text", run: () => document.getElementById("id_text").focus() },
+    { id: "edit", key: "e", label: "The answer as it should have been", group: "Judge the whole", target: "#id_edited_answer", run: () => document.getElementById("id_edited_answer").focus() },
+    { id: "submit", key: "Control+Enter", label: "Send, and open the next", group: "Review", everywhere: true, target: "[data-key=submit]", run: () => click("[data-key=submit]") },
+    { id: "undo", key: "z", label: "Undo the last one sent", group: "Review", target: "[data-key=undo]", run: () => undoForm?.isConnected && click("[data-key=undo]") },
+    { id: "skip", key: "s", label: "Skip", group: "Review", target: "[data-key=skip]", run: () => click("[data-key=skip]") },
+    { id: "give-back", key: "g", label: "Give it back", group: "Review", target: "[data-key=give-back]", run: () => click("[data-key=give-back]") },
+    { id: "leave-field", key: "Escape", label: "Leave a field", group: "Review", everywhere: true, run: leaveField },
+    { id: "help", key: "?", label: "These keys", group: "Review", target: "[data-key=help]", run: () => keys.help() },
+  ],
+  { dialog },
+);
+
+function leaveField() {
+  if (dialog.open || !document.activeElement.matches("input, textarea, select")) return false;
+  const step = here();
+  document.activeElement.blur();
+  step?.focus();
+  return true;
+}
+
+for (const step of steps()) {
+  step.addEventListener("focusin", () => {
+    current?.removeAttribute("data-current");
+    current = step;
+    step.dataset.current = "";
+  });
+}
+document.querySelector("[data-key=help]").addEventListener("click", () => keys.help());
+
+// what it would teach, a moment after the last letter
+let timer = null;
+form.addEventListener("input", (event) => {
+  if (!event.target.matches("#id_text, #id_edited_answer, #id_hint_text, [data-comment], [name=preferred_attempt]")) return;
+  clearTimeout(timer);
+  timer = setTimeout(() => htmx.trigger("[data-key=preview]", "preview"), 600);
+});
+
+// as text or as markdown: remembered in this browser
+for (const radio of document.querySelectorAll("[name=shown-as]")) {
+  radio.checked = radio.value === (localStorage.getItem("tentalis.shown-as") ?? "text");
+  radio.addEventListener("change", () => localStorage.setItem("tentalis.shown-as", radio.value));
+}
+
+showAll();
+if (draft) draft.saved = draft.read();

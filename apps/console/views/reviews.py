@@ -1,27 +1,65 @@
-"""Reviews: what waits for a manager, and one of them at work."""
+"""The queue of reviews, and taking one, giving it back, passing it on."""
+
+from datetime import timedelta
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.accounts.models import User
 from apps.accounts.rights import Right
-from apps.base.errors import TentalisError
-from apps.console.forms import SkipForm
-from apps.console.selectors import work
+from apps.base.errors import BadInputError, TentalisError
+from apps.console.forms import show_error
+from apps.console.review_forms import AppealForm, SkipForm
+from apps.console.selectors.review import find_own_feedback, find_standing_feedback, reveal_attempts, show_attempts
+from apps.console.selectors.review_queue import (
+    find_ai_reviews,
+    find_narrowings,
+    find_reviewers,
+    may_manage,
+    say_priority,
+    say_purpose,
+    write_query,
+)
 from apps.console.views.frame import Scene, act, leave, posted, project_view, show
-from apps.console.views.tasks import answer_feedback
+from apps.console.views.judging import (
+    UNDO,
+    answer_feedback,
+    find_review_or_404,
+    find_undo,
+    open_next,
+    read_filters,
+)
 from apps.feedback import services as reviews
-from apps.feedback.models import Review
+from apps.feedback.models import Feedback, Review
+from apps.feedback.services import count_queue, find_queue
 from apps.pipeline import flow
+
+SNOOZES = {"1": timedelta(hours=1), "4": timedelta(hours=4), "24": timedelta(days=1), "72": timedelta(days=3)}
 
 
 @require_GET
 @project_view(Right.REVIEWS_READ)
 def list_reviews(request: HttpRequest, scene: Scene) -> HttpResponse:
-    found = work.find_open_reviews(scene.project)
+    filters = read_filters(request)
+    try:
+        page = find_queue(scene.project, scene.user, filters, after=request.GET.get("after", ""))
+    except BadInputError as error:
+        raise Http404(str(error)) from None
+    can_assign = may_manage(scene.project, scene.user)
     context = {
-        "people": [review for review in found if review.audience == Review.Audience.HUMAN],
-        "managers": [review for review in found if review.audience == Review.Audience.AI],
+        "rows": [(review, say_priority(review), say_purpose(review)) for review in page.reviews],
+        "next_after": page.next_after,
+        "count": count_queue(scene.project, scene.user, filters),
+        "narrowings": find_narrowings(scene.project, filters),
+        "query": write_query(filters),
+        "filters": filters,
+        "managers": [] if filters.to_query() or request.GET.get("after") else find_ai_reviews(scene.project),
+        "may_manage": can_assign,
+        "reviewers": find_reviewers(scene.project) if can_assign else [],
+        "undoable": find_undo(request, scene),
         "fragments": {"reviews"},
     }
     return show(request, scene, "reviews", context)
@@ -30,34 +68,47 @@ def list_reviews(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_POST
 @project_view(Right.REVIEWS_WRITE)
 def take_next_review(request: HttpRequest, scene: Scene) -> HttpResponse:
-    """Claim the oldest review nobody has open."""
-    review = reviews.claim_review(project=scene.project, by=scene.user)
-    if review is None:
-        messages.info(request, "Nothing waits for you: every open review is in somebody's hands or done.")
-        return leave(scene, "review-list")
-    return leave(scene, "review", review.pk)
+    """Claim the next review of the filter that nobody has open."""
+    nothing = _("Nothing waits for you: every open review is in somebody's hands or done.")
+    return open_next(request, scene, read_filters(request), nothing)
 
 
 @require_http_methods(["GET", "POST"])
 @project_view(Right.REVIEWS_READ)
 def show_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResponse:
-    """The form, for whoever holds the review; else the offer to take it."""
-    review = _review_or_404(scene, review_id)
+    """The form, for whoever holds the review; the offer to take it; or what stood behind it, once it is judged."""
+    review = find_review_or_404(scene, review_id)
     if request.method == "POST":
         return answer_feedback(request, scene, review.task, review=review)
     if review.state != Review.State.OPEN:
-        messages.info(request, f"This review is {review.get_state_display().lower()}; this is its task.")
+        feedback = find_own_feedback(review, scene.user)
+        if feedback is not None:
+            return _reveal(request, scene, review, feedback)
+        messages.info(request, _("This review is not open any more; this is its task."))
         return leave(scene, "task", review.task_id)
     if review.claimed_by_id != scene.user.pk:
-        return show(request, scene, "review_offer", {"review": review, "task": review.task})
+        context = {"review": review, "task": review.task, "undoable": find_undo(request, scene)}
+        return show(request, scene, "review_offer", context)
     return answer_feedback(request, scene, review.task, review=review)
+
+
+def _reveal(request: HttpRequest, scene: Scene, review: Review, feedback: Feedback) -> HttpResponse:
+    shown = show_attempts(review.task, review=review, user=scene.user)
+    context = {
+        "review": review,
+        "task": review.task,
+        "feedback": feedback,
+        "attempts": reveal_attempts(feedback, shown),
+        "undoable": find_undo(request, scene),
+    }
+    return show(request, scene, "review_reveal", context)
 
 
 @require_POST
 @project_view(Right.REVIEWS_WRITE)
 def claim_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResponse:
-    """Take a review, or hold it longer; the page at work repeats this while somebody types."""
-    review = _review_or_404(scene, review_id)
+    """Take a review; one's own is held longer."""
+    review = find_review_or_404(scene, review_id)
     try:
         if review.claimed_by_id == scene.user.pk:
             reviews.renew_claim(review=review, by=scene.user)
@@ -66,35 +117,129 @@ def claim_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResp
     except TentalisError as error:
         messages.error(request, str(error))
         return leave(scene, "review-list")
-    return leave(scene, "review", review_id)
+    answer = leave(scene, "review", review_id)
+    answer["Location"] += write_query(read_filters(request))
+    return answer
 
 
 @require_POST
 @project_view(Right.REVIEWS_WRITE)
 def release_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResponse:
-    review = _review_or_404(scene, review_id)
-    act(request, "The review is free for others again.", lambda: reviews.release_review(review=review, by=scene.user))
+    review = find_review_or_404(scene, review_id)
+    act(
+        request,
+        _("The review is free for others again."),
+        lambda: reviews.release_review(review=review, by=scene.user),
+    )
     return leave(scene, "review-list")
 
 
 @require_http_methods(["GET", "POST"])
 @project_view(Right.REVIEWS_WRITE)
 def skip_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResponse:
-    review = _review_or_404(scene, review_id)
+    """Pass a review over, with a reason, and say what becomes of it."""
+    review = find_review_or_404(scene, review_id)
     form = SkipForm(posted(request))
+    status = 400 if request.method == "POST" else 200
     if form.is_valid():
-        reason = form.cleaned_data["reason"]
-        if act(
-            request, "The review is skipped.", lambda: flow.skip_review(review=review, by=scene.user, reason=reason)
-        ):
-            return leave(scene, "review-list")
-    context = {"form": form, "review": review, "task": review.task}
-    return show(request, scene, "review_skip", context, status=400 if request.method == "POST" else 200)
+        said = form.cleaned_data
+        try:
+            flow.skip_review(review=review, by=scene.user, reason=said["reason"], then=said["then"])
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+        else:
+            messages.success(request, _("The review is skipped."))
+            return open_next(request, scene, read_filters(request))
+    context = {"form": form, "review": review, "task": review.task, "query": write_query(read_filters(request))}
+    return show(request, scene, "review_skip", context, status=status)
 
 
-def _review_or_404(scene: Scene, review_id: int) -> Review:
-    found = Review.objects.filter(project=scene.project, pk=review_id)
-    review = found.select_related("task__worker", "task__submitted_by", "task__project", "claimed_by").first()
-    if review is None:
-        raise Http404(f"no review {review_id}")
-    return review
+@require_POST
+@project_view(Right.REVIEWS_WRITE)
+def assign_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResponse:
+    """Say whose a review is; an empty choice frees it for anyone."""
+    review = find_review_or_404(scene, review_id)
+    name = request.POST.get("to", "")
+    to = User.objects.filter(memberships__project=scene.project, username=name).first() if name else None
+    if name and to is None:
+        raise Http404(f"no member {name}")
+    done = _("The review is %(name)s's now.") % {"name": to.username} if to else _("The review is anyone's again.")
+    act(request, done, lambda: reviews.assign_review(review=review, to=to, by=scene.user))
+    return _back_to_list(request, scene)
+
+
+@require_POST
+@project_view(Right.REVIEWS_WRITE)
+def snooze_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResponse:
+    """Let nobody be given a review for some hours; an empty choice wakes it."""
+    review = find_review_or_404(scene, review_id)
+    hours = request.POST.get("hours", "")
+    if hours and hours not in SNOOZES:
+        raise Http404(f"no snooze of {hours} hours")
+    until = timezone.now() + SNOOZES[hours] if hours else None
+    done = _("The review sleeps until then.") if hours else _("The review is awake again.")
+    act(request, done, lambda: reviews.snooze_review(review=review, until=until, by=scene.user))
+    return _back_to_list(request, scene)
+
+
+@require_POST
+@project_view(Right.REVIEWS_WRITE)
+def undo_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
+    """Take a judgement back as if it had not been, and go on with it."""
+    feedback = _feedback_or_404(scene, feedback_id)
+    try:
+        review = flow.undo_feedback(feedback=feedback, by=scene.user)
+    except TentalisError as error:
+        messages.error(request, str(error))
+        return leave(scene, "review-list")
+    request.session.pop(UNDO, None)
+    messages.success(request, _("Taken back: your judgement is here again, as you wrote it."))
+    return leave(scene, "review", review.pk)
+
+
+@require_POST
+@project_view(Right.FEEDBACK_WRITE)
+def retract_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
+    """Let a judgement count for nothing from now on; what was learned from it stays learned."""
+    feedback = _feedback_or_404(scene, feedback_id)
+    reason = request.POST.get("reason", "")
+    act(
+        request,
+        _("The judgement is retracted."),
+        lambda: flow.retract_feedback(feedback=feedback, by=scene.user, reason=reason),
+    )
+    return leave(scene, "task", feedback.task_id)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.REVIEWS_WRITE)
+def appeal(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
+    """Say that a judgement is wrong: somebody else judges the task anew."""
+    feedback = _feedback_or_404(scene, feedback_id)
+    form = AppealForm(posted(request))
+    status = 400 if request.method == "POST" else 200
+    if form.is_valid():
+        try:
+            flow.open_appeal(feedback=feedback, by=scene.user, reason=form.cleaned_data["reason"])
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+        else:
+            messages.success(request, _("The appeal is open: somebody else will judge the task anew."))
+            return leave(scene, "task", feedback.task_id)
+    context = {"form": form, "feedback": feedback, "task": feedback.task}
+    return show(request, scene, "review_appeal", context, status=status)
+
+
+def _feedback_or_404(scene: Scene, feedback_id: int) -> Feedback:
+    feedback = find_standing_feedback(scene.project, feedback_id)
+    if feedback is None:
+        raise Http404(f"no feedback {feedback_id}")
+    return feedback
+
+
+def _back_to_list(request: HttpRequest, scene: Scene) -> HttpResponse:
+    answer = leave(scene, "review-list")
+    answer["Location"] += write_query(read_filters(request))
+    return answer

@@ -9,10 +9,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms import FeedbackForm, TaskForm, show_error
+from apps.console.forms import TaskForm, show_error
 from apps.console.selectors import work
 from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, show
-from apps.feedback.models import Review
 from apps.pipeline import flow
 from apps.tasks.models import Task
 
@@ -68,46 +67,6 @@ def cancel_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpRespons
     task = _task_or_404(scene, task_id)
     act(request, f"Task {task_id} is cancelled.", lambda: flow.cancel(task=task, by=scene.user))
     return leave(scene, "task", task_id)
-
-
-@require_http_methods(["GET", "POST"])
-@project_view(Right.FEEDBACK_WRITE)
-def give_task_feedback(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
-    task = _task_or_404(scene, task_id)
-    return answer_feedback(request, scene, task, review=None)
-
-
-def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: Review | None) -> HttpResponse:
-    """The feedback form of a review, or of a task nobody asked about. What was typed survives every refusal."""
-    form = FeedbackForm(posted(request), attempts=work.find_attempts(task))
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                _give(scene, task, review, form)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, "Thank you: your feedback is recorded and will be learned from.")
-                return leave(scene, "review-list") if review else leave(scene, "task", task.pk)
-    return show(request, scene, "review", {"form": form, "task": task, "review": review}, status=status)
-
-
-def _give(scene: Scene, task: Task, review: Review | None, form: FeedbackForm) -> None:
-    said: Mapping[str, Any] = {
-        "by": scene.user,
-        "score": form.cleaned_data["score"],
-        "text": form.cleaned_data["text"],
-        "steps": form.words,
-        "preferred_attempt": form.preferred,
-        "edited_answer": form.cleaned_data["edited_answer"],
-    }
-    if review is None:
-        flow.give_task_feedback(task=task, **said)
-    else:
-        flow.give_feedback(review=review, **said)
 
 
 def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:

@@ -1,0 +1,425 @@
+"""What a reviewer fills in. Every part is optional, and works by plain form fields where no script runs."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.forms.boundfield import BoundField
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.console.selectors.review import Shown
+from apps.feedback.services import Said, StepWord
+from apps.feedback.words import MAX_ACTIVE_S, MAX_COMMENT_CHARS, MAX_LABEL_CHARS, MAX_SPANS, MAX_TEXT_CHARS
+from apps.tasks.models import Attempt, Step
+from tentalis.core.hints import MAX_HINT_CHARS
+
+NO_PREFERENCE, TIE, NONE_GOOD = "", "tie", "none"
+MAX_SPANS_CHARS = 20_000
+CONFIRM_ABOVE = 100
+THEN = (
+    ("later", gettext_lazy("Put it back: I will see it again later")),
+    ("others", gettext_lazy("Leave it to others: do not give it to me again")),
+    ("expert", gettext_lazy("It needs an expert: give it to a manager")),
+    ("nobody", gettext_lazy("Nobody needs to judge it: close it without a judgement")),
+)
+
+
+@dataclass(frozen=True)
+class StepFields:
+    """Where a manager judges one step; `step` None: the attempt as a whole.
+
+    Attributes:
+        wrong: the radio button that says "this is the first wrong step".
+        spans: stretches of the step's text that were marked, as JSON in a hidden field.
+    """
+
+    step: Step | None
+    score: BoundField
+    comment: BoundField
+    wrong: Any = None
+    spans: BoundField | None = None
+
+
+@dataclass(frozen=True)
+class AttemptFields:
+    """Where a manager judges one attempt, which the page calls by `name`.
+
+    Attributes:
+        none_wrong: the radio button that takes a "first wrong step" back.
+        prefer: the radio button that prefers this attempt.
+    """
+
+    attempt: Attempt
+    name: str
+    letter: str
+    whole: StepFields
+    steps: Sequence[StepFields]
+    rank: BoundField | None
+    none_wrong: Any
+    prefer: Any
+
+
+class ScoreField(forms.FloatField):
+    """A number in [0, 1], or nothing."""
+
+    def __init__(self, label: str) -> None:
+        widget = forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal", "data-score": ""})
+        super().__init__(label=label, required=False, min_value=0, max_value=1, widget=widget)
+
+
+class FeedbackForm(forms.Form):
+    """A manager's judgement of a task: as a whole, attempt by attempt, step by step.
+
+    Args:
+        shown: the attempts in the order in which the page shows them, and their names there.
+    """
+
+    score = forms.FloatField(
+        label=gettext_lazy("Overall score"),
+        required=False,
+        min_value=0,
+        max_value=1,
+        widget=forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal", "data-score": "whole"}),
+        help_text=gettext_lazy("From 0, useless, to 1, just right."),
+    )
+    text = forms.CharField(
+        label=gettext_lazy("What should the worker learn?"),
+        required=False,
+        max_length=MAX_TEXT_CHARS,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text=gettext_lazy("The rule behind your judgement teaches more than the verdict."),
+    )
+    preferred_attempt = forms.ChoiceField(
+        label=gettext_lazy("Which answer is best?"), required=False, widget=forms.RadioSelect
+    )
+    none_good = forms.BooleanField(
+        label=gettext_lazy("Even the best is not good enough"), required=False, widget=forms.CheckboxInput
+    )
+    edited_answer = forms.CharField(
+        label=gettext_lazy("The answer as it should have been"),
+        required=False,
+        max_length=MAX_TEXT_CHARS,
+        widget=forms.Textarea(attrs={"rows": 4}),
+    )
+    hint_text = forms.CharField(
+        label=gettext_lazy("Your own words for what is taught"),
+        required=False,
+        max_length=MAX_HINT_CHARS,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=gettext_lazy("Empty: drawn from what you said, as shown."),
+    )
+    active_s = forms.FloatField(required=False, min_value=0, max_value=MAX_ACTIVE_S, widget=forms.HiddenInput)
+    draft_version = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, shown: Sequence[Shown], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.shown = list(shown)
+        self.answered = [one for one in self.shown if one.attempt.state == Attempt.State.ANSWERED]
+        choices = [(NO_PREFERENCE, _("No preference")), *((str(one.attempt.index), one.name) for one in self.answered)]
+        if self.is_pairwise:
+            choices += [(TIE, _("Both are equally good")), (NONE_GOOD, _("Both are bad"))]
+        self.fields["preferred_attempt"].choices = choices  # type: ignore[attr-defined]
+        for one in self.shown:
+            self._add_attempt(one)
+
+    @property
+    def is_pairwise(self) -> bool:
+        """Two answers: one is better, both are equal, or both are bad."""
+        return len(self.answered) == 2
+
+    def _add_attempt(self, one: Shown) -> None:
+        name = f"a{one.attempt.index}"
+        steps = one.steps
+        if len(self.answered) > 2 and one in self.answered:
+            self.fields[f"{name}-rank"] = forms.IntegerField(
+                label=_("Rank of %(name)s") % {"name": one.name},
+                required=False,
+                min_value=1,
+                max_value=len(self.answered),
+                widget=forms.NumberInput(attrs={"inputmode": "numeric", "data-rank": ""}),
+            )
+        if steps:
+            wrong = [(NO_PREFERENCE, _("No wrong step")), *((str(step.index), str(step.index + 1)) for step in steps)]
+            self.fields[f"{name}-wrong"] = forms.ChoiceField(
+                label=_("First wrong step of %(name)s") % {"name": one.name},
+                choices=wrong,
+                required=False,
+                widget=forms.RadioSelect,
+            )
+        for step in (None, *steps):
+            where = one.name if step is None else f"{one.name}, {_('step')} {step.index + 1}"
+            place = place_name(one.attempt, step)
+            self.fields[f"{place}-score"] = ScoreField(where)
+            self.fields[f"{place}-comment"] = forms.CharField(
+                label=where,
+                required=False,
+                max_length=MAX_COMMENT_CHARS,
+                widget=forms.Textarea(attrs={"rows": 1, "data-comment": ""}),
+            )
+            if step is not None:
+                self.fields[f"{place}-spans"] = forms.CharField(
+                    required=False, max_length=MAX_SPANS_CHARS, widget=forms.HiddenInput(attrs={"data-spans": ""})
+                )
+
+    def attempt_fields(self) -> Iterator[AttemptFields]:
+        """The form's places in the order in which the page shows the attempts."""
+        prefer = {radio.data["value"]: radio for radio in self["preferred_attempt"]}
+        for one in self.shown:
+            name = f"a{one.attempt.index}"
+            wrong = {radio.data["value"]: radio for radio in self[f"{name}-wrong"]} if one.steps else {}
+            yield AttemptFields(
+                attempt=one.attempt,
+                name=one.name,
+                letter=one.letter,
+                whole=self._fields_of(one.attempt, None, {}),
+                steps=[self._fields_of(one.attempt, step, wrong) for step in one.steps],
+                rank=self[f"{name}-rank"] if f"{name}-rank" in self.fields else None,
+                none_wrong=wrong.get(NO_PREFERENCE),
+                prefer=prefer.get(str(one.attempt.index)),
+            )
+
+    def other_choices(self) -> list[Any]:
+        """The preferences that are no attempt: none, a tie, both bad."""
+        return [radio for radio in self["preferred_attempt"] if not radio.data["value"].isdigit()]
+
+    def _fields_of(self, attempt: Attempt, step: Step | None, wrong: Mapping[str, Any]) -> StepFields:
+        name = place_name(attempt, step)
+        return StepFields(
+            step=step,
+            score=self[f"{name}-score"],
+            comment=self[f"{name}-comment"],
+            wrong=wrong.get(str(step.index)) if step is not None else None,
+            spans=self[f"{name}-spans"] if step is not None else None,
+        )
+
+    @property
+    def words(self) -> list[StepWord]:
+        """What was said of steps and attempts; empty places say nothing.
+
+        A first wrong step is a word on every step up to it: those before it are right, it is wrong. A number somebody
+        gave stands.
+        """
+        found = []
+        for one in self.shown:
+            first_wrong = self._first_wrong(one.attempt)
+            for step in (None, *one.steps):
+                name = place_name(one.attempt, step)
+                score, comment = self.cleaned_data[f"{name}-score"], self.cleaned_data[f"{name}-comment"]
+                spans = self.cleaned_data[f"{name}-spans"] if step is not None else []
+                if score is None and step is not None and first_wrong is not None and step.index <= first_wrong:
+                    score = 0.0 if step.index == first_wrong else 1.0
+                if score is not None or comment or spans:
+                    found.append(
+                        StepWord(
+                            attempt_index=one.attempt.index,
+                            step_index=None if step is None else step.index,
+                            score=score,
+                            comment=comment,
+                            spans=spans,
+                        )
+                    )
+        return found
+
+    @property
+    def comments(self) -> list[StepWord]:
+        """The comments of a form that may be half filled."""
+        return [
+            StepWord(attempt_index=one.attempt.index, step_index=None if step is None else step.index, comment=comment)
+            for one in self.shown
+            for step in (None, *one.steps)
+            if (comment := self.cleaned_data.get(f"{place_name(one.attempt, step)}-comment"))
+        ]
+
+    def _first_wrong(self, attempt: Attempt) -> int | None:
+        chosen = self.cleaned_data.get(f"a{attempt.index}-wrong") or ""
+        return int(chosen) if chosen else None
+
+    @property
+    def preferred(self) -> int | None:
+        """Index of the best attempt; of a ranking, whatever alone stands first."""
+        chosen = self.cleaned_data["preferred_attempt"]
+        if chosen.isdigit():
+            return int(chosen)
+        ranking = self.ranking
+        return ranking[0][0] if ranking and len(ranking[0]) == 1 else None
+
+    @property
+    def ranking(self) -> list[list[int]]:
+        """Attempt indices from best to worst, equals together."""
+        if self.is_pairwise:
+            first, second = (one.attempt.index for one in self.answered)
+            chosen = self.cleaned_data["preferred_attempt"]
+            if chosen == TIE:
+                return [[first, second]]
+            return [[int(chosen)], [second if int(chosen) == first else first]] if chosen.isdigit() else []
+        places: dict[int, list[int]] = {}
+        for one in self.shown:
+            rank = self.cleaned_data.get(f"a{one.attempt.index}-rank")
+            if rank is not None:
+                places.setdefault(rank, []).append(one.attempt.index)
+        return [sorted(places[rank]) for rank in sorted(places)]
+
+    @property
+    def says_none_good(self) -> bool:
+        return bool(self.cleaned_data["none_good"]) or self.cleaned_data["preferred_attempt"] == NONE_GOOD
+
+    @property
+    def said(self) -> Said:
+        """The judgement as the services take it."""
+        return {
+            "score": self.cleaned_data["score"],
+            "text": self.cleaned_data["text"],
+            "steps": self.words,
+            "preferred_attempt": self.preferred,
+            "edited_answer": self.cleaned_data["edited_answer"],
+            "ranking": self.ranking,
+            "none_good": self.says_none_good,
+            "hint_text": self.cleaned_data["hint_text"],
+            "shown_order": [one.attempt.index for one in self.shown],
+            "active_s": self.cleaned_data["active_s"],
+        }
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        for one in self.shown:
+            for step in one.steps:
+                name = f"{place_name(one.attempt, step)}-spans"
+                data[name] = self._clean_spans(name, step)
+        self._clean_ranks()
+        apart = {"active_s", "draft_version"}
+        if not self.errors and not any(
+            value not in (None, "", False, []) for name, value in data.items() if name not in apart
+        ):
+            raise ValidationError(_("Say something: a score, a sentence, a preferred attempt or a better answer."))
+        return data
+
+    def _clean_ranks(self) -> None:
+        """A ranking is whole: of some attempts only it would not say what the others are worth."""
+        if len(self.answered) <= 2:
+            return
+        ranks = {one.attempt.index: self.cleaned_data.get(f"a{one.attempt.index}-rank") for one in self.answered}
+        missing = [index for index, rank in ranks.items() if rank is None]
+        if missing and len(missing) < len(ranks):
+            for index in missing:
+                if not self.errors.get(f"a{index}-rank"):
+                    self.add_error(f"a{index}-rank", _("Rank every answer, or none; equal ranks are fine."))
+
+    def _clean_spans(self, name: str, step: Step) -> list[list[Any]]:
+        """[[start, end, label]] within the step's text; what a script of ours would not have written is refused."""
+        text = self.cleaned_data.get(name) or ""
+        if not text:
+            return []
+        try:
+            spans = json.loads(text)
+            wanted = isinstance(spans, list) and len(spans) <= MAX_SPANS and all(_is_span(one, step) for one in spans)
+        except ValueError:
+            wanted = False
+        if not wanted:
+            self.add_error(name, _("These marks do not lie in the step's text; mark it again."))
+            return []
+        return sorted(spans)
+
+
+class SkipForm(forms.Form):
+    """Why a review is passed over, and what becomes of it."""
+
+    reason = forms.CharField(label=gettext_lazy("Why skip it?"), max_length=300)
+    then = forms.ChoiceField(
+        label=gettext_lazy("And then?"), choices=THEN, initial="later", widget=forms.RadioSelect, required=False
+    )
+
+    def clean_then(self) -> str:
+        return self.cleaned_data["then"] or "nobody"
+
+
+class AppealForm(forms.Form):
+    """Why a judgement is wrong."""
+
+    reason = forms.CharField(
+        label=gettext_lazy("Why is this judgement wrong?"),
+        max_length=300,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text=gettext_lazy("Somebody else will judge the task anew, without seeing this judgement first."),
+    )
+
+
+class BulkForm(forms.Form):
+    """What is said of every review that a rule chose.
+
+    Args:
+        count: how many the rule chooses now; above `CONFIRM_ABOVE` the person types it.
+    """
+
+    score = forms.FloatField(
+        label=gettext_lazy("Score for each"),
+        min_value=0,
+        max_value=1,
+        initial=1,
+        widget=forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal"}),
+        help_text=gettext_lazy("1 accepts the work as it is, 0 rejects it."),
+    )
+    text = forms.CharField(
+        label=gettext_lazy("Words for each"),
+        required=False,
+        max_length=MAX_TEXT_CHARS,
+        widget=forms.Textarea(attrs={"rows": 2}),
+    )
+    expected = forms.IntegerField(widget=forms.HiddenInput)
+    typed = forms.CharField(label=gettext_lazy("Type the number of reviews to confirm"), required=False, max_length=12)
+
+    def __init__(self, *args: Any, count: int, **kwargs: Any) -> None:
+        super().__init__(*args, initial={"expected": count}, **kwargs)
+        self.count = count
+        if count <= CONFIRM_ABOVE:
+            del self.fields["typed"]
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        expected = data.get("expected")
+        if self.count == 0:
+            raise ValidationError(_("No review matches the rule; there is nothing to judge."))
+        if expected is not None and expected != self.count:
+            raise ValidationError(
+                _("The queue has changed: %(now)s reviews match now, %(before)s did. Look again.")
+                % {"now": self.count, "before": expected}
+            )
+        if "typed" in self.fields and data.get("typed", "").replace(",", "").strip() != str(self.count):
+            self.add_error("typed", _("Type %(count)s to confirm.") % {"count": self.count})
+        return data
+
+
+def read_draft(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The form's fields out of a draft; that of a judgement given elsewhere and undone is in the API's terms."""
+    words = data.get("words")
+    if not isinstance(words, dict):
+        return dict(data)
+    fields = {
+        name: words[name] for name in ("score", "text", "edited_answer", "hint_text", "none_good") if name in words
+    }
+    if "preferred_attempt" in words:
+        fields["preferred_attempt"] = str(words["preferred_attempt"])
+    for rank, group in enumerate(words.get("ranking", ()), start=1):
+        fields |= {f"a{index}-rank": rank for index in group}
+    for word in words.get("steps", ()):
+        place = f"a{word['attempt']}" + ("" if word["index"] is None else f"-s{word['index']}")
+        fields |= {f"{place}-score": word["score"], f"{place}-comment": word["comment"]}
+        if word["spans"]:
+            fields[f"{place}-spans"] = json.dumps(word["spans"])
+    return fields
+
+
+def place_name(attempt: Attempt, step: Step | None) -> str:
+    """How the fields about a step, or about an attempt as a whole, begin."""
+    return f"a{attempt.index}" if step is None else f"a{attempt.index}-s{step.index}"
+
+
+def _is_span(span: object, step: Step) -> bool:
+    if not isinstance(span, list) or len(span) != 3:
+        return False
+    start, end, label = span
+    whole = all(isinstance(place, int) and not isinstance(place, bool) for place in (start, end))
+    return whole and 0 <= start < end <= len(step.text) and isinstance(label, str) and len(label) <= MAX_LABEL_CHARS

@@ -1,0 +1,149 @@
+"""A review as its page shows it: which attempt stands where, and what may be seen of it before a judgement."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from string import ascii_uppercase
+
+from django.db.models.functions import Now
+from django.utils.translation import gettext as _
+
+from apps.accounts.models import Project, User
+from apps.console.rendering import Diff, diff_lines
+from apps.console.selectors.work import find_attempts
+from apps.feedback.models import Feedback, Review, StepFeedback
+from apps.feedback.services import validate_review_policy
+from apps.scoring.models import StepScore
+from apps.tasks.models import Attempt, Step, Task
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One attempt on the page.
+
+    Attributes:
+        name: what the page calls it: "Answer B" in a blind review, else "Attempt 3".
+        letter: short for it.
+    """
+
+    attempt: Attempt
+    name: str
+    letter: str
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True)
+class StepReveal:
+    """A step, what the scorers said of it, and what people did."""
+
+    step: Step | None
+    scores: Sequence[StepScore]
+    words: Sequence[StepFeedback]
+
+
+@dataclass(frozen=True)
+class AttemptReveal:
+    """What stood behind a name: shown once the judgement is given."""
+
+    shown: Shown
+    whole: StepReveal
+    steps: Sequence[StepReveal] = field(default_factory=list)
+
+
+def is_blind(task: Task, review: Review | None) -> bool:
+    """Whether a judgement is asked for without sight of adapters, scores and other people's words."""
+    return review is not None and validate_review_policy(task.project.review_policy).blind
+
+
+def show_attempts(task: Task, *, review: Review | None, user: User) -> list[Shown]:
+    """The task's attempts as this reviewer sees them. Without a review, or with sight, in their own order."""
+    attempts = list(find_attempts(task))
+    if review is None or not is_blind(task, review):
+        return [
+            Shown(one, _("Attempt %(number)s") % {"number": one.index + 1}, str(one.index + 1), list(one.steps.all()))
+            for one in attempts
+        ]
+    by_index = {one.index: one for one in attempts}
+    order = shuffle_attempts(list(by_index), review_id=review.pk, user_id=user.pk)
+    return [
+        Shown(
+            by_index[index],
+            _("Answer %(letter)s") % {"letter": name_place(place)},
+            name_place(place),
+            list(by_index[index].steps.all()),
+        )
+        for place, index in enumerate(order)
+    ]
+
+
+def shuffle_attempts(indices: Sequence[int], *, review_id: int, user_id: int) -> list[int]:
+    """An order by lot that is the same whenever this person opens this review."""
+
+    def draw(index: int) -> bytes:
+        return hashlib.sha256(f"{review_id}:{user_id}:{index}".encode()).digest()
+
+    return sorted(indices, key=draw)
+
+
+def name_place(place: int) -> str:
+    """A, B … Z, AA …"""
+    letters = ascii_uppercase[place % 26]
+    return letters if place < 26 else name_place(place // 26 - 1) + letters
+
+
+def compare(left: Attempt, right: Attempt, *, whole: bool) -> Diff:
+    """The answers line by line, or all that was written on the way to them."""
+
+    def read(attempt: Attempt) -> str:
+        return _read_whole(attempt) if whole else attempt.answer or attempt.text
+
+    return diff_lines(read(left), read(right))
+
+
+def find_undoable(project: Project, user: User, feedback_id: int) -> Feedback | None:
+    """One's feedback, while it can be taken back as if it had not been."""
+    found = Feedback.objects.filter(project=project, pk=feedback_id, author=user.handle, retracted_at__isnull=True)
+    return found.filter(undo_until__gt=Now()).first()
+
+
+def find_own_feedback(review: Review, user: User) -> Feedback | None:
+    """What this person said in a review."""
+    return Feedback.objects.filter(review=review, author=user.handle, retracted_at__isnull=True).first()
+
+
+def find_standing_feedback(project: Project, feedback_id: int) -> Feedback | None:
+    """A feedback that was not taken back, with its task and review."""
+    found = Feedback.objects.filter(project=project, pk=feedback_id, retracted_at__isnull=True)
+    return found.select_related("task__project", "task__worker", "review__project", "project").first()
+
+
+def reveal_attempts(feedback: Feedback, shown: Sequence[Shown]) -> list[AttemptReveal]:
+    """What the scorers and everybody else said of the attempts that were judged without it. Two queries."""
+    attempts = [one.attempt for one in shown]
+    scores: dict[tuple[int, int | None], list[StepScore]] = defaultdict(list)
+    for score in StepScore.objects.filter(attempt__in=attempts).order_by("scorer"):
+        scores[score.attempt_id, score.step_id].append(score)
+    words: dict[tuple[int, int | None], list[StepFeedback]] = defaultdict(list)
+    said = StepFeedback.objects.filter(feedback__task=feedback.task_id, feedback__retracted_at__isnull=True)
+    for word in said.select_related("feedback").order_by("feedback_id", "id"):
+        words[word.attempt_id, word.step_id].append(word)
+    return [_reveal(one, scores, words) for one in shown]
+
+
+def _read_whole(attempt: Attempt) -> str:
+    steps = list(attempt.steps.all())
+    parts = [part for step in steps for part in (step.text, step.tool_result) if part]
+    return "\n".join(parts) or attempt.text
+
+
+def _reveal(
+    one: Shown,
+    scores: Mapping[tuple[int, int | None], Sequence[StepScore]],
+    words: Mapping[tuple[int, int | None], Sequence[StepFeedback]],
+) -> AttemptReveal:
+    def at(step: Step | None) -> StepReveal:
+        place = (one.attempt.pk, None if step is None else step.pk)
+        return StepReveal(step, scores.get(place, ()), words.get(place, ()))
+
+    return AttemptReveal(one, at(None), [at(step) for step in one.steps])

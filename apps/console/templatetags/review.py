@@ -1,0 +1,46 @@
+"""How the pages about reviews show what somebody wrote, and what was marked in it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.console.rendering import MOST, Mark, render_marked, render_rich
+from apps.feedback.models import StepFeedback
+from apps.scoring.models import StepScore
+
+register = template.Library()
+
+
+@register.inclusion_tag("console/_words_rich.html")
+def rich(text: str, markable: str = "") -> Mapping[str, Any]:
+    """A text as written, and as markdown where it has markup; the reader switches between the two.
+
+    Args:
+        markable: what the page calls the place; its characters can be marked by selecting them, where the shown
+            characters are the text's own.
+    """
+    plain = len(text) <= MOST and "\x1b" not in text and "\r" not in text
+    return {"made": render_rich(text), "markable": markable if plain else ""}
+
+
+@register.simple_tag
+def marked(text: str, words: Sequence[StepFeedback], scores: Sequence[StepScore] = ()) -> SafeString:
+    """A step's text with what reviewers marked in it and what scorers hold for made up."""
+    marks = [Mark(*span) for word in words for span in word.spans]
+    for score in scores:
+        marks += _read_spans(score)
+    return format_html("{}", render_marked(text, marks)) if marks else SafeString("")
+
+
+def _read_spans(score: StepScore) -> list[Mark]:
+    """A scorer's stretches, [[start, end]] or [[start, end, words]]; what is none is left out."""
+    found = []
+    spans = score.details.get("spans", ()) if isinstance(score.details, dict) else ()
+    for span in spans if isinstance(spans, list) else ():
+        if isinstance(span, list) and len(span) >= 2 and all(type(place) is int and place >= 0 for place in span[:2]):
+            label = str(span[2]) if len(span) > 2 else f"{score.scorer}: not supported"
+            found.append(Mark(span[0], span[1], label[:60]))
+    return found

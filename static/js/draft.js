@@ -1,0 +1,142 @@
+// Keeps what is typed: on the server within a second, in this browser while the server is away. It also holds the
+// review and counts the seconds somebody works on it. Nothing typed is ever thrown away by what goes wrong here.
+const SAVE_MS = 700;
+const HOLD_MS = 30_000;
+const IDLE_MS = 60_000;
+const TICK_MS = 1_000;
+
+export class Draft {
+  constructor(form, { state, trouble, restored }) {
+    Object.assign(this, { form, state, trouble, restored });
+    this.place = `tentalis.draft.${form.dataset.draft}`;
+    this.seen = Date.now();
+    this.seconds = Number(form.elements.active_s.value || 0);
+    this.saved = this.read();
+    this.bring();
+    form.addEventListener("input", () => this.change());
+    form.addEventListener("change", () => this.change());
+    form.addEventListener("submit", () => this.leave());
+    for (const kind of ["keydown", "pointerdown", "pointermove", "scroll"]) {
+      document.addEventListener(kind, () => (this.seen = Date.now()), { passive: true, capture: true });
+    }
+    setInterval(() => this.tick(), TICK_MS);
+    setInterval(() => this.hold(), HOLD_MS);
+    addEventListener("pagehide", () => this.dirty && this.save(true));
+    addEventListener("online", () => this.dirty && this.save());
+  }
+
+  // What the server holds was rendered into the form; what only this browser holds is newer than that.
+  bring() {
+    const kept = localStorage.getItem(this.place);
+    if (!kept) return;
+    const { data, version } = JSON.parse(kept);
+    if (version !== this.form.elements.draft_version.value) return localStorage.removeItem(this.place);
+    for (const [name, value] of Object.entries(data)) put(this.form, name, value);
+    this.say(this.form.dataset.wordsRestored ?? "Restored what this browser kept");
+    this.change();
+    this.restored();
+  }
+
+  read() {
+    const data = new FormData(this.form);
+    for (const name of ["csrfmiddlewaretoken", "draft_version", "active_s"]) data.delete(name);
+    return new URLSearchParams(data).toString();
+  }
+
+  change() {
+    if (this.left || this.read() === this.saved) return;
+    this.dirty = true;
+    this.say("");
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.save(), SAVE_MS);
+    const data = Object.fromEntries([...new FormData(this.form)].filter(([name]) => name !== "csrfmiddlewaretoken"));
+    try {
+      localStorage.setItem(this.place, JSON.stringify({ data, version: this.form.elements.draft_version.value }));
+    } catch {
+      // a full store: the server has it within the second
+    }
+  }
+
+  async save(closing = false) {
+    clearTimeout(this.timer);
+    if (this.saving) return (this.again = true);
+    const sent = this.read();
+    this.saving = true;
+    try {
+      const body = new URLSearchParams(new FormData(this.form));
+      const answer = await fetch(this.form.dataset.draft, { method: "POST", body, credentials: "same-origin", keepalive: closing });
+      const said = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
+      if (answer.ok) this.keep(sent, said.version);
+      else this.refuse(answer.status, said);
+    } catch {
+      this.say("The server is away; this browser keeps your draft");
+    } finally {
+      this.saving = false;
+      if (this.again) {
+        this.again = false;
+        this.change();
+      }
+    }
+  }
+
+  keep(sent, version) {
+    this.form.elements.draft_version.value = version;
+    this.saved = sent;
+    this.dirty = this.read() !== sent;
+    if (!this.dirty) {
+      localStorage.removeItem(this.place);
+      this.say("Draft saved");
+    } else this.change();
+  }
+
+  refuse(status, said) {
+    this.say("Not saved");
+    if (said.code === "stale_draft") {
+      this.complain(`${said.message}. Your text stays here; press a key to save it over the other one.`);
+      this.form.elements.draft_version.value = said.version;
+    } else this.complain(said.message ?? `The draft could not be saved (${status}); your text stays here.`);
+  }
+
+  async hold() {
+    if (document.hidden || this.left) return;
+    const body = new URLSearchParams({ csrfmiddlewaretoken: this.form.elements.csrfmiddlewaretoken.value });
+    try {
+      const answer = await fetch(this.form.dataset.hold, { method: "POST", body, credentials: "same-origin" });
+      if (answer.status === 409) this.complain(`${(await answer.json()).message}. What you wrote stays here as a draft.`);
+      else if (answer.ok) this.trouble.replaceChildren();
+    } catch {
+      this.say("The server is away; this browser keeps your draft");
+    }
+  }
+
+  tick() {
+    if (document.hidden || Date.now() - this.seen > IDLE_MS) return;
+    this.seconds += TICK_MS / 1000;
+    this.form.elements.active_s.value = Math.round(this.seconds);
+  }
+
+  leave() {
+    this.left = true;
+    clearTimeout(this.timer);
+    localStorage.removeItem(this.place);
+  }
+
+  say(words) {
+    this.state.textContent = words;
+  }
+
+  complain(words) {
+    const note = document.createElement("p");
+    note.className = "note error";
+    note.textContent = words;
+    this.trouble.replaceChildren(note);
+  }
+}
+
+function put(form, name, value) {
+  const field = form.elements[name];
+  if (!field || name === "csrfmiddlewaretoken" || name === "draft_version") return;
+  if (field instanceof RadioNodeList) field.value = value;
+  else if (field.type === "checkbox") field.checked = Boolean(value);
+  else field.value = value;
+}

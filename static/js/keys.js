@@ -1,0 +1,76 @@
+// The one list of keys: handlers, help, aria-keyshortcuts and the tests all read it.
+// A single key never acts in a text field; only what has `everywhere` does. People switch single keys off or give them
+// other letters (WCAG 2.1.4): their account's choice stands on <body>, and the box in the help is this browser's.
+const OFF = "tentalis.keys";
+
+export class Keys {
+  constructor(entries, { dialog = null } = {}) {
+    const map = JSON.parse(document.body.dataset.keyMap || "{}");
+    this.entries = entries.map((entry) => ({ ...entry, key: map[entry.id] ?? entry.key }));
+    this.dialog = dialog;
+    this.on = localStorage.getItem(OFF) ?? document.body.dataset.keys ?? "on";
+    document.addEventListener("keydown", (event) => this.press(event));
+    if (dialog) this.describe();
+    this.announce();
+  }
+
+  press(event) {
+    if (event.isComposing || event.altKey || (this.dialog?.open && event.key !== "Escape")) return;
+    const combined = event.ctrlKey || event.metaKey;
+    const name = (combined ? "Control+" : "") + event.key;
+    const entry = this.entries.find((one) => one.key.split(" ").includes(name));
+    if (!entry || (!entry.everywhere && (this.on !== "on" || isText(event.target)))) return;
+    if (entry.run(event) !== false) event.preventDefault();
+  }
+
+  announce() {
+    for (const entry of this.entries) {
+      const target = entry.target && document.querySelector(entry.target);
+      if (!target) continue;
+      if (this.on === "on" || entry.everywhere) target.setAttribute("aria-keyshortcuts", entry.key);
+      else target.removeAttribute("aria-keyshortcuts");
+    }
+  }
+
+  describe() {
+    const list = this.dialog.querySelector("[data-key-list]");
+    const groups = new Map();
+    for (const entry of this.entries) groups.set(entry.group, [...(groups.get(entry.group) ?? []), entry]);
+    for (const [group, entries] of groups) {
+      const title = document.createElement("h3");
+      title.textContent = group;
+      const table = document.createElement("dl");
+      for (const entry of entries) {
+        const keys = document.createElement("dt");
+        for (const key of entry.key.split(" ")) {
+          const cap = document.createElement("kbd");
+          cap.textContent = key.replace("Control+", "Ctrl ").replace("Escape", "Esc").replace("Arrow", "");
+          keys.append(cap);
+        }
+        const words = document.createElement("dd");
+        words.textContent = entry.label;
+        table.append(keys, words);
+      }
+      list.append(title, table);
+    }
+    const box = this.dialog.querySelector("#keys-on");
+    box.checked = this.on === "on";
+    box.addEventListener("change", () => {
+      this.on = box.checked ? "on" : "off";
+      localStorage.setItem(OFF, this.on);
+      this.announce();
+    });
+    this.dialog.querySelector("[data-close]").addEventListener("click", () => this.dialog.close());
+  }
+
+  help() {
+    if (this.dialog.open) this.dialog.close();
+    else this.dialog.showModal();
+  }
+}
+
+function isText(element) {
+  if (!(element instanceof HTMLElement)) return false;
+  if (element.isContentEditable || element.matches("textarea, select")) return true;
+  return element.matches("input:not([type=radio], [type=checkbox], [type=range], [type=button], [type=submit])");
+}
