@@ -73,6 +73,48 @@ def move(
         record(kind or model.EVENTS[to], subject=row, by=by, payload=payload)
 
 
+def move_many(
+    rows: Sequence[Stateful],
+    to: str,
+    *,
+    by: str,
+    payload: Mapping[str, Any] | None = None,
+    kind: Kind | None = None,
+    **changes: Any,
+) -> None:
+    """As `move`, of rows of one model in two statements; either all are moved or none. The caller holds their locks.
+
+    Raises:
+        IllegalMoveError: the state of one of them does not allow it.
+    """
+    if not rows:
+        return
+    model: Any = type(rows[0])
+    sources = [state for state, targets in model.MOVES.items() if to in targets]
+    with transaction.atomic():
+        changed = model._default_manager.filter(pk__in=[row.pk for row in rows], state__in=sources).update(
+            state=to, **changes
+        )
+        if changed != len(rows):
+            wanted = f"wanted all in state {' or '.join(sources) or 'none'}, found {changed}"
+            raise IllegalMoveError(f"{len(rows)} {model._meta.verbose_name_plural} cannot become {to}: {wanted}")
+        entries = []
+        for row in rows:
+            said = {"from": str(row.state), "to": str(to), **(payload or {})}
+            row.state = to
+            entries.append(
+                AuditEntry(
+                    kind=kind or model.EVENTS[to],
+                    subject_type=model._meta.model_name or "",
+                    subject_id=row.pk,
+                    project_id=_project_of(row),
+                    actor=by,
+                    payload=said,
+                )
+            )
+        record_many(entries)
+
+
 def record_many(entries: Iterable[AuditEntry]) -> Sequence[AuditEntry]:
     """Write prepared entries in one statement."""
     return AuditEntry.objects.bulk_create(entries)

@@ -1,5 +1,7 @@
 """Reviews, feedback and hints: what other apps may call."""
 
+from apps.feedback.appeals import find_contradiction, open_appeal
+from apps.feedback.bulk import Chunk, cancel_bulk, judge_chunk, start_bulk
 from apps.feedback.claims import (
     assign_review,
     claim,
@@ -19,10 +21,14 @@ from apps.feedback.queue import QueueCount, QueueFilter, QueuePage, count_queue,
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.skipping import skip_review
 from apps.feedback.standing import find_undo_until, settle_feedback
+from apps.feedback.unbulk import begin_undo as begin_undo_bulk
+from apps.feedback.unbulk import end_undo as end_undo_bulk
+from apps.feedback.unbulk import find_undoing, note_undone, undo_many
 from apps.feedback.undoing import retract_feedback, undo_feedback
-from apps.feedback.words import Said, StepWord, Words
+from apps.feedback.words import Said, StepWord, Words, read_words
 
 __all__ = [
+    "Chunk",
     "Drawn",
     "QueueCount",
     "QueueFilter",
@@ -32,20 +38,29 @@ __all__ = [
     "Words",
     "add_gold",
     "assign_review",
+    "begin_undo_bulk",
+    "cancel_bulk",
     "claim",
     "claim_review",
     "count_queue",
+    "end_undo_bulk",
     "expire_reviews",
     "expire_reviews_of",
     "extract_hint",
+    "find_contradiction",
     "find_draft",
     "find_expected",
     "find_queue",
     "find_undo_until",
+    "find_undoing",
     "give_feedback",
     "give_task_feedback",
+    "judge_chunk",
+    "note_undone",
+    "open_appeal",
     "open_review",
     "preview_hint",
+    "read_words",
     "release_review",
     "remove_gold",
     "renew_claim",
@@ -55,6 +70,8 @@ __all__ = [
     "settle_feedback",
     "skip_review",
     "snooze_review",
+    "start_bulk",
     "undo_feedback",
+    "undo_many",
     "validate_review_policy",
 ]

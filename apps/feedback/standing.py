@@ -24,7 +24,7 @@ def find_undo_until(task_ids: Iterable[int]) -> dict[int, datetime]:
     return {task: last for task, last in found if last is not None}
 
 
-def settle_feedback(*, limit: int = 200) -> int:
+def settle_feedback(*, limit: int = 500) -> int:
     """Let feedback stand whose time for an undo is over; what its author had typed is dropped with it.
 
     Returns:

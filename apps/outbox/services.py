@@ -244,11 +244,17 @@ def cancel_segments(*, kind: str, subject_id: int) -> int:
 
 def cancel_unclaimed(*, kind: str, subject_id: int) -> bool:
     """Stop the open segment of a subject if nobody has taken up its first link; whether there was such a one."""
-    return bool(
-        Segment.objects.filter(
-            kind=kind, subject_id=subject_id, state=Segment.State.OPEN, position=0, fence__isnull=True
-        ).update(state=Segment.State.CANCELLED, finished_at=Now())
+    return bool(cancel_unclaimed_many(kind=kind, subject_ids=[subject_id]))
+
+
+def cancel_unclaimed_many(*, kind: str, subject_ids: Iterable[int]) -> set[int]:
+    """As `cancel_unclaimed`, of many subjects, in the running transaction; those that had such a segment."""
+    unclaimed = Segment.objects.filter(
+        kind=kind, subject_id__in=list(subject_ids), state=Segment.State.OPEN, position=0, fence__isnull=True
     )
+    found = dict(unclaimed.order_by("pk").select_for_update().values_list("pk", "subject_id"))
+    Segment.objects.filter(pk__in=list(found)).update(state=Segment.State.CANCELLED, finished_at=Now())
+    return set(found.values())
 
 
 def backoff_s(attempt: int) -> float:

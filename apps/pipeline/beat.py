@@ -30,6 +30,7 @@ TIMETABLE = (
     Entry("sweep segments", 2.0, sweep.sweep_segments),
     Entry("seal the audit", 1.0, seal_entries),
     Entry("sweep reviews", 10.0, sweep.sweep_reviews),
+    Entry("settle feedback", 5.0, sweep.settle_feedback),
     Entry("sweep proposals", 1.0, sweep.sweep_proposals),
     Entry("sweep runs", 5.0, sweep.sweep_runs),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),

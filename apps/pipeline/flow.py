@@ -17,11 +17,12 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.base.errors import NotAllowedError
 from apps.feedback import services as feedback
-from apps.feedback.models import Feedback, Review
-from apps.feedback.services import Said
+from apps.feedback.models import BulkJudgement, Feedback, Review
+from apps.feedback.services import QueueFilter, Said
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.outbox.registry import SegmentKind, register_kind
+from apps.pipeline import bulk as bulks
 from apps.pipeline import judging
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
@@ -229,6 +230,23 @@ def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") 
         skipped = feedback.skip_review(review=review, by=by, reason=reason, then=then)
         learn_when_reviewed(review.task_id)
     return skipped
+
+
+def start_bulk(
+    *, project: Project, by: User, filters: QueueFilter, words: Mapping[str, Any], confirmed: int
+) -> BulkJudgement:
+    """Say the same of every open review that matches; see `apps.feedback.bulk`."""
+    return bulks.start(project=project, by=by, filters=filters, words=words, confirmed=confirmed)
+
+
+def cancel_bulk(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
+    """Stop a bulk judgement where it is."""
+    return feedback.cancel_bulk(bulk=bulk, by=by)
+
+
+def undo_bulk(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
+    """Take a bulk judgement back, but for what was trained on."""
+    return bulks.begin_undo(bulk=bulk, by=by)
 
 
 def expire_reviews() -> int:

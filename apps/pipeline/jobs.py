@@ -1,8 +1,12 @@
-"""What the training box sends home, on queue `control`. Every link's job is in the app that does its work."""
+"""What the training box sends home, and bulk judgements, on queue `control`.
+
+Every other link's job is in the app that does its work; a bulk judgement starts segments, which only this app does.
+"""
 
 from typing import Any
 
-from apps.pipeline import flow
+from apps.outbox.links import link
+from apps.pipeline import bulk, flow
 from apps.training import services as training
 from tentalis.celery import app
 
@@ -15,3 +19,13 @@ def record_training(result: dict[str, Any]) -> None:
 @app.task(name="training.heartbeat")
 def note_heartbeat(run_id: int, attempt: int, metrics: dict[str, Any]) -> None:
     training.note_heartbeat(run_id, attempt, metrics)
+
+
+@link("pipeline.judge_bulk")
+def judge_bulk(bulk_id: int) -> None:
+    bulk.judge_all(bulk_id)
+
+
+@link("pipeline.undo_bulk")
+def undo_bulk(bulk_id: int) -> None:
+    bulk.undo_all(bulk_id)

@@ -3,6 +3,7 @@
 from django.db import transaction
 
 from apps.accounts.models import User
+from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
@@ -70,7 +71,7 @@ def _describe_use(batch: Batch) -> str:
     run = getattr(batch, "run", None)
     if run is None:
         return f"{batch} is closed and will be trained with it."
-    adapter = getattr(run, "adapter", None)
+    adapter = Adapter.objects.filter(run_id=run.pk).first()
     if adapter is None:
         return f"{batch} holds it, for run {run.pk} ({run.get_state_display().lower()})."
     return f"{batch} held it; run {run.pk} made adapter {adapter.name} of that, which keeps what it learnt."
@@ -78,8 +79,20 @@ def _describe_use(batch: Batch) -> str:
 
 def open_appeal(given: Feedback, *, by: User, reason: str) -> Review:
     """Ask another person about a judgement."""
-    raise NotImplementedError
+    return feedback.open_appeal(feedback=given, by=by, reason=reason)
 
 
 def settle_appeal(given: Feedback, *, by: User) -> None:
-    """Retract what an appeal contradicts."""
+    """Retract the judgement that one given in an appeal contradicts, by `find_contradiction`; that of no other review.
+
+    Either way rollouts that no run has trained on are judged anew with the new word. In the running transaction, the
+    task's row locked.
+    """
+    review = given.review
+    if review is None or review.purpose != Review.Purpose.APPEAL or review.about is None:
+        return
+    why = feedback.find_contradiction(feedback.read_words(review.about), feedback.read_words(given))
+    if why and review.about.retracted_at is None:
+        retract(review.about, by=by, reason=f"appeal {review.pk}: {why}", needs_right=False)
+    else:
+        rejudge_rollouts(given.task, by=by.handle)

@@ -3,6 +3,7 @@
 import logging
 
 from apps.adapters.services import restore_served
+from apps.feedback.services import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
@@ -36,6 +37,12 @@ def sweep_proposals() -> None:
     """Let the rule decide about proposals whose time is up."""
     if found := supervision.expire_proposals():
         logger.info("%d proposals were decided by nobody in time", len(found))
+
+
+def settle_feedback() -> None:
+    """Let judgements stand that can no longer be undone."""
+    if count := settle():
+        logger.info("%d judgements stand", count)
 
 
 def sweep_runs() -> None:

@@ -25,8 +25,8 @@ def run_python(code: str, *, without: str = "") -> str:
     return done.stdout.strip()
 
 
-def test_the_flow_knows_its_four_segments() -> None:
-    assert set(KINDS) == {"work", "learn", "train", "adopt"}
+def test_the_flow_knows_its_segments() -> None:
+    assert set(KINDS) == {"work", "learn", "train", "adopt", "bulk", "unbulk"}
 
 
 @pytest.mark.parametrize("name", [*LINKS, "training.record", "training.heartbeat"])
