@@ -3,10 +3,11 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
+REFUSALS = ("Content Security Policy", "Trusted Type", "TrustedHTML", "TrustedScript", "Refused to ")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = [
     "--no-sandbox",
@@ -39,11 +40,31 @@ def open_chromium() -> Iterator[Browser]:
 
 
 class Watch:
-    """What went wrong on any page of a browser context."""
+    """What went wrong on any page of a browser context.
+
+    Every test fails that leaves a refusal of the content security policy behind, unless it said
+    beforehand by `expects_refusals` that it provokes them.
+    """
+
+    opened: ClassVar[list["Watch"]] = []
 
     def __init__(self, context: BrowserContext) -> None:
         self.problems: list[str] = []
+        self.expects_refusals = False
+        self.opened.append(self)
         context.on("page", self._watch)
+
+    @property
+    def refusals(self) -> list[str]:
+        """What the policy refused: scripts, styles, requests, untrusted types."""
+        return [problem for problem in self.problems if any(words in problem for words in REFUSALS)]
+
+    @classmethod
+    def take_refusals(cls) -> list[str]:
+        """Refusals nobody expected, of every watch since the last call."""
+        found = [refusal for watch in cls.opened if not watch.expects_refusals for refusal in watch.refusals]
+        cls.opened.clear()
+        return found
 
     def _watch(self, page: Page) -> None:
         page.on("pageerror", lambda error: self.problems.append(f"{page.url}: {error}"))

@@ -7,7 +7,7 @@ import pytest
 from django.db import connections
 from playwright.sync_api import Browser
 
-from tests.e2e.browser import open_chromium
+from tests.e2e.browser import Watch, open_chromium
 from tests.e2e.server import serve
 
 
@@ -15,6 +15,14 @@ from tests.e2e.server import serve
 def browser() -> Iterator[Browser]:
     with open_chromium() as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def no_refusals() -> Iterator[None]:
+    """Fails whatever test made a page that its own policy refuses, whether or not the test looked."""
+    Watch.opened.clear()
+    yield
+    assert Watch.take_refusals() == []
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import PreferenceForm
@@ -17,6 +18,7 @@ from apps.console.middleware import THEME_COOKIE
 from apps.console.models import SavedView
 from apps.console.preferences import change_preference, delete_view, save_view
 from apps.console.views.frame import Scene, act, posted, project_view
+from apps.console.views.house import require
 
 YEAR_S = 365 * 24 * 3600
 
@@ -63,6 +65,8 @@ def keep_view(request: HttpRequest, scene: Scene) -> HttpResponse:
     except NoReverseMatch:
         raise Http404(f"no list {page}") from None
     name, is_team = request.POST.get("name", ""), request.POST.get("team") == "on"
+    if is_team:
+        require(scene, Right.TASKS_WRITE)
     act(
         request,
         _("Saved. You find it above the list."),
@@ -77,6 +81,8 @@ def drop_view(request: HttpRequest, scene: Scene, view_id: int) -> HttpResponse:
     view = SavedView.objects.filter(project=scene.project, pk=view_id).select_related("project").first()
     if view is None or view.owner_id not in (None, scene.user.pk):
         raise Http404(f"no saved view {view_id}")
+    if view.owner_id is None:
+        require(scene, Right.TASKS_WRITE)
     act(request, _("The saved view is deleted."), lambda: delete_view(view=view, by=scene.user))
     return HttpResponseRedirect(reverse(f"console:{view.page}", args=(scene.project.slug,)))
 

@@ -5,18 +5,22 @@ import hashlib
 import json
 from pathlib import Path
 
-VENDOR = Path(__file__).resolve().parents[3] / "static" / "vendor"
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SHIPPED, FOR_TESTS = ROOT / "static" / "vendor", ROOT / "tests" / "e2e" / "vendor"
 
 
 def hash_file(path: Path) -> str:
     return "sha384-" + base64.b64encode(hashlib.sha384(path.read_bytes()).digest()).decode()
 
 
-def test_every_vendored_file_is_in_the_lock_with_its_hash_and_licence() -> None:
-    lock = json.loads((VENDOR / "vendor.lock").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("vendor", [SHIPPED, FOR_TESTS], ids=["shipped", "for tests"])
+def test_every_vendored_file_is_in_the_lock_with_its_hash_and_licence(vendor: Path) -> None:
+    lock = json.loads((vendor / "vendor.lock").read_text(encoding="utf-8"))
     found = {
         folder.name: {path.name: hash_file(path) for path in sorted(folder.iterdir())}
-        for folder in VENDOR.iterdir()
+        for folder in vendor.iterdir()
         if folder.is_dir()
     }
     assert found == {name: package["files"] for name, package in lock.items()}

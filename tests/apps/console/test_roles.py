@@ -1,0 +1,178 @@
+"""Every page of a project, as every role, looked at and sent to: who may gets in, who may not changes nothing."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.console.models import SavedView
+from tests.edges.lived_in import EVERY_ROLE, make_lived_in
+from tests.factories import make_project, make_user
+
+pytestmark = pytest.mark.django_db
+
+TABLE: dict[str, str | list[str]] = tomllib.loads(
+    (Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8")
+)["pages"]
+WRITES = re.compile(r"^\s*(INSERT|UPDATE|DELETE)(?! (INTO|FROM)? ?\"django_session\")", re.IGNORECASE)
+# what differs from answer to answer
+CHANGING = re.compile(r'nonce="[^"]+"|csrfmiddlewaretoken" value="[^"]+"|/p/[\w-]+/[^"<\s]*|data-live-after="\d+"')
+
+
+def find_pages() -> dict[str, URLPattern]:
+    """Name -> pattern of everything below /p/<slug>/."""
+    found: dict[str, URLPattern] = {}
+
+    def walk(resolver: Any, prefix: str) -> None:
+        for entry in resolver.url_patterns:
+            if isinstance(entry, URLResolver):
+                walk(entry, prefix + str(entry.pattern))
+            elif (prefix + str(entry.pattern)).startswith("p/<slug:slug>/"):
+                found[str(entry.name)] = entry
+
+    walk(get_resolver(), "")
+    return found
+
+
+def takes(page: str, verb: str) -> str:
+    wanted = TABLE[page]
+    return wanted if isinstance(wanted, str) else wanted[verb == "post"]
+
+
+@pytest.fixture
+def ids(project: Project) -> dict[str, Any]:
+    """What the placeholders of the paths stand for."""
+    rows = make_lived_in(project)
+    owner = User.objects.get(username=EVERY_ROLE["owner"])
+    view = SavedView.objects.create(project=project, page="task-list", name="failed", query="state=failed")
+    found = {f"{name}_id": pk for name, pk in rows.items() if name != "slug"}
+    return found | {"name": "echo", "view_id": view.pk, **make_more(project, owner, rows)}
+
+
+def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, Any]:
+    """Rows that only the console has pages for."""
+    return {}
+
+
+def path_of(page: str, ids: dict[str, Any], slug: str = "shop") -> str:
+    names = find_pages()[page].pattern.converters
+    wanted = {name: ids[name] for name in names}
+    if page == "export":
+        wanted["name"] = "tasks"
+    return reverse(f"console:{page}", kwargs={"slug": slug, **wanted})
+
+
+class Visitor:
+    """One person's browser; what it sends is taken back."""
+
+    def __init__(self, user: User | None, ids: dict[str, Any]) -> None:
+        self.client, self.ids = Client(), ids
+        self.wrote: list[str] = []
+        if user is not None:
+            self.client.force_login(user)
+
+    def send(self, verb: str, page: str, slug: str = "shop", query: str = "", **changed: Any) -> Any:
+        with transaction.atomic(), CaptureQueriesContext(connection) as queries:
+            answer = getattr(self.client, verb)(path_of(page, self.ids | changed, slug) + query)
+            if answer.streaming:
+                b"".join(answer.streaming_content)
+            transaction.set_rollback(True)
+        self.wrote = [query["sql"] for query in queries if WRITES.match(query["sql"])]
+        return answer
+
+
+def test_every_page_is_classified() -> None:
+    assert sorted(set(find_pages()) ^ set(TABLE)) == []
+
+
+def test_every_right_of_the_table_exists() -> None:
+    said = {word for name in TABLE for verb in ("get", "post") for word in takes(name, verb).split()}
+    assert said <= {*Right.values, "member", "own"}
+
+
+@pytest.mark.parametrize("role", Role.values)
+def test_each_role_gets_where_it_may_and_nowhere_else(ids: dict[str, Any], role: str) -> None:
+    visitor = Visitor(User.objects.get(username=EVERY_ROLE[role]), ids)
+    rights = {right.value for right in ROLE_RIGHTS[Role(role)]}
+    wrong = []
+    for page in find_pages():
+        for verb in ("get", "post"):
+            wanted = takes(page, verb)
+            status = visitor.send(verb, page).status_code
+            is_own = wanted.startswith("own ")
+            right = wanted.removeprefix("own ")
+            if status == 405:
+                is_right = not visitor.wrote
+            elif right == "member" or right in rights:
+                is_right = status < 500 and status != 403 and (status != 404 or is_own)
+            else:
+                is_right = status == 403 and not visitor.wrote
+            if not is_right:
+                wrong.append((verb, page, wanted, status, visitor.wrote[:1]))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("who", ["outsider", "anonymous"])
+def test_nobody_else_gets_anywhere_and_no_fragment_leaks(ids: dict[str, Any], who: str) -> None:
+    outsider = make_user("charlie")
+    Member.objects.create(project=make_project("elsewhere"), user=outsider, role=Role.OWNER)
+    visitor = Visitor(outsider if who == "outsider" else None, ids)
+    expected = 404 if who == "outsider" else 302
+    wrong = []
+    for page in find_pages():
+        for verb in ("get", "post"):
+            for query in ("", f"?fragment={page.replace('-', '_')}"):
+                answer = visitor.send(verb, page, query=query)
+                if answer.status_code not in (expected, 405) or visitor.wrote:
+                    wrong.append((verb, page, query, answer.status_code, visitor.wrote[:1]))
+                if who == "anonymous" and answer.status_code == 302:
+                    assert answer.headers["Location"].startswith("/sign-in/"), page
+    assert wrong == []
+
+
+def test_a_foreign_project_and_a_missing_one_answer_alike(ids: dict[str, Any]) -> None:
+    visitor = Visitor(make_user("charlie"), ids)
+    for page in find_pages():
+        for verb in ("get", "post"):
+            foreign, missing = visitor.send(verb, page), visitor.send(verb, page, slug="no-such-project")
+            assert foreign.status_code == missing.status_code, (verb, page)
+            shown, hidden = (CHANGING.sub("", answer.content.decode()) for answer in (foreign, missing))
+            assert shown == hidden, (verb, page)
+
+
+def test_rows_of_another_project_answer_like_missing_ones(ids: dict[str, Any]) -> None:
+    """Somebody who owns a project puts the other's ids into its paths."""
+    owner = make_user("charlie")
+    Member.objects.create(project=make_project("own"), user=owner, role=Role.OWNER)
+    visitor = Visitor(owner, ids)
+    missing = {name: 999_999 for name in ids if name.endswith("_id")}
+    wrong = []
+    for page, entry in find_pages().items():
+        if not any(name in missing for name in entry.pattern.converters):
+            continue
+        for verb in ("get", "post"):
+            foreign = visitor.send(verb, page, slug="own")
+            wrote = visitor.wrote
+            absent = visitor.send(verb, page, slug="own", **missing)
+            alike = CHANGING.sub("", foreign.content.decode()) == CHANGING.sub("", absent.content.decode())
+            if foreign.status_code not in (404, 405) or foreign.status_code != absent.status_code or wrote or not alike:
+                wrong.append((verb, page, foreign.status_code, absent.status_code, wrote[:1]))
+    assert wrong == []
+
+
+def test_a_page_without_a_right_would_be_found(ids: dict[str, Any]) -> None:
+    """The matrix is not blind: a viewer's visit to a page that the table says takes more is a deviation."""
+    visitor = Visitor(User.objects.get(username=EVERY_ROLE["viewer"]), ids)
+    assert visitor.send("get", "task-list").status_code == 200
+    assert visitor.send("get", "task-new").status_code == 403
+    owner = Visitor(User.objects.get(username=EVERY_ROLE["owner"]), ids)
+    owner.send("post", "task-cancel")
+    assert owner.wrote != []

@@ -1,0 +1,138 @@
+"""WCAG 2.2 AA by axe-core: every page, light and dark, wide and narrow, empty, full and in error."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Browser, Page, ViewportSize
+
+from apps.accounts.models import Member, Project, Role
+from tests.e2e.axe import find_violations
+from tests.e2e.browser import open_context, sign_in
+from tests.e2e.pages import find_own_pages, find_pages
+from tests.e2e.scenery import build_scene
+from tests.factories import make_project, make_user, make_worker
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+WIDTHS = (1280, 390)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+LISTS = (
+    "project", "task-list", "task-new", "review-list", "run-list", "adapter-list", "blockers", "dead-letters", "audit",
+    "members", "settings", "tokens", "exports",
+)  # fmt: skip
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context, _ = open_context(browser, reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
+def look_at(page: Page, where: str) -> list[Any]:
+    """What breaks on the page as it stands, in both themes and widths."""
+    found = []
+    for width in WIDTHS:
+        page.set_viewport_size(ViewportSize(width=width, height=860))
+        for theme in THEMES:
+            page.emulate_media(color_scheme=theme)
+            found += [(where, theme, width, *violation) for violation in find_violations(page)]
+        if (over := page.evaluate(OVERFLOW)) > 0:
+            found.append((where, width, f"runs {over} pixels off the side"))
+    page.set_viewport_size(ViewportSize(width=1280, height=860))
+    return found
+
+
+def look_at_all(page: Page, address: str, paths: Mapping[str, str]) -> list[Any]:
+    found = []
+    for name, path in paths.items():
+        page.goto(address + path)
+        page.wait_for_load_state("load")
+        found += look_at(page, name)
+    return found
+
+
+def test_every_page_of_a_project_that_has_lived_is_accessible(address: str, page: Page) -> None:
+    scene = build_scene(updates=3)
+    Member.objects.filter(project=scene.project, user=scene.alice).update(role=Role.OWNER)
+    found = look_at_all(page, address, {"sign in": "/sign-in/"})
+    sign_in(page, address, "alice")
+    found += look_at_all(page, address, find_pages(scene) | find_own_pages())
+    assert found == []
+
+
+def test_every_list_of_an_empty_project_is_accessible(address: str, page: Page) -> None:
+    project = make_project("fresh")
+    Member.objects.filter(project=project, user__username="alice").update(role=Role.OWNER)
+    make_user("dora")
+    sign_in(page, address, "alice")
+    found = look_at_all(page, address, {name: reverse(f"console:{name}", args=("fresh",)) for name in LISTS})
+    page.context.clear_cookies()
+    sign_in(page, address, "dora")
+    found += look_at_all(page, address, {"no project": "/"})
+    assert found == []
+
+
+def test_every_error_is_accessible(address: str, page: Page) -> None:
+    project = make_project()
+    make_worker(project)
+    Member.objects.filter(project=project, user__username="alice").update(role=Role.OWNER)
+    page.goto(f"{address}/sign-in/")
+    page.get_by_label("Username").fill("alice")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    found = look_at(page, "a wrong password")
+    sign_in(page, address, "alice")
+    found += look_at_all(page, address, {"missing": "/p/shop/tasks/999/", "foreign": "/p/nobody/"})
+    page.goto(address + reverse("console:task-new", args=("shop",)))
+    page.get_by_role("button", name="Submit").click()
+    page.evaluate("() => document.querySelector('main form').noValidate = true")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_role("alert").wait_for()
+    found += look_at(page, "a task without a prompt")
+    page.goto(address + reverse("console:settings", args=("shop",)))
+    page.get_by_label("Share of tasks reviewed").fill("7")
+    page.get_by_role("button", name="Save Who reviews what").click()
+    page.get_by_role("alert").wait_for()
+    assert "found 7" in page.locator("#review_policy .errorlist").inner_text()
+    found += look_at(page, "a setting out of range")
+    page.goto(address + reverse("console:tokens", args=("shop",)))
+    page.evaluate("() => document.querySelector('main form').noValidate = true")
+    page.get_by_role("button", name="Make the token").click()
+    page.get_by_role("alert").wait_for()
+    found += look_at(page, "a token without a name")
+    bob = Member.objects.get(user__username="bob")
+    page.context.clear_cookies()
+    sign_in(page, address, "bob")
+    found += look_at_all(page, address, {"forbidden": reverse("console:audit", args=("shop",))})
+    assert bob.role == Role.REVIEWER
+    assert found == []
+
+
+def test_the_menus_are_accessible_while_open(address: str, page: Page) -> None:
+    scene = build_scene(updates=1)
+    Project.objects.create(slug="apes", name="Apes")
+    sign_in(page, address, "alice")
+    page.set_viewport_size(ViewportSize(width=390, height=800))
+    page.goto(address + find_pages(scene)["tasks"])
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("navigation", name="Project").get_by_role("link", name="Settings").wait_for()
+    found = find_violations(page)
+    page.keyboard.press("Escape")
+    for summary in (".switcher:not(.user-menu) > summary", ".user-menu > summary", ".views summary >> nth=-1"):
+        page.locator(summary).first.click()
+        found += find_violations(page)
+        page.keyboard.press("Escape")
+    assert found == []
+
+
+def test_a_button_without_a_name_is_found(address: str, page: Page) -> None:
+    """The eyes see: what every other test here says is empty is not when it should not be."""
+    scene = build_scene(updates=1)
+    sign_in(page, address, "alice")
+    page.goto(address + find_pages(scene)["tasks"])
+    page.evaluate("() => document.querySelector('main').append(document.createElement('button'))")
+    assert [violation[0] for violation in find_violations(page)] == ["button-name"]
