@@ -1,10 +1,39 @@
 """What is known of raters: weights and quarantine for the apps that use their words, rows for pages."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 
-from apps.calibration.models import Rater
+from django.db.models import QuerySet
+
+from apps.calibration.models import Comparison, Rater
+from tentalis.core.scoring.calibration import Confusion, Interval, Standing, approves
 
 UNKNOWN_WEIGHT = 1.0
+REMEMBERED = 2_000
+"""Comparisons a weight is counted anew from; older ones have no say left."""
+WINDOW = 50
+"""Items of one kind behind an error rate in the history."""
+POINTS = 60
+
+Judged = tuple[float, float]
+"""(said, truth)."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A rater after so many audited items.
+
+    Args:
+        items: audited until then, of those that are remembered.
+        false_approvals: of the last WINDOW bad items; false_rejections: of the last WINDOW good ones.
+    """
+
+    items: int
+    at: datetime
+    weight: float
+    false_approvals: Interval
+    false_rejections: Interval
 
 
 def weights_of(project_id: int, handles: Iterable[str]) -> dict[str, float]:
@@ -24,3 +53,43 @@ def weights_of(project_id: int, handles: Iterable[str]) -> dict[str, float]:
 def is_quarantined(project_id: int, handle: str) -> bool:
     """Its word is not used, and it is given no new reviews."""
     return Rater.objects.filter(project_id=project_id, handle=handle, quarantined_at__isnull=False).exists()
+
+
+def find_counted(rater: Rater) -> QuerySet[Comparison]:
+    """The comparisons that are in the rater's weight."""
+    rows = Comparison.objects.filter(rater=rater, counts=True)
+    return rows.filter(at__gte=rater.counted_from) if rater.counted_from else rows
+
+
+def find_sittings(rater: Rater) -> list[tuple[datetime, list[Judged]]]:
+    """The last `REMEMBERED` comparisons in the weight, oldest first: (when, (said, truth) of one sitting)."""
+    rows = find_counted(rater).order_by("-id").values_list("at", "said", "truth")[:REMEMBERED]
+    sittings: dict[datetime, list[Judged]] = {}
+    for at, said, truth in reversed(rows):
+        sittings.setdefault(at, []).append((said, truth))
+    return list(sittings.items())
+
+
+def trace_history(sittings: Iterable[tuple[datetime, list[Judged]]]) -> list[Point]:
+    """How weight and error rates went, at most POINTS of them, the last one as it is now."""
+    standing, items = Standing(), 0
+    kinds: dict[bool, list[Judged]] = {False: [], True: []}
+    found: list[Point] = []
+    sittings = list(sittings)
+    every = max(1, -(-len(sittings) // POINTS))
+    for place, (at, judged) in enumerate(sittings, start=1):
+        standing, _ = standing.add(judged)
+        items += len(judged)
+        for said, truth in judged:
+            kinds[approves(truth)].append((said, truth))
+        if (len(sittings) - place) % every == 0:
+            found.append(
+                Point(
+                    items,
+                    at,
+                    standing.weight(),
+                    Confusion.of(kinds[False][-WINDOW:]).false_approval_rate,
+                    Confusion.of(kinds[True][-WINDOW:]).false_rejection_rate,
+                )
+            )
+    return found

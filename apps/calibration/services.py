@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
@@ -19,12 +19,11 @@ from apps.audit.services import record, record_many
 from apps.base.errors import BadInputError, NotFoundError
 from apps.calibration.errors import NotQuarantinedError
 from apps.calibration.models import Comparison, Rater
+from apps.calibration.selectors import REMEMBERED, find_counted, find_sittings
 from tentalis.core.scoring.calibration import APPROVES, POLICY, Confusion, Standing
 
 NOTICEABLE = 0.1
 """The audit tells of a weight that moved this far since it last did."""
-REMEMBERED = 2_000
-"""Comparisons a weight is counted anew from; older ones have no say left."""
 MAX_REASON_CHARS = 300
 MANAGERS = (Role.OWNER, Role.MANAGER)
 
@@ -251,7 +250,7 @@ def _recount(rater: Rater) -> None:
         _count(rater, [_Kept(said, truth, True) for said, truth in judged], at=at)
     if rater.audited >= REMEMBERED:
         bad, good = Q(truth__lt=APPROVES), Q(truth__gte=APPROVES)
-        found = _counted(rater).aggregate(
+        found = find_counted(rater).aggregate(
             bad=Count("pk", bad),
             false_approvals=Count("pk", bad & Q(said__gte=APPROVES)),
             good=Count("pk", good),
@@ -260,20 +259,6 @@ def _recount(rater: Rater) -> None:
         )
         for name, count in found.items():
             setattr(rater, name, count)
-
-
-def _counted(rater: Rater) -> QuerySet[Comparison]:
-    rows = Comparison.objects.filter(rater=rater, counts=True)
-    return rows.filter(at__gte=rater.counted_from) if rater.counted_from else rows
-
-
-def find_sittings(rater: Rater) -> list[tuple[datetime, list[tuple[float, float]]]]:
-    """The last `REMEMBERED` comparisons in the weight, oldest first: (when, (said, truth) of one sitting)."""
-    rows = _counted(rater).order_by("-id")
-    sittings: dict[datetime, list[tuple[float, float]]] = {}
-    for at, said, truth in reversed(rows.values_list("at", "said", "truth")[:REMEMBERED]):
-        sittings.setdefault(at, []).append((said, truth))
-    return list(sittings.items())
 
 
 def _settle(raters: Sequence[Rater], was_quarantined: Mapping[int, bool]) -> None:
