@@ -10,7 +10,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db.utils import Error as DatabaseError
 
 from apps.console.live import Feed, Listener, current_feed, write_frame
-from apps.console.selectors.live import PAGE, Announcement, find_sight, replay_announcements
+from apps.console.selectors.live import PAGE, Announcement, replay_announcements
 
 BAD_REQUEST = 4400
 TRY_AGAIN = 1013
@@ -71,7 +71,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             while page := await database_sync_to_async(next)(pages, None):
                 yield page
             return
-        sight = await database_sync_to_async(find_sight)([user.pk], recent)
+        sight = await feed.find_sight(user.pk)
         seen = [item for item in recent if sight.covers(user.pk, item)]
         for start in range(0, len(seen), PAGE):
             yield seen[start : start + PAGE]

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -23,12 +23,14 @@ from django.db.utils import Error as DatabaseError
 from apps.console.selectors.live import (
     LATE_COMMIT,
     Announcement,
+    Sight,
     find_announcements,
     find_announcements_since,
+    find_last_announcements,
     find_sight,
-    find_start,
 )
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 CHANNEL = "tentalis_live"
@@ -72,15 +74,18 @@ class Recent:
         self._kept: deque[tuple[float, Announcement]] = deque()
         self._heard: dict[int, tuple[float, Announcement]] = {}
         self._complete_from: datetime | None = None
+        self._answers: dict[int, list[Announcement]] = {}
 
-    def begin(self, at: datetime) -> None:
-        """Nothing that commits from `at` on, in database time, will be missing."""
+    def begin(self, announcements: Iterable[Announcement], *, complete_from: datetime, now_s: float) -> None:
+        """Start anew with what was read. Of what is newer than `complete_from` nothing is missing or will be."""
         self._kept.clear()
         self._heard.clear()
-        self._complete_from = at
+        self._complete_from = complete_from
+        self.add(announcements, now_s=now_s)
 
     def add(self, announcements: Iterable[Announcement], *, now_s: float) -> None:
         """Args: now_s: of a clock that only goes on."""
+        self._answers.clear()
         for announcement in announcements:
             if announcement.id in self._heard:
                 continue
@@ -100,16 +105,19 @@ class Recent:
         if after not in self._heard or self._complete_from is None:
             return None
         heard_s, heard = self._heard[after]
-        from_at = heard.at - LATE_COMMIT
-        if from_at <= self._complete_from:
+        if heard.at - LATE_COMMIT <= self._complete_from:
             return None
-        missed = []
+        if after not in self._answers:  # pages that lost their sockets together ask the same
+            self._answers[after] = sorted(self._find_since(heard_s, heard), key=lambda item: item.id)
+        return self._answers[after]
+
+    def _find_since(self, heard_s: float, heard: Announcement) -> Iterator[Announcement]:
+        from_at = heard.at - LATE_COMMIT
         for item_s, item in reversed(self._kept):
             if item_s < heard_s - 2 * LATE_COMMIT.total_seconds():
                 break
-            if item.id > after or item.at > from_at:
-                missed.append(item)
-        return sorted(missed, key=lambda item: item.id)
+            if item.id > heard.id or item.at > from_at:
+                yield item
 
 
 class Feed:
@@ -121,6 +129,8 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
         self._is_listening = asyncio.Event()
         self._last_id: int | None = None
+        self._asking: set[int] = set()
+        self._looking: asyncio.Task[Sight] | None = None
 
     async def join(self, listener: Listener) -> None:
         """Returns once Postgres listens, so that what is committed from then on reaches the listener."""
@@ -139,6 +149,18 @@ class Feed:
             with suppress(asyncio.CancelledError):
                 await task
 
+    async def find_sight(self, user_id: int) -> Sight:
+        """This user's rights as they are now; who asks at the same time is answered together."""
+        self._asking.add(user_id)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="live rights")
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> Sight:
+        await asyncio.sleep(GATHER_S)
+        asking, self._asking, self._looking = self._asking, set(), None
+        return await _read(find_sight, asking)
+
     async def _listen(self) -> None:
         failures = 0
         while True:
@@ -151,7 +173,7 @@ class Feed:
                     while True:
                         ids = {int(item.payload) async for item in listening.notifies(stop_after=1)}
                         ids |= {int(item.payload) async for item in listening.notifies(timeout=GATHER_S)}
-                        await self._spread(await database_sync_to_async(find_announcements)(ids))
+                        await self._spread(await _read(find_announcements, ids))
             except (psycopg.Error, DatabaseError, OSError) as error:
                 self._is_listening.clear()
                 wait_s = RETRIES_S[min(failures, len(RETRIES_S) - 1)]
@@ -162,18 +184,19 @@ class Feed:
     async def _catch_up(self) -> None:
         """Announce what was committed while nobody listened. A first start has missed nothing: pages replay."""
         if self._last_id is None:
-            self._last_id, now = await database_sync_to_async(find_start)()
-            self.recent.begin(now)
+            found, complete_from = await _read(find_last_announcements)
+            self.recent.begin(found, complete_from=complete_from, now_s=time.monotonic())
+            self._last_id = max((item.id for item in found), default=0)
             return
-        after = self._last_id
-        for page in await database_sync_to_async(lambda: list(find_announcements_since(after)))():
+        missed: list[list[Announcement]] = await _read(list, find_announcements_since(self._last_id))
+        for page in missed:
             await self._spread(page)
 
     async def _spread(self, announcements: Sequence[Announcement]) -> None:
         """Write one frame for all who may see the same; a user who may not sign in any more is shown the door."""
         self.recent.add(announcements, now_s=time.monotonic())
         listeners = list(self._listeners)
-        sight = await database_sync_to_async(find_sight)({one.user_id for one in listeners}, announcements)
+        sight = await _read(find_sight, {one.user_id for one in listeners}, announcements)
         written: dict[tuple[int, ...], str] = {}
         frames: dict[int, str] = {}
         for user_id in sight.active:
@@ -193,6 +216,12 @@ class Feed:
 def write_frame(announcements: Iterable[Announcement]) -> str:
     """A list of announcements, as JSON."""
     return f"[{','.join(item.text for item in announcements)}]"
+
+
+async def _read(do: Callable[..., T], *given: Any) -> T:
+    """In a thread of its own: asgiref's one thread is full of sign-ins when many pages come back at once."""
+    read: T = await database_sync_to_async(do, thread_sensitive=False)(*given)
+    return read
 
 
 async def _connect() -> psycopg.AsyncConnection[Any]:

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from django.db import connection
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Member, Project, User
@@ -66,12 +65,11 @@ def find_latest_entry_id() -> int:
     return AuditEntry.objects.order_by("-id").values_list("id", flat=True).first() or 0
 
 
-def find_start() -> tuple[int, datetime]:
-    """The last entry's id, and what time it is in the database."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(max(id), 0), statement_timestamp() FROM audit_auditentry")
-        last, now = cursor.fetchone()
-    return last, now
+def find_last_announcements() -> tuple[list[Announcement], datetime]:
+    """The last `LOOK_BACK` entries by id, and the time after which nothing committed is missing among them."""
+    found = _announce(AuditEntry.objects.order_by("-id")[:LOOK_BACK])
+    is_all = len(found) < LOOK_BACK
+    return found[::-1], datetime.min.replace(tzinfo=UTC) if is_all else max(item.at for item in found[-PAGE:])
 
 
 def find_announcements(entry_ids: Collection[int]) -> list[Announcement]:
@@ -93,11 +91,16 @@ def replay_announcements(user: User, after: int) -> Iterator[list[Announcement]]
     yield from _page(entries)
 
 
-def find_sight(user_ids: Collection[int], announcements: Iterable[Announcement]) -> Sight:
-    """Rights as they are now, in two queries however many listen."""
-    project_ids = {item.project_id for item in announcements if item.project_id is not None}
+def find_sight(user_ids: Collection[int], announcements: Iterable[Announcement] | None = None) -> Sight:
+    """Rights as they are now, in two queries however many listen.
+
+    Args:
+        announcements: what is to be seen; None: anything.
+    """
     active = dict(User.objects.filter(pk__in=user_ids, is_active=True).values_list("pk", "is_superuser"))
-    members = Member.objects.filter(user__in=active, project__in=project_ids)
+    members = Member.objects.filter(user__in=active)
+    if announcements is not None:
+        members = members.filter(project__in={item.project_id for item in announcements if item.project_id})
     return Sight(
         active=frozenset(active),
         overseers=frozenset(pk for pk, is_superuser in active.items() if is_superuser),

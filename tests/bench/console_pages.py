@@ -1,0 +1,303 @@
+"""What the console's pages cost: found in the URL configuration, so that a page is measured from the day it lands."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from rich.console import Console
+from rich.table import Table
+
+from apps.accounts.models import User
+from apps.adapters.models import Adapter
+from apps.feedback.models import Review
+from apps.inference.models import Session
+from apps.outbox.models import Segment
+from apps.tasks.models import Attempt, Task
+from apps.training.models import TrainingRun
+from tentalis.platform.up import RunningStack
+from tests.bench.console_history import OWNER, REVIEWERS, SLUG
+from tests.bench.console_peer import PEERS, count_peer
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+BARS_MS = {"review-list": 200.0, "task-list": 200.0, "task": 200.0, "project": 200.0, "next-review": 150.0}
+"""p95 of server time."""
+WARM_UP, ROUNDS, SOME = 10, 7, 40
+COOKIE, CSRF = "sessionid", "0123456789abcdefghijklmnopqrstuv"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a page asks of Postgres: statements, and milliseconds (medians) in them and in all."""
+
+    sqls: Sequence[str]
+    sql_ms: float
+    total_ms: float
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """One page; times in milliseconds.
+
+    Attributes:
+        queries_small, queries: over the small and over the full history; None where it was not counted.
+        sql_ms: the statements alone, which nothing can undercut; peer_ms: a stock list view over the same rows.
+    """
+
+    name: str
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    queries_small: int | None
+    queries: int | None
+    sql_ms: float | None
+    own_ms: float | None
+    peer_ms: float | None
+
+
+@dataclass(frozen=True)
+class Pages:
+    rows: Sequence[PageRow]
+    left_out: Sequence[str]
+    missed: Sequence[str]
+    grown: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def find_patterns() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(name, parameters) of every path of a project's console."""
+    yield from _walk(get_resolver("apps.console.urls").url_patterns, ())
+
+
+def _walk(patterns: Sequence[Any], above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for pattern in patterns:
+        own = (*above, *pattern.pattern.converters)
+        if isinstance(pattern, URLResolver):
+            yield from _walk(pattern.url_patterns, own)
+        elif isinstance(pattern, URLPattern) and pattern.name and "slug" in own:
+            yield pattern.name, own
+
+
+def find_paths(
+    ask: Callable[[str], int], values: Mapping[str, Sequence[object]]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Every page of a project that answers a GET, with paths to try; and names of those nobody gave values for.
+
+    Args:
+        ask: the status with which a path answers.
+        values: parameter -> what to put in; `page.parameter` for one page only.
+    """
+    pages: dict[str, list[str]] = {}
+    left_out = []
+    for name, parameters in find_patterns():
+        chosen = {each: values.get(f"{name}.{each}") or values.get(each) or () for each in parameters}
+        if not all(chosen.values()):
+            left_out.append(name)
+            continue
+        count = max(map(len, chosen.values()))
+        paths = [
+            reverse(f"console:{name}", kwargs={each: some[number % len(some)] for each, some in chosen.items()})
+            for number in range(count)
+        ]
+        if ask(paths[0]) == 200:
+            pages[name] = paths
+    return pages, left_out
+
+
+def find_values() -> dict[str, Sequence[object]]:
+    """Rows of the history from its beginning, middle and end."""
+    rich = _spread(Task.objects.filter(attempts__exchange__isnull=False).distinct())
+    person = User.objects.get(username=OWNER)
+    mine = Review.objects.filter(claimed_by=person, state=Review.State.OPEN)
+    return {
+        "slug": [SLUG],
+        "task_id": rich,
+        "review_id": list(mine.values_list("pk", flat=True)[:SOME]) or _spread(Review.objects.filter(state="open")),
+        "run_id": _spread(TrainingRun.objects.all()),
+        "adapter_id": _spread(Adapter.objects.all()),
+        "session_id": _spread(Session.objects.all()),
+        "attempt_id": _spread(Attempt.objects.filter(task__in=rich)),
+        "segment_id": _spread(Segment.objects.filter(state="dead")),
+        "name": ["desk"],
+    }
+
+
+def _spread(rows: Any) -> list[int]:
+    pks = rows.order_by("pk").values_list("pk", flat=True)
+    first, last = list(pks[: SOME // 2]), list(pks.reverse()[: SOME // 2])
+    return list(dict.fromkeys([*first, *last]))
+
+
+def count_pages() -> dict[str, Counted]:
+    """Every page, in this process."""
+    client = sign_in_here(User.objects.get(username=OWNER))
+    pages, _ = find_paths(lambda path: client.get(path).status_code, find_values())
+    return {name: count_page(client, paths) for name, paths in pages.items()}
+
+
+def count_page(client: Client, paths: Sequence[str]) -> Counted:
+    """Ask for a page some times; the first time, which fills caches, does not count."""
+    client.get(paths[0])
+    sql_ms, total_ms = [], []
+    longest: list[str] = []
+    for path in (paths[number % len(paths)] for number in range(ROUNDS)):
+        began = time.perf_counter()
+        client.get(path)
+        total_ms.append(1000 * (time.perf_counter() - began))
+        with CaptureQueriesContext(connection) as captured:
+            client.get(path)
+        sql_ms.append(1000 * sum(float(row["time"]) for row in captured.captured_queries))
+        longest = max(longest, [str(row["sql"]) for row in captured.captured_queries], key=len)
+    return Counted(longest, median(sql_ms), median(total_ms))
+
+
+def sign_in_here(user: User) -> Client:
+    client = Client(SERVER_NAME="localhost")
+    client.force_login(user, backend=BACKEND)
+    return client
+
+
+def make_session(user: User) -> str:
+    """A session as signing in makes one; its key is the cookie."""
+    session = SessionStore()
+    session[SESSION_KEY], session[BACKEND_SESSION_KEY] = str(user.pk), BACKEND
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.create()
+    return str(session.session_key)
+
+
+def measure_pages(stack: RunningStack, *, requests: int, small: Mapping[str, Counted] | None) -> Pages:
+    """Every page of the real web process, `requests` times each."""
+    origin = stack.state().addresses["console_url"]
+    person = User.objects.get(username=OWNER)
+    with _open(origin, person) as web:
+        for _ in range(SOME):
+            _take_next(web)
+        full = count_pages()
+        pages, left_out = find_paths(lambda path: web.get(path).status_code, find_values())
+        rows = [
+            _make_row(name, _time(requests, paths, lambda path: _get(web, path)), small, full.get(name))
+            for name, paths in pages.items()
+        ]
+    reviewers = [User.objects.get(username=f"reviewer{number:02d}") for number in range(REVIEWERS)]
+    webs = [_open(origin, user) for user in reviewers]
+    turns = cycle(webs)
+    taken = _time(requests, [""], lambda _: _take_next(next(turns)))
+    for web in webs:
+        web.close()
+    rows.append(_make_row("next-review", taken, None, None))
+    by_name = {row.name: row for row in rows}
+    missed = [
+        f"{name}: p95 {by_name[name].p95_ms:.0f} ms, wanted {bar_ms:.0f} ms at most"
+        for name, bar_ms in BARS_MS.items()
+        if name in by_name and by_name[name].p95_ms > bar_ms
+    ]
+    missed += [f"{name} was not found" for name in BARS_MS if name not in by_name]
+    missed += [
+        f"{row.name}: {row.queries_small} queries over the small history, {row.queries} over the full one"
+        for row in rows
+        if row.queries_small is not None and row.queries_small != row.queries
+    ]
+    grown = {
+        row.name: [sql[:200] for sql in full[row.name].sqls]
+        for row in rows
+        if small and row.queries_small is not None and row.queries_small != row.queries
+    }
+    return Pages(rows, left_out, missed, grown)
+
+
+def _make_row(
+    name: str, times_ms: Sequence[float], small: Mapping[str, Counted] | None, full: Counted | None
+) -> PageRow:
+    ordered = sorted(times_ms)
+    before = small.get(name) if small else None
+    return PageRow(
+        name=name,
+        p50_ms=round(quantile(ordered, 0.5), 2),
+        p95_ms=round(quantile(ordered, 0.95), 2),
+        p99_ms=round(quantile(ordered, 0.99), 2),
+        queries_small=len(before.sqls) if before else None,
+        queries=len(full.sqls) if full else None,
+        sql_ms=round(full.sql_ms, 2) if full else None,
+        own_ms=round(full.total_ms, 2) if full else None,
+        peer_ms=count_peer(name) if name in PEERS else None,
+    )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed."""
+    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
+
+
+def _time(requests: int, paths: Sequence[str], ask: Callable[[str], None]) -> list[float]:
+    """Milliseconds of each request after some that warm up."""
+    times_ms = []
+    for number in range(-WARM_UP, requests):
+        began = time.perf_counter()
+        ask(paths[number % len(paths)])
+        if number >= 0:
+            times_ms.append(1000 * (time.perf_counter() - began))
+    return times_ms
+
+
+def _open(origin: str, user: User) -> httpx.Client:
+    return httpx.Client(
+        base_url=origin,
+        cookies={COOKIE: make_session(user), "csrftoken": CSRF},
+        headers={"X-CSRFToken": CSRF, "Origin": origin, "Referer": origin},
+        timeout=120,
+    )
+
+
+def _get(web: httpx.Client, path: str) -> None:
+    answer = web.get(path)
+    if answer.status_code != 200:
+        raise RuntimeError(f"{path}: wanted 200, found {answer.status_code}")
+
+
+def _take_next(web: httpx.Client) -> None:
+    """Claim the next review and open its page, as the button does."""
+    answer = web.post(reverse("console:review-next", args=(SLUG,)))
+    place = answer.headers.get("Location", "")
+    if answer.status_code not in (302, 303) or not urlsplit(place).path.rstrip("/").rpartition("/")[2].isdigit():
+        raise RuntimeError(f"next review: wanted to be sent to one, found {answer.status_code} {place}")
+    _get(web, place)
+
+
+def print_pages(console: Console, pages: Pages) -> None:
+    table = Table(title="Pages: server time in ms")
+    for name in (
+        "page",
+        "p50",
+        "p95",
+        "p99",
+        "bar p95",
+        "queries small",
+        "full",
+        "in process",
+        "SQL alone",
+        "stock view",
+    ):
+        table.add_column(name, justify="left" if name == "page" else "right")
+    for row in pages.rows:
+        numbers = (row.queries_small, row.queries, row.own_ms, row.sql_ms, row.peer_ms)
+        bar_ms = BARS_MS.get(row.name)
+        table.add_row(
+            row.name,
+            *(f"{value:.1f}" for value in (row.p50_ms, row.p95_ms, row.p99_ms)),
+            f"{bar_ms:.0f}" if bar_ms else "",
+            *("" if value is None else f"{value:g}" for value in numbers),
+        )
+    console.print(table)
+    console.print(f"no GET page, or nobody gave its parameters: {', '.join(pages.left_out) or 'none'}", highlight=False)
+    for name, sqls in pages.grown.items():
+        console.print(f"queries of {name}:", *sqls, sep="\n  ", highlight=False, markup=False)
