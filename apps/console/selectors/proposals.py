@@ -20,6 +20,7 @@ PAGE = 50
 JUST_NOW = timedelta(minutes=3)
 MOST_COUNTED = 99
 TAIL_CHARS = 900
+TAIL_LINES = 12
 MAX_LEAVES = 60
 
 Path = tuple[str | int, ...]
@@ -123,8 +124,7 @@ class ProposalView:
 
 def show_proposal(row: Proposal) -> ProposalView:
     now = timezone.now()
-    cut = max(0, len(row.context) - TAIL_CHARS)
-    cut = row.context.find("\n", cut, cut + 200) + 1 or cut if cut else 0
+    cut = find_tail(row.context)
     is_waiting = row.state == Proposal.State.PENDING
     return ProposalView(
         row=row,
@@ -135,6 +135,19 @@ def show_proposal(row: Proposal) -> ProposalView:
         took_s=(row.decided_at - row.created_at).total_seconds() if row.decided_at else None,
         left_s=max(0.0, (row.deadline_at - now).total_seconds()) if is_waiting and row.deadline_at else None,
     )
+
+
+def find_tail(text: str) -> int:
+    """Where the last TAIL_LINES lines, or TAIL_CHARS characters of them, begin."""
+    cut = max(0, len(text) - TAIL_CHARS)
+    if cut:
+        cut = text.find("\n", cut, cut + 200) + 1 or cut
+    last = len(text) - 1 if text.endswith("\n") else len(text)
+    for _line in range(TAIL_LINES):
+        last = text.rfind("\n", 0, last)
+        if last < cut:
+            return cut
+    return last + 1
 
 
 def _rows(project: Project) -> QuerySet[Proposal]:

@@ -302,8 +302,10 @@ def test_a_long_context_shows_its_end_and_folds_the_rest(project: Project) -> No
     view = proposals.show_proposal(proposal)
     assert view.head + view.tail == proposal.context
     assert view.tail.endswith("line 299\n")
-    assert view.tail.startswith("line ")
-    assert len(view.tail) <= 1000
+    assert view.tail.startswith("line 288\n")
+    assert proposals.find_tail("one line") == 0
+    assert proposals.find_tail("a\nb") == 0
+    assert proposals.find_tail("x" * 2000) == 2000 - proposals.TAIL_CHARS
 
 
 def test_the_count_is_a_fragment_of_its_own(project: Project, bob: User) -> None:
