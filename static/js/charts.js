@@ -28,17 +28,18 @@ function write(figure, value) {
   return value.toLocaleString("en", { maximumSignificantDigits: 4 });
 }
 
-function options(figure, width) {
+function options(figure, width, count) {
   const isSmall = "small" in figure.dataset;
+  const isShort = count <= 12;
   const series = figure.dataset.series.split(" ");
-  const inks = ["accent", "second", "info"].map(color);
+  const inks = ["accent", "second", "info", "good", "bad"].map(color);
   const fixed = figure.dataset.y?.split(" ").map(Number);
   const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
   const lines = series.map((_, place) => ({
     stroke: inks[place],
     width: 2,
     spanGaps: true,
-    points: { show: !isSmall, size: 7, fill: inks[place] },
+    points: { show: !isSmall || isShort, size: isSmall ? 5 : 7, fill: inks[place] },
   }));
   const hasBand = Boolean(figure.dataset.band);
   const edge = { stroke: "transparent", width: 0, points: { show: false }, spanGaps: true };
@@ -86,7 +87,7 @@ function draw(figure) {
     return;
   }
   if (!place.clientWidth || !data[0]?.length) return;
-  const plot = new uPlot(options(figure, place.clientWidth), data, place);
+  const plot = new uPlot(options(figure, place.clientWidth, data[0].length), data, place);
   const watch = new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height: plot.height }));
   watch.observe(place);
   charts.set(place, { plot, watch });
@@ -115,4 +116,5 @@ function redrawAll() {
 
 document.addEventListener("htmx:after:swap", drawAll);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+new MutationObserver(redrawAll).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 drawAll();

@@ -113,14 +113,6 @@ def find_origins(adapter: Adapter, *, with_ancestors: bool, author: str = "", be
     adapters = find_ancestors(adapter) if with_ancestors else [adapter]
     batches = _batches_of(adapters)
     feedback = Feedback.objects.filter(_was_used(batches), project=adapter.project_id)
-    rows: Any = (
-        feedback.order_by()
-        .values("author", "source")
-        .annotate(
-            given=Count("pk", distinct=True), tasks=Count("task", distinct=True), words=Count("steps", distinct=True)
-        )
-        .order_by("-given", "author")[:MOST_PEOPLE]
-    )
     shown = feedback.filter(author=author) if author else feedback
     if before is not None:
         shown = shown.filter(pk__lt=before)
@@ -128,11 +120,16 @@ def find_origins(adapter: Adapter, *, with_ancestors: bool, author: str = "", be
     return Origins(
         adapter=adapter,
         adapters=adapters,
-        people=[PersonShare(row["author"], row["source"], row["given"], row["tasks"], row["words"]) for row in rows],
+        people=_count_people(feedback),
         feedback=found[:PAGE],
         older=found[PAGE - 1].pk if len(found) > PAGE else None,
         tasks=Rollout.objects.filter(training_use__batch__in=batches).order_by().values("task").distinct().count(),
     )
+
+
+def find_people(adapter: Adapter) -> list[PersonShare]:
+    """Whose feedback is in this one version, most first."""
+    return _count_people(Feedback.objects.filter(_was_used(_batches_of([adapter])), project=adapter.project_id))
 
 
 def find_contribution(project: Project, author: str, *, before: int | None = None) -> Contribution:
@@ -188,6 +185,18 @@ def _find_adapters(fates: Sequence[FeedbackFate]) -> list[tuple[Adapter, Accurac
     points = {result.adapter_id: point_of(result) for result in results if result.outcomes}
     newest = sorted(adapters.values(), key=lambda adapter: -adapter.version)
     return [(adapter, points.get(adapter.pk), counts[adapter.pk]) for adapter in newest]
+
+
+def _count_people(feedback: QuerySet[Feedback]) -> list[PersonShare]:
+    rows: Any = (
+        feedback.order_by()
+        .values("author", "source")
+        .annotate(
+            given=Count("pk", distinct=True), tasks=Count("task", distinct=True), words=Count("steps", distinct=True)
+        )
+        .order_by("-given", "author")[:MOST_PEOPLE]
+    )
+    return [PersonShare(row["author"], row["source"], row["given"], row["tasks"], row["words"]) for row in rows]
 
 
 def _batches_of(adapters: Sequence[Adapter]) -> list[int]:

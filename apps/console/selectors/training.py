@@ -1,44 +1,40 @@
 """Runs and adapters as pages show them: figures in columns, and where everything came from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from apps.accounts.models import Project
+from apps.adapters.canary import TRIABLE
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
 from apps.console.selectors.learning import AccuracyPoint, RewardPoint, find_rewards, point_of
+from apps.console.selectors.metrics import ChartGroup, group_charts
+from apps.console.selectors.origins import PersonShare, find_people
+from apps.console.selectors.trace import Movement, find_movement
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 
 PAGE = 25
-MOST_UPDATES = 2000
 SAMPLE_TASKS = 60
-INITIALS = {"kl", "opd", "rl"}
-
-
-@dataclass(frozen=True)
-class MetricColumn:
-    """One figure over a run's updates; None where an update did not report it."""
-
-    name: str
-    values: Sequence[float | None]
-
-    @property
-    def label(self) -> str:
-        words = self.name.replace("_per_s", "_per_second").replace("_", " ")
-        return words.upper() if words in INITIALS else words[:1].upper() + words[1:]
+OFFERED = 12
 
 
 @dataclass(frozen=True)
 class RunView:
-    """Everything the run page shows."""
+    """Everything the run page shows.
+
+    Attributes:
+        others: runs that are drawn beside it, in the order of the charts' series after its own.
+        offered: runs of the same worker that could be.
+    """
 
     run: TrainingRun
     reward: float | None
-    columns: Sequence[MetricColumn]
+    groups: Sequence[ChartGroup]
     adapter: Adapter | None
     tasks: Sequence[Task]
+    others: Sequence[TrainingRun] = ()
+    offered: Sequence[TrainingRun] = ()
 
     @property
     def subject(self) -> str:
@@ -46,9 +42,13 @@ class RunView:
         return f"run:{self.run.pk}"
 
     @property
-    def updates(self) -> list[list[float | None]]:
-        """One row an update, in the order of `columns`."""
-        return [list(row) for row in zip(*(column.values for column in self.columns), strict=True)]
+    def runs(self) -> list[TrainingRun]:
+        """Everything drawn, this run first."""
+        return [self.run, *self.others]
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.run.state == TrainingRun.State.RUNNING
 
     @property
     def can_be_cancelled(self) -> bool:
@@ -64,11 +64,23 @@ class AdapterView:
     panels: Sequence[AccuracyPoint]
     run: TrainingRun | None
     deployment: Deployment | None
+    people: Sequence[PersonShare]
+    movement: Movement | None
 
     @property
     def subject(self) -> str:
         """What live updates call it."""
         return f"adapter:{self.adapter.pk}"
+
+    @property
+    def is_canary(self) -> bool:
+        return self.deployment is not None and self.deployment.canary_id == self.adapter.pk
+
+    @property
+    def can_be_tried(self) -> bool:
+        """Whether it could get a share of the work: nothing else is tried, and the gate found it safe once."""
+        is_free = self.deployment is None or self.deployment.canary_id is None
+        return is_free and not self.is_served and self.adapter.state in TRIABLE
 
     @property
     def is_served(self) -> bool:
@@ -79,42 +91,61 @@ class AdapterView:
         return not self.is_served and self.adapter.state in {Adapter.State.VERIFIED, Adapter.State.RETIRED}
 
 
-def find_runs(project: Project, *, before: int | None = None) -> tuple[list[RewardPoint], int | None]:
+def find_runs(
+    project: Project, *, worker: str = "", state: str = "", before: int | None = None
+) -> tuple[list[RewardPoint], int | None]:
     """A page of runs, newest first, and the id to go on below; None at the end."""
     runs = TrainingRun.objects.filter(project=project).select_related("worker", "batch", "parent")
+    if worker:
+        runs = runs.filter(worker__name=worker)
+    if state:
+        runs = runs.filter(state=state)
     if before is not None:
         runs = runs.filter(pk__lt=before)
     found = list(runs.defer("metrics", "spec", "recipe").order_by("-id")[: PAGE + 1])
     return find_rewards(found[:PAGE]), found[PAGE - 1].pk if len(found) > PAGE else None
 
 
-def show_run(project: Project, run_id: int) -> RunView | None:
-    runs = TrainingRun.objects.filter(project=project, pk=run_id).select_related("worker", "batch", "parent")
-    run = runs.defer("spec").first()
-    if run is None:
+def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> RunView | None:
+    """None where there is no such run, or one of the `others` is none."""
+    runs = TrainingRun.objects.filter(project=project).select_related("worker", "batch", "parent").defer("spec")
+    found = runs.in_bulk([run_id, *others])
+    if run_id not in found or any(other not in found for other in others):
         return None
+    run, beside = found[run_id], [found[other] for other in others]
     tasks = Task.objects.filter(rollouts__training_use__batch=run.batch_id).order_by("id").distinct()
+    offered = TrainingRun.objects.filter(worker=run.worker_id).exclude(pk=run.pk).exclude(metrics=[])
     return RunView(
         run=run,
         reward=find_rewards([run])[0].reward,
-        columns=_columns(run.metrics),
+        groups=group_charts([one.metrics for one in (run, *beside)]),
         adapter=Adapter.objects.filter(run_id=run.pk).first(),
         tasks=list(tasks.only("pk", "prompt", "score", "state")[:SAMPLE_TASKS]),
+        others=beside,
+        offered=list(offered.select_related("batch").defer("metrics", "spec", "recipe").order_by("-id")[:OFFERED]),
     )
 
 
-def find_adapters(project: Project, *, before: int | None = None) -> tuple[list[Adapter], int | None]:
+def find_adapters(
+    project: Project, *, worker: str = "", state: str = "", before: int | None = None
+) -> tuple[list[Adapter], int | None]:
     """A page of adapters, newest first, with their verdicts, and the id to go on below."""
     adapters = Adapter.objects.filter(project=project).select_related("worker").prefetch_related("verdicts")
+    if worker:
+        adapters = adapters.filter(worker__name=worker)
+    if state:
+        adapters = adapters.filter(state=state)
     if before is not None:
         adapters = adapters.filter(pk__lt=before)
-    found = list(adapters.order_by("-id")[: PAGE + 1])
+    found = list(adapters.defer("manifest").order_by("-id")[: PAGE + 1])
     return found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None
 
 
 def find_deployments(project: Project) -> list[Deployment]:
     """What serves which worker."""
-    deployments = Deployment.objects.filter(worker__project=project).select_related("worker", "adapter", "previous")
+    deployments = Deployment.objects.filter(worker__project=project).select_related(
+        "worker", "adapter", "previous", "canary"
+    )
     return list(deployments.order_by("worker__name"))
 
 
@@ -133,16 +164,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         verdicts=list(Verdict.objects.filter(adapter=adapter)),
         panels=[point_of(result) for result in results if result.outcomes],
         run=runs.defer("metrics", "spec", "recipe").first(),
-        deployment=Deployment.objects.filter(worker=adapter.worker_id).select_related("previous").first(),
+        deployment=Deployment.objects.filter(worker=adapter.worker_id).select_related("previous", "canary").first(),
+        people=find_people(adapter),
+        movement=find_movement(adapter),
     )
-
-
-def _columns(metrics: Sequence[Mapping[str, Any]]) -> list[MetricColumn]:
-    """The numbers of a run's updates by name; only the last `MOST_UPDATES` are drawn."""
-    rows = metrics[-MOST_UPDATES:]
-    names = dict.fromkeys(name for row in rows for name, value in row.items() if name != "update" and _is_number(value))
-    return [MetricColumn(name, [row[name] if _is_number(row.get(name)) else None for row in rows]) for name in names]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,10 +1,21 @@
 """How the operations pages say differences, durations and counts."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def querystring_live(context: Mapping[str, Any], fragment: str) -> str:
+    """The page's own query string, asking for one fragment of it."""
+    query = context["request"].GET.copy()
+    query["fragment"] = fragment
+    return str(query.urlencode())
 
 
 @register.filter

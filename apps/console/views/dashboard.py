@@ -5,8 +5,8 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.rights import Right
 from apps.console.selectors import work
+from apps.console.selectors.dashboard import MOST, glance
 from apps.console.selectors.learning import choose_worker, find_learning
-from apps.console.selectors.training import find_open_batches
 from apps.console.views.frame import Scene, project_view, show
 
 RECENT = 8
@@ -22,7 +22,8 @@ def show_dashboard(request: HttpRequest, scene: Scene) -> HttpResponse:
         "learning": find_learning(worker) if worker else None,
         "counts": work.count_open_tasks(scene.project),
         "tasks": work.find_tasks(scene.project, limit=RECENT)[:RECENT],
-        "batches": find_open_batches(scene.project),
+        "glance": glance(scene.project),
+        "most": MOST,
         "fragments": {"dashboard"},
     }
     return show(request, scene, "dashboard", context)

@@ -57,6 +57,10 @@ class Scene:
         return self.may(Right.ADAPTERS_WRITE)
 
     @property
+    def may_manage_workers(self) -> bool:
+        return self.may(Right.WORKERS_WRITE)
+
+    @property
     def may_replay(self) -> bool:
         return self.may(Right.PIPELINE_WRITE)
 

@@ -1,33 +1,52 @@
 """Runs and adapters: what trained, what came of it, what serves."""
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_GET, require_POST
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Deployment
 from apps.console.selectors import training
+from apps.console.selectors.learning import choose_worker
+from apps.console.selectors.lineage import draw_lineage
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+from apps.console.views.trace import adapter_or_404
 from apps.pipeline import flow
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+
+MOST_COMPARED = 5
 
 
 @require_GET
 @project_view(Right.RUNS_READ)
 def list_runs(request: HttpRequest, scene: Scene) -> HttpResponse:
-    points, older = training.find_runs(scene.project, before=read_number(request, "before"))
-    batches = training.find_open_batches(scene.project)
-    context = {"points": points, "older": older, "batches": batches, "fragments": {"runs"}}
+    state, worker = read_choice(request, "state", TrainingRun.State.values), request.GET.get("worker", "")
+    before = read_number(request, "before")
+    points, older = training.find_runs(scene.project, worker=worker, state=state, before=before)
+    context = {
+        "points": points,
+        "older": older,
+        "state": state,
+        "states": TrainingRun.State.choices,
+        "worker": worker,
+        "workers": list(Worker.objects.filter(project=scene.project)),
+        "batches": training.find_open_batches(scene.project),
+        "fragments": {"runs"},
+    }
     return show(request, scene, "runs", context)
 
 
 @require_GET
 @project_view(Right.RUNS_READ)
 def show_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
-    view = training.show_run(scene.project, run_id)
+    """A run, and beside it those that `?with=` names."""
+    others = read_numbers(request, "with", most=MOST_COMPARED)
+    view = training.show_run(scene.project, run_id, others=[other for other in others if other != run_id])
     if view is None:
-        raise Http404(f"no run {run_id}")
-    return show(request, scene, "run", {"view": view, "run": view.run, "fragments": {"run"}})
+        raise Http404(f"no run {run_id}, or none of those to compare it with")
+    context = {"view": view, "run": view.run, "chosen": set(others), "fragments": {"run"}}
+    return show(request, scene, "run", context)
 
 
 @require_POST
@@ -36,7 +55,8 @@ def cancel_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
     run = TrainingRun.objects.filter(project=scene.project, pk=run_id).first()
     if run is None:
         raise Http404(f"no run {run_id}")
-    act(request, f"Run {run_id} is cancelled.", lambda: flow.cancel_run(run=run, by=scene.user))
+    done = _("Run %(id)s is cancelled.") % {"id": run_id}
+    act(request, done, lambda: flow.cancel_run(run=run, by=scene.user))
     return leave(scene, "run", run_id)
 
 
@@ -44,17 +64,30 @@ def cancel_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
 @project_view(Right.RUNS_WRITE)
 def train_now(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     """Close the worker's batch with what is in it."""
-    worker = _worker_or_404(scene, name)
-    act(request, f"Training of {name} is queued.", lambda: flow.close_batch(worker=worker, by=scene.user))
+    worker = worker_or_404(scene, name)
+    done = _("Training of %(name)s is queued.") % {"name": name}
+    act(request, done, lambda: flow.close_batch(worker=worker, by=scene.user))
     return leave(scene, "run-list")
 
 
 @require_GET
 @project_view(Right.ADAPTERS_READ)
 def list_adapters(request: HttpRequest, scene: Scene) -> HttpResponse:
-    adapters, older = training.find_adapters(scene.project, before=read_number(request, "before"))
-    deployments = training.find_deployments(scene.project)
-    context = {"adapters": adapters, "older": older, "deployments": deployments, "fragments": {"adapters"}}
+    state, name = read_choice(request, "state", Adapter.State.values), request.GET.get("worker", "")
+    before = read_number(request, "before")
+    adapters, older = training.find_adapters(scene.project, worker=name, state=state, before=before)
+    worker, workers = choose_worker(scene.project, name)
+    context = {
+        "adapters": adapters,
+        "older": older,
+        "state": state,
+        "states": Adapter.State.choices,
+        "worker": name,
+        "workers": workers,
+        "lineage": draw_lineage(worker) if worker and before is None else None,
+        "deployments": training.find_deployments(scene.project),
+        "fragments": {"adapters"},
+    }
     return show(request, scene, "adapters", context)
 
 
@@ -67,26 +100,66 @@ def show_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
     return show(request, scene, "adapter", {"view": view, "adapter": view.adapter, "fragments": {"adapter"}})
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @project_view(Right.ADAPTERS_WRITE)
 def promote_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
-    adapter = Adapter.objects.filter(project=scene.project, pk=adapter_id).select_related("worker").first()
-    if adapter is None:
+    """Say what putting an adapter into service will do; then do it."""
+    if request.method == "POST":
+        adapter = adapter_or_404(scene, adapter_id)
+        done = _("%(adapter)s serves %(worker)s.") % {"adapter": adapter.name, "worker": adapter.worker.name}
+        act(request, done, lambda: flow.promote(adapter=adapter, by=scene.user))
+        return leave(scene, "adapter", adapter_id)
+    view = training.show_adapter(scene.project, adapter_id)
+    if view is None:
         raise Http404(f"no adapter {adapter_id}")
-    act(request, f"{adapter.name} serves {adapter.worker}.", lambda: flow.promote(adapter=adapter, by=scene.user))
-    return leave(scene, "adapter", adapter_id)
+    deployment = _find_deployment(view.adapter.worker)
+    return show(request, scene, "adapter_promote", {"view": view, "adapter": view.adapter, "deployment": deployment})
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @project_view(Right.ADAPTERS_WRITE)
 def roll_back(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
-    worker = _worker_or_404(scene, name)
-    act(request, f"{name} is rolled back.", lambda: flow.roll_back(worker=worker, by=scene.user))
-    return leave(scene, "adapter-list")
+    """Say what a roll back will do; then do it."""
+    worker = worker_or_404(scene, name)
+    if request.method == "POST":
+        done = _("%(name)s is rolled back.") % {"name": name}
+        act(request, done, lambda: flow.roll_back(worker=worker, by=scene.user))
+        return leave(scene, "adapter-list")
+    return show(request, scene, "adapter_roll_back", {"worker": worker, "deployment": _find_deployment(worker)})
 
 
-def _worker_or_404(scene: Scene, name: str) -> Worker:
-    worker = Worker.objects.filter(project=scene.project, name=name).first()
+def worker_or_404(scene: Scene, name: str) -> Worker:
+    found = Worker.objects.filter(project=scene.project, name=name).select_related("project", "provider")
+    worker = found.first()
     if worker is None:
         raise Http404(f"no worker {name}")
     return worker
+
+
+def read_choice(request: HttpRequest, name: str, choices: list[str]) -> str:
+    """A filter out of the query string; "" where there is none.
+
+    Raises:
+        Http404: it is none of the choices.
+    """
+    value = request.GET.get(name, "")
+    if value and value not in choices:
+        raise Http404(f"{name} must be one of {', '.join(choices)}")
+    return value
+
+
+def read_numbers(request: HttpRequest, name: str, *, most: int) -> list[int]:
+    """Row ids out of the query string, `12,13` or said several times.
+
+    Raises:
+        Http404: something is no id, or there are more than `most`.
+    """
+    texts = [text for value in request.GET.getlist(name) for text in value.split(",") if text]
+    if len(texts) > most or not all(text.isascii() and text.isdigit() and len(text) < 19 for text in texts):
+        raise Http404(f"{name} must be at most {most} row ids")
+    return list(dict.fromkeys(int(text) for text in texts))
+
+
+def _find_deployment(worker: Worker) -> Deployment | None:
+    found = Deployment.objects.filter(worker=worker).select_related("adapter", "previous", "canary")
+    return found.first()

@@ -1,12 +1,18 @@
 """Keeping the loop running: why nothing trains, dead letters, the audit."""
 
+from datetime import datetime, time, timedelta
+
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
 from apps.audit.kinds import Kind
 from apps.console.selectors import upkeep
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+from apps.console.views.training import read_choice
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts.selectors import why_nothing_trains
@@ -22,8 +28,13 @@ def show_blockers(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.TASKS_READ)
 def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
+    kind = read_choice(request, "kind", list(upkeep.PAGE_OF_SEGMENT))
+    letters, older = upkeep.find_dead_letters(scene.project, kind=kind, before=read_number(request, "before"))
     context = {
-        "letters": upkeep.find_dead_letters(scene.project),
+        "letters": letters,
+        "older": older,
+        "kind": kind,
+        "kinds": list(upkeep.PAGE_OF_SEGMENT),
         "depths": upkeep.find_queue_depths(scene.project),
         "fragments": {"dead_letters"},
     }
@@ -37,27 +48,51 @@ def replay(request: HttpRequest, scene: Scene, segment_id: int) -> HttpResponse:
     segment = Segment.objects.filter(project_id=scene.project.pk, pk=segment_id).first()
     if segment is None:
         raise Http404(f"no segment {segment_id}")
-    act(request, f"{segment.kind} of {segment.subject_id} is at work again.", lambda: _replay(segment, scene))
+    done = _("%(kind)s of %(id)s is at work again.") % {"kind": segment.kind, "id": segment.subject_id}
+    act(request, done, lambda: flow.replay(segment=segment, by=scene.user))
     return leave(scene, "dead-letters")
 
 
 @require_GET
 @project_view(Right.AUDIT_READ)
 def show_audit(request: HttpRequest, scene: Scene) -> HttpResponse:
-    kind, actor = request.GET.get("kind", ""), request.GET.get("actor", "").strip()
-    if kind and kind not in Kind.values:
-        raise Http404(f"no kind {kind}")
-    entries, older = upkeep.find_audit(scene.project, kind=kind, actor=actor, before=read_number(request, "before"))
+    wanted = upkeep.AuditFilter(
+        kind=read_choice(request, "kind", Kind.values),
+        actor=request.GET.get("actor", "").strip(),
+        subject_type=request.GET.get("subject", "").strip(),
+        subject_id=read_number(request, "id"),
+        since=_read_day(request, "since"),
+        until=_read_day(request, "until", ends=True),
+    )
+    entries, older = upkeep.find_audit(scene.project, wanted=wanted, before=read_number(request, "before"))
+    is_whole = "fragment" not in request.GET
     context = {
         "entries": entries,
         "older": older,
-        "kind": kind,
-        "actor": actor,
+        "wanted": wanted,
+        "since": request.GET.get("since", ""),
+        "until": request.GET.get("until", ""),
         "kinds": Kind.values,
+        "subjects": upkeep.find_subject_types(scene.project) if is_whole else (),
+        "chain": upkeep.find_chain_status() if is_whole else None,
         "fragments": {"audit"},
     }
     return show(request, scene, "audit", context)
 
 
-def _replay(segment: Segment, scene: Scene) -> Segment:
-    return flow.replay(segment=segment, by=scene.user)
+def _read_day(request: HttpRequest, name: str, *, ends: bool = False) -> datetime | None:
+    """Midnight at which a day of the query string begins (or ends), in the viewer's zone; None where there is none.
+
+    Raises:
+        Http404: it is no day.
+    """
+    text = request.GET.get(name, "")
+    if not text:
+        return None
+    try:
+        day = parse_date(text)
+    except ValueError:
+        day = None
+    if day is None or not 1900 < day.year < 9000:
+        raise Http404(f"{name} must be a day such as 2026-11-20")
+    return timezone.make_aware(datetime.combine(day + timedelta(days=int(ends)), time.min))

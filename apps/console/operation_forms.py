@@ -1,0 +1,125 @@
+"""What managers fill in to run things: a canary's share, a worker."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Project
+from apps.console.forms import show_error
+from apps.inference.models import Provider
+from apps.workers.models import Worker
+from apps.workers.rules import SAMPLING
+from tentalis.core.learning.canary import MOST_PERCENT
+
+__all__ = ["CanaryForm", "WorkerForm", "show_error"]
+
+MOST_PROMPT = 20_000
+
+
+class CanaryForm(forms.Form):
+    """How much of the work an adapter is tried on."""
+
+    percent = forms.IntegerField(
+        label=_("Share of the new tasks, in per cent"),
+        min_value=1,
+        max_value=MOST_PERCENT,
+        initial=10,
+        help_text=_("From 1 to 50. A task that has begun stays where it is."),
+    )
+
+
+class WorkerForm(forms.Form):
+    """A worker; the same fields make it and change it, but for its name and kind."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=64,
+        help_text=_("Lower-case letters, digits, - and _. Its adapters are named after it."),
+    )
+    kind = forms.ChoiceField(label=_("Kind"), choices=Worker.Kind.choices)
+    provider = forms.ModelChoiceField(
+        Provider.objects.none(),
+        label=_("Model server"),
+        required=False,
+        empty_label=_("The installation's own"),
+        help_text=_("Who answers for it."),
+    )
+    base_model = forms.CharField(
+        label=_("Base model"),
+        max_length=500,
+        required=False,
+        help_text=_("Name the model server knows it by. Empty: the kind's or the server's default."),
+    )
+    base_directory = forms.CharField(
+        label=_("Directory of the base model"),
+        max_length=500,
+        required=False,
+        help_text=_("Where the training box finds its weights. Empty: the built-in one."),
+    )
+    system_prompt = forms.CharField(
+        label=_("System prompt"),
+        max_length=MOST_PROMPT,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text=_("What it is told before every task."),
+    )
+    temperature = forms.FloatField(
+        label=_("Temperature"),
+        required=False,
+        min_value=0,
+        max_value=2,
+        widget=forms.NumberInput(attrs={"step": "0.05"}),
+        help_text=_("0 always takes the likeliest word; 1 is as the model was trained. Learning needs some variety."),
+    )
+    max_tokens = forms.IntegerField(
+        label=_("Longest answer, in tokens"),
+        required=False,
+        min_value=1,
+        max_value=65_536,
+        help_text=_("Empty: the usual."),
+    )
+    top_p = forms.FloatField(
+        label=_("Share of likely words it chooses from"),
+        required=False,
+        min_value=0.01,
+        max_value=1,
+        widget=forms.NumberInput(attrs={"step": "0.05"}),
+        help_text=_("Chat workers only. 1: all of them."),
+    )
+    is_active = forms.BooleanField(label=_("Takes tasks"), required=False, initial=True)
+
+    def __init__(self, *args: Any, project: Project, worker: Worker | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        offered = Provider.objects.filter(Q(project=project) | Q(project=None), is_active=True)
+        self.fields["provider"].queryset = offered.order_by("name")  # type: ignore[attr-defined]
+        if worker is None:
+            del self.fields["is_active"]
+            return
+        for name in ("name", "kind"):
+            del self.fields[name]
+        for name in ("temperature", "max_tokens", "top_p"):
+            if name not in SAMPLING[worker.kind]:
+                del self.fields[name]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the services take: sampling settings gathered, the rest by name."""
+        data: Mapping[str, Any] = self.cleaned_data
+        sampling = {name: data[name] for name in ("temperature", "max_tokens", "top_p") if data.get(name) is not None}
+        rest = {name: value for name, value in data.items() if name not in {"temperature", "max_tokens", "top_p"}}
+        return {**rest, "sampling": sampling}
+
+
+def read_worker(worker: Worker) -> dict[str, Any]:
+    """The form's initial values."""
+    return {
+        "provider": worker.provider_id,
+        "base_model": worker.base_model,
+        "base_directory": worker.base_directory,
+        "system_prompt": worker.system_prompt,
+        "is_active": worker.is_active,
+        **worker.sampling,
+    }

@@ -1,0 +1,134 @@
+"""Workers as pages show them: what serves them, what they do, what they did."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from apps.accounts.models import Project
+from apps.adapters.models import Deployment
+from apps.inference.models import Exchange
+from apps.outbox.models import Segment
+from apps.rollouts.models import Batch
+from apps.tasks.models import Task
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
+
+NEWEST = 5_000
+LATEST = 10
+MOST_AT_WORK = 50
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """One line of the list. `at_work`: tasks it has in hand just now."""
+
+    worker: Worker
+    deployment: Deployment | None
+    at_work: int
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A task in hand: who does it, until when their lease runs, which try it is."""
+
+    task: Task
+    segment: Segment | None
+
+    @property
+    def is_alive(self) -> bool:
+        return bool(self.segment and self.segment.lease_until and self.segment.lease_until > timezone.now())
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """Everything the worker page shows."""
+
+    worker: Worker
+    base_model: str
+    deployment: Deployment | None
+    batch: Batch | None
+    holds: Sequence[Hold]
+    latest: Sequence[Task]
+    runs: Sequence[TrainingRun]
+    calls: Sequence[Exchange]
+
+    @property
+    def subject(self) -> str:
+        """What live updates call it."""
+        return f"worker:{self.worker.pk}"
+
+    @property
+    def sampling(self) -> list[tuple[str, str]]:
+        return say_sampling(self.worker)
+
+
+def find_workers(project: Project) -> list[WorkerRow]:
+    """All of the project's, by name: three queries."""
+    workers = list(Worker.objects.filter(project=project).select_related("provider"))
+    deployments = {
+        one.worker_id: one for one in Deployment.objects.filter(worker__in=workers).select_related("adapter", "canary")
+    }
+    rows: Any = (
+        Task.objects.filter(project=project, state=Task.State.WORKING)
+        .order_by()
+        .values_list("worker_id")
+        .annotate(count=Count("pk"))
+    )
+    counts = dict(rows)
+    return [WorkerRow(worker, deployments.get(worker.pk), counts.get(worker.pk, 0)) for worker in workers]
+
+
+def show_worker(worker: Worker) -> WorkerView:
+    """About eight queries. Its latest tasks are looked for among the project's newest `NEWEST`."""
+    at_work = Task.objects.filter(project=worker.project_id, worker=worker, state=Task.State.WORKING)
+    tasks = list(at_work.order_by("-id").defer("reference", "metadata")[:MOST_AT_WORK])
+    segments = Segment.objects.filter(kind="work", subject_id__in=[task.pk for task in tasks], state=Segment.State.OPEN)
+    held = {segment.subject_id: segment for segment in segments}
+    newest = Task.objects.filter(project=worker.project_id).order_by("-id").values("pk")[:NEWEST]
+    latest = Task.objects.filter(pk__in=newest, worker=worker).select_related("worker").order_by("-id")
+    calls = Exchange.objects.filter(project=worker.project_id).order_by("-id").values("pk")[:NEWEST]
+    return WorkerView(
+        worker=worker,
+        base_model=find_base_model(worker),
+        deployment=Deployment.objects.filter(worker=worker).select_related("adapter", "previous", "canary").first(),
+        batch=Batch.objects.filter(worker=worker, state=Batch.State.OPEN).first(),
+        holds=[Hold(task, held.get(task.pk)) for task in tasks],
+        latest=list(latest.defer("reference", "metadata", "answer")[:LATEST]),
+        runs=list(
+            TrainingRun.objects.filter(worker=worker)
+            .select_related("batch")
+            .defer("metrics", "spec", "recipe")
+            .order_by("-id")[:5]
+        ),
+        calls=list(
+            Exchange.objects.filter(pk__in=calls, worker_name=worker.name)
+            .only("created_at", "model", "adapter_name", "prompt_tokens", "completion_tokens", "latency_ms", "error")
+            .order_by("-id")[:5]
+        ),
+    )
+
+
+def say_sampling(worker: Worker) -> list[tuple[str, str]]:
+    """Its sampling settings in words: (what, how)."""
+    if worker.kind in {Worker.Kind.ECHO, getattr(Worker.Kind, "OUTSIDE", "outside")}:
+        return []
+    said = []
+    temperature = worker.sampling.get("temperature")
+    if temperature is None:
+        said.append((_("Choice of words"), _("as the kind of worker sets it")))
+    elif temperature == 0:
+        said.append((_("Choice of words"), _("always the likeliest (temperature 0): it cannot explore")))
+    else:
+        how = _("nearly always the likeliest") if temperature < 0.4 else _("by their likelihood")
+        how = _("bolder than it was trained") if temperature > 1.1 else how
+        said.append((_("Choice of words"), _("%(how)s (temperature %(t)g)") % {"how": how, "t": temperature}))
+    if (top_p := worker.sampling.get("top_p")) is not None:
+        said.append((_("Among"), _("the likeliest words that make up %d %%") % round(100 * top_p)))
+    longest = worker.sampling.get("max_tokens")
+    said.append((_("Longest answer"), _("%d tokens") % longest if longest else _("as the kind of worker sets it")))
+    return said

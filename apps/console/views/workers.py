@@ -1,0 +1,67 @@
+"""Workers: who they are, what serves them, what they do; made and changed."""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from apps.accounts.rights import Right
+from apps.base.errors import TentalisError
+from apps.console.operation_forms import WorkerForm, read_worker, show_error
+from apps.console.selectors import workers
+from apps.console.views.frame import Scene, leave, posted, project_view, show
+from apps.console.views.training import worker_or_404
+from apps.workers import services
+
+
+@require_GET
+@project_view(Right.WORKERS_READ)
+def list_workers(request: HttpRequest, scene: Scene) -> HttpResponse:
+    context = {"rows": workers.find_workers(scene.project), "fragments": {"workers"}}
+    return show(request, scene, "workers", context)
+
+
+@require_GET
+@project_view(Right.WORKERS_READ)
+def show_worker(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
+    view = workers.show_worker(worker_or_404(scene, name))
+    return show(request, scene, "worker", {"view": view, "worker": view.worker, "fragments": {"worker"}})
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.WORKERS_WRITE)
+def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
+    form = WorkerForm(posted(request), project=scene.project)
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                worker = services.create_worker(project=scene.project, by=scene.user, **form.values)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("%(name)s can be given tasks.") % {"name": worker.name})
+                return leave(scene, "worker", worker.name)
+    return show(request, scene, "worker_form", {"form": form, "worker": None}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.WORKERS_WRITE)
+def change_worker(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
+    worker = worker_or_404(scene, name)
+    form = WorkerForm(posted(request), project=scene.project, worker=worker, initial=read_worker(worker))
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                services.change_worker(worker=worker, by=scene.user, **form.values)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("%(name)s is changed.") % {"name": worker.name})
+                return leave(scene, "worker", worker.name)
+    return show(request, scene, "worker_form", {"form": form, "worker": worker}, status=status)
