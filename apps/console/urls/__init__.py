@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from apps.console.urls import house, operations, proposals, work
+from apps.console.urls import house, operations, proposals, quality, work
 from apps.console.views import entry
 
 app_name = "console"
@@ -15,6 +15,14 @@ urlpatterns = [
     *house.account_urlpatterns,
     path(
         "p/<slug:slug>/",
-        include([*house.urlpatterns, *operations.urlpatterns, *proposals.urlpatterns, *work.urlpatterns]),
+        include(
+            [
+                *house.urlpatterns,
+                *operations.urlpatterns,
+                *proposals.urlpatterns,
+                *quality.urlpatterns,
+                *work.urlpatterns,
+            ]
+        ),
     ),
 ]

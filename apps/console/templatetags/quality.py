@@ -1,0 +1,28 @@
+"""How the quality pages write rates and coefficients."""
+
+from django import template
+from django.utils.translation import gettext as _
+
+from apps.console.templatetags.console import share
+from tentalis.core.scoring.agreement import Agreement
+from tentalis.core.scoring.calibration import Interval
+
+register = template.Library()
+
+
+@register.filter
+def rate(found: Interval) -> str:
+    """A share with its interval, in a sentence."""
+    if found.value is None:
+        return _("nothing to count")
+    return _("%(share)s (interval %(low)s to %(high)s)") % {
+        "share": share(found.value),
+        "low": share(found.low),
+        "high": share(found.high),
+    }
+
+
+@register.filter
+def coefficient(found: Agreement) -> str:
+    """A coefficient, or a dash where it is not defined."""
+    return "–" if found.value is None else f"{found.value:.2f}".replace("-", "−")

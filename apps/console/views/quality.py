@@ -1,0 +1,65 @@
+"""How well raters judge: all of them, one of them, and back to work after quarantine."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts.rights import Right
+from apps.calibration.models import Rater
+from apps.calibration.services import reinstate
+from apps.console.selectors import quality
+from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+
+
+@require_GET
+@project_view(Right.REVIEWS_READ)
+def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
+    only = "" if _sees_all(scene) else scene.user.handle
+    context = {
+        "view": quality.show_quality(scene.project, only=only),
+        "sees_all": _sees_all(scene),
+        "fragments": {"quality"},
+    }
+    return show(request, scene, "quality", context)
+
+
+@require_GET
+@project_view(Right.REVIEWS_READ)
+def show_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpResponse:
+    """One's own page, and everybody's for managers and auditors."""
+    view = quality.show_rater(
+        scene.project, rater_id, before=read_number(request, "before"), with_peers=_sees_all(scene)
+    )
+    if view is None or not (_sees_all(scene) or view.row.rater.handle == scene.user.handle):
+        raise Http404(f"no rater {rater_id}")
+    context = {
+        "view": view,
+        "row": view.row,
+        "rater": view.row.rater,
+        "older": view.older,
+        "sees_all": _sees_all(scene),
+        "may_reinstate": scene.may(Right.PIPELINE_WRITE) and view.row.rater.handle != scene.user.handle,
+        "fragments": {"quality_rater"},
+    }
+    return show(request, scene, "quality_rater", context)
+
+
+@require_POST
+@project_view(Right.PIPELINE_WRITE)
+def reinstate_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpResponse:
+    rater = Rater.objects.filter(project=scene.project, pk=rater_id).first()
+    if rater is None:
+        raise Http404(f"no rater {rater_id}")
+    reason = request.POST.get("reason", "")
+    done = _("%(name)s counts again, and starts as an unknown rater.") % {"name": quality.name_rater(rater.handle)}
+    act(
+        request,
+        done,
+        lambda: reinstate(project=scene.project, handle=rater.handle, reason=reason, by=scene.user),
+    )
+    return leave(scene, "rater", rater_id)
+
+
+def _sees_all(scene: Scene) -> bool:
+    """Owners, managers and auditors see everybody; others only themselves."""
+    return scene.may_audit

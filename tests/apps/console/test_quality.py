@@ -1,0 +1,151 @@
+"""The quality pages: who sees whom, what they say, what they cost, and the way back from quarantine."""
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.audit.models import AuditEntry
+from apps.calibration.models import Rater
+from tests.apps.console.quality_scenery import build_raters
+from tests.factories import make_project, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def raters(project: Project) -> dict[str, Rater]:
+    return build_raters(project)
+
+
+def sign_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def look(user: User, name: str = "quality", *args: object, project: str = "shop") -> str:
+    answer = sign_in(user).get(reverse(f"console:{name}", args=(project, *args)))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def count_queries(client: Client, path: str) -> int:
+    with CaptureQueriesContext(connection) as queries:
+        assert client.get(path).status_code == 200
+    return len(queries)
+
+
+def test_a_manager_sees_everybody_and_what_became_of_them(alice: User, raters: dict[str, Rater]) -> None:
+    html = look(alice)
+    assert raters["user:dora"].quarantined_at is not None
+    assert raters["scorer:prm"].weight < 0.1
+    assert raters["user:alice"].weight > 0.8
+    for words in ("2 raters lost their calibration", "dora", "Not used", "In use", "Krippendorff", "alice and bob"):
+        assert words in html
+    assert "Of " in html
+    assert "items people rejected it approved" in " ".join(html.split())
+
+
+def test_a_reviewer_sees_only_themselves(bob: User, raters: dict[str, Rater]) -> None:
+    html = look(bob)
+    assert "bob" in html
+    for other in ("dora", "PRM", "Krippendorff", "alice"):
+        assert other not in html
+    client = sign_in(bob)
+    assert client.get(reverse("console:rater", args=("shop", raters["user:bob"].pk))).status_code == 200
+    assert client.get(reverse("console:rater", args=("shop", raters["user:dora"].pk))).status_code == 404
+
+
+def test_a_reviewer_is_not_told_whose_word_theirs_was_unlike(bob: User, raters: dict[str, Rater]) -> None:
+    html = look(bob, "rater", raters["user:bob"].pk)
+    assert "Where it judged otherwise" in html
+    assert "alice" not in html
+    assert "Another&#x27;s word" not in html
+
+
+def test_an_auditor_sees_all_and_may_change_nothing(project: Project, raters: dict[str, Rater]) -> None:
+    auditor = make_user("ada")
+    Member.objects.create(project=project, user=auditor, role=Role.AUDITOR)
+    dora = raters["user:dora"].pk
+    assert "dora" in look(auditor)
+    assert 'name="reason"' not in look(auditor, "rater", dora)
+    answer = sign_in(auditor).post(reverse("console:rater-reinstate", args=("shop", dora)), {"reason": "x"})
+    assert answer.status_code == 403
+    assert Rater.objects.get(pk=dora).quarantined_at is not None
+
+
+def test_a_stranger_finds_nothing(charlie: User, raters: dict[str, Rater]) -> None:
+    client = sign_in(charlie)
+    for name, args in (("quality", ()), ("rater", (raters["user:bob"].pk,))):
+        assert client.get(reverse(f"console:{name}", args=("shop", *args))).status_code == 404
+
+
+def test_nothing_crosses_projects(alice: User, raters: dict[str, Rater]) -> None:
+    make_project("other")
+    client = sign_in(alice)
+    assert client.get(reverse("console:rater", args=("other", raters["user:bob"].pk))).status_code == 404
+    post = client.post(reverse("console:rater-reinstate", args=("other", raters["user:dora"].pk)), {"reason": "x"})
+    assert post.status_code == 404
+    assert "dora" not in look(alice, project="other")
+
+
+def test_a_manager_reinstates_with_a_reason_and_not_without(alice: User, raters: dict[str, Rater]) -> None:
+    dora = raters["user:dora"].pk
+    assert 'name="reason"' in look(alice, "rater", dora)
+    client = sign_in(alice)
+    path = reverse("console:rater-reinstate", args=("shop", dora))
+    answer = client.post(path, {"reason": ""}, follow=True)
+    assert "wanted 1 to 300 characters" in answer.content.decode()
+    assert Rater.objects.get(pk=dora).quarantined_at is not None
+    answer = client.post(path, {"reason": "She had the old rubric."}, follow=True)
+    html = answer.content.decode()
+    assert "dora counts again" in html
+    assert "She had the old rubric." in html
+    assert Rater.objects.get(pk=dora).weight == 1.0
+    assert AuditEntry.objects.filter(kind="rater.weighed").latest("id").actor == "user:alice"
+
+
+def test_the_page_of_one_rater_says_what_happened(alice: User, raters: dict[str, Rater]) -> None:
+    html = " ".join(look(alice, "rater", raters["user:dora"].pk).split())
+    for words in (
+        "Not used any more",
+        "Approved of the last 50 bad items",
+        "Verified by the world.",
+        "seconds an item",
+        "hardly read",
+        "Two parcels",
+        'data-table="history-table"',
+    ):
+        assert words in html
+    assert 'href="/p/shop/tasks/' in html
+
+
+def test_pages_cost_the_same_however_much_there_is(project: Project, alice: User) -> None:
+    client = sign_in(alice)
+    raters = build_raters(project, sittings=3, attempts=2)
+    paths = [reverse("console:quality", args=("shop",))] + [
+        reverse("console:rater", args=("shop", raters[handle].pk)) for handle in ("user:dora", "scorer:prm")
+    ]
+    client.get(paths[0])
+    before = [count_queries(client, path) for path in paths]
+    build_raters(project, sittings=20, attempts=6)
+    assert [count_queries(client, path) for path in paths] == before
+    assert max(before) <= 20
+
+
+def test_before_anybody_was_compared_the_page_says_what_to_do(alice: User, bob: User) -> None:
+    html = look(alice)
+    assert "Nobody was compared yet" in html
+    assert "No item was judged by two people yet" in html
+    assert "You were not compared yet" in look(bob)
+
+
+def test_a_hostile_handle_is_shown_and_not_run(project: Project, alice: User) -> None:
+    Rater.objects.create(project=project, handle="agent:llm:<script>alert(1)</script>\u202e", kind="ai")
+    html = look(alice)
+    assert "<script>alert(1)" not in html
+    assert "&lt;script&gt;alert(1)" in html
+    assert "U+202E" in html
