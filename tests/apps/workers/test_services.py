@@ -168,3 +168,27 @@ def test_a_worker_with_tasks_stays(project: Project, alice: User) -> None:
     with pytest.raises(ConflictError, match="switch it off"):
         delete_worker(worker=worker, by=alice)
     assert kinds(worker) == ["worker.created"]
+
+
+def test_an_outside_workers_tasks_are_not_done_here_and_it_may_be_supervised(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="claw", kind="outside", supervision={"tools": ["refund"]}, by=alice)
+    with pytest.raises(ConflictError, match="claw works outside"):
+        get_agent(worker)
+    assert change_worker(worker=worker, by=alice, supervision={}).supervision == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "supervision", "words"),
+    [
+        ("outside", {"tools": "refund"}, "tools: wanted a list"),
+        ("outside", [], "wanted an object"),
+        ("desk", {"tools": ["*"]}, "only an outside worker proposes"),
+        ("echo", {"messages": True}, "only an outside worker proposes"),
+    ],
+)
+def test_a_supervision_that_cannot_be_is_refused(
+    project: Project, alice: User, kind: str, supervision: Any, words: str
+) -> None:
+    with pytest.raises(BadInputError, match=words) as raised:
+        create_worker(project=project, name="claw", kind=kind, supervision=supervision, by=alice)
+    assert list(raised.value.errors) == ["supervision"]
