@@ -45,7 +45,10 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response:
     status, code, detail, errors, headers = describe(error)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, TentalisError):
         logger.error("request %s failed", getattr(request, "request_id", "?"), exc_info=error)
-    return make_problem(request, status=status, code=code, detail=detail, errors=errors, headers=headers)
+    response = make_problem(request, status=status, code=code, detail=detail, errors=errors, headers=headers)
+    if isinstance(error, TentalisError):
+        response.data = {**response.data, **error.members}
+    return response
 
 
 def make_problem(

@@ -10,7 +10,7 @@ from apps.api.idempotency import HEADER, REPLAYED
 from apps.api.permissions import PUBLIC, right_of
 from apps.api.problems import MEDIA_TYPE
 
-CHANGING = frozenset({"POST", "PATCH", "DELETE"})
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 WORDS = {
     400: "The input is not what was wanted; `errors` says where.",
     401: "No valid token or session.",

@@ -5,8 +5,9 @@ from rest_framework.routers import SimpleRouter
 
 from apps.api.views.accounts import MemberViewSet, ProjectViewSet, TokenViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
+from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
-from apps.api.views.judgement import FeedbackViewSet, ReviewViewSet
+from apps.api.views.judgement import ReviewViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.providers import ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView

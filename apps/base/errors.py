@@ -11,6 +11,7 @@ class TentalisError(Exception):
         code: stable snake_case word for programs.
         errors: field -> what is wrong with it, where fields are at fault.
         is_final: trying again cannot help, so a job that meets it is not retried.
+        members: what else the problem says at the REST edge, as JSON.
     """
 
     status = 500
@@ -20,6 +21,7 @@ class TentalisError(Exception):
     def __init__(self, message: str, *, errors: Mapping[str, Sequence[str]] | None = None) -> None:
         super().__init__(message)
         self.errors = dict(errors or {})
+        self.members: Mapping[str, object] = {}
 
 
 class BadInputError(TentalisError):

@@ -28,6 +28,7 @@ class StaleDraftError(ConflictError):
     def __init__(self, message: str, *, newer: "ReviewDraft | None") -> None:
         super().__init__(message)
         self.newer = newer
+        self.members = {"newer": {"version": newer.version, "data": newer.data} if newer else None}
 
 
 class DraftClosedError(ConflictError):
@@ -50,3 +51,4 @@ class CountChangedError(ConflictError):
     def __init__(self, message: str, *, found: int) -> None:
         super().__init__(message)
         self.found = found
+        self.members = {"found": found}

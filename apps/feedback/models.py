@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Member, Project, Role, User
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
 from apps.tasks.models import Attempt, Step, Task
@@ -240,6 +240,18 @@ class FeedbackQuerySet(models.QuerySet["Feedback"]):
     def standing(self) -> "FeedbackQuerySet":
         """What was not taken back."""
         return self.filter(retracted_at__isnull=True)
+
+    def readable_by(self, user: User) -> "FeedbackQuerySet":
+        """Without what others said of a task while somebody is asked about it blindly, but for managers."""
+        if user.is_superuser:
+            return self
+        managed = Member.objects.filter(user=user, role__in=(Role.OWNER, Role.MANAGER)).values("project")
+        blind = Review.objects.filter(
+            task=OuterRef("task"),
+            state=Review.State.OPEN,
+            purpose__in=(Review.Purpose.SECOND, Review.Purpose.APPEAL, Review.Purpose.GOLD),
+        )
+        return self.filter(Q(author=user.handle) | Q(project__in=managed) | ~Exists(blind))
 
     def counting(self) -> "FeedbackQuerySet":
         """What the work is judged by: standing, and not said of a gold item, which only tells how people judge."""

@@ -152,11 +152,16 @@ def count_queue(project: Project, by: User, filters: QueueFilter = EVERYTHING, *
 def narrow(project: Project, by: User, filters: QueueFilter) -> ReviewQuerySet:
     """The project's open reviews for people that match, in no order."""
     rows = Review.objects.filter(project=project, audience=Review.Audience.HUMAN, state=Review.State.OPEN)
+    if filters.held != "snoozed":
+        rows = rows.filter(Q(snoozed_until__isnull=True) | Q(snoozed_until__lt=Now()))
+    return narrow_rows(rows, by, filters)
+
+
+def narrow_rows(rows: ReviewQuerySet, by: User, filters: QueueFilter) -> ReviewQuerySet:
+    """Those of these reviews that match."""
     is_held = Q(claimed_by__isnull=False, lease_until__gte=Now())
     if filters.held == "snoozed":
         rows = rows.filter(snoozed_until__gte=Now())
-    else:
-        rows = rows.filter(Q(snoozed_until__isnull=True) | Q(snoozed_until__lt=Now()))
     if filters.held == "free":
         rows = rows.filter(Q(claimed_by__isnull=True) | Q(lease_until__isnull=True) | Q(lease_until__lt=Now()))
     elif filters.held == "me":

@@ -7,7 +7,7 @@ from apps.accounts.models import Role, User
 from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import BadInputError, NotAllowedError
+from apps.base.errors import BadInputError
 from apps.feedback.claims import LEASE
 from apps.feedback.comparing import forget
 from apps.feedback.drafts import reopen_draft
@@ -31,11 +31,10 @@ def undo_feedback(feedback: Feedback, *, by: User, is_stopped: bool) -> Review:
     Returns:
         The review, open, with its draft.
     Raises:
-        NotAllowedError: another's feedback.
-        CannotUndoError: too late, or taken back already, or somebody has the second opinion open.
+        CannotUndoError: another's feedback, too late, taken back already, or somebody has the second opinion open.
     """
     if feedback.author != by.handle:
-        raise NotAllowedError(f"feedback {feedback.pk} is {feedback.author}'s; only they can undo it")
+        raise CannotUndoError(f"feedback {feedback.pk} is {feedback.author}'s; only they can undo it")
     with transaction.atomic():
         task = Task.objects.select_for_update(of=("self",)).select_related("project").get(pk=feedback.task_id)
         row = _lock_undoable(feedback, by)

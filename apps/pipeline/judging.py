@@ -21,8 +21,7 @@ def undo(given: Feedback, *, by: User) -> Review:
     Locks are taken in the order in which a link takes them: segment, then task.
 
     Raises:
-        NotAllowedError: another's feedback.
-        CannotUndoError: too late, or the task is learning from it this moment.
+        CannotUndoError: another's feedback, too late, or the task is learning from it this moment.
     """
     with transaction.atomic():
         is_gold = given.review is not None and given.review.purpose == Review.Purpose.GOLD

@@ -84,7 +84,7 @@ def owner(ids: dict[str, Any]) -> Caller:
 BODIES = load_bodies()
 TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}",
-    "workers": "{worker}", "tasks": "{task}", "reviews": "{review}",
+    "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}",
 }  # fmt: skip
 

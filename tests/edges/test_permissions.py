@@ -97,6 +97,8 @@ def test_each_role_does_what_it_may_and_nothing_else(ids: dict[str, Any], role: 
             is_right = answer.status in RAN
         elif right == "a person":
             is_right = answer.status in ({403} if role == "agent" else RAN)
+        elif right == "author or manager":
+            is_right = answer.status in (RAN if role in {"owner", "manager"} else {403})
         elif right == "own":
             is_right = answer.status in (RAN if role == "owner" else {403} if role == "agent" else {404})
         else:

@@ -1,15 +1,40 @@
 """Reviews and feedback."""
 
-from typing import Any
+from typing import Any, get_args
 
 from rest_framework import serializers
 
-from apps.api.serializers.strict import NumberField, StrictSerializer, TextField, WholeNumberField
-from apps.feedback.models import Feedback, Review
+from apps.api.serializers.strict import (
+    NumberField,
+    ObjectField,
+    StrictSerializer,
+    TextField,
+    TrueFalseField,
+    WholeNumberField,
+    WordField,
+)
+from apps.feedback.drafts import MAX_BYTES
+from apps.feedback.giving import MAX_UNDO_S
+from apps.feedback.models import Feedback, Review, ReviewDraft
+from apps.feedback.queue import CHOICES, MAX_NAME_CHARS, PURPOSES
+from apps.feedback.skipping import Then
+from apps.feedback.words import MAX_ACTIVE_S, MAX_SPANS
+from apps.tasks.models import Environment
+from tentalis.core.hints import MAX_HINT_CHARS
 
 MAX_WORDS_CHARS = 20_000
 MAX_COMMENT_CHARS = 4_000
 MAX_STEPS = 2_000
+SAYING = (
+    "score",
+    "text",
+    "steps",
+    "preferred_attempt",
+    "ranking",
+    "none_good",
+    "edited_answer",
+    "hint_text",
+)
 
 
 class ReviewOut(serializers.ModelSerializer[Review]):
@@ -17,6 +42,14 @@ class ReviewOut(serializers.ModelSerializer[Review]):
 
     project = serializers.CharField(source="project.slug")
     task = serializers.IntegerField(source="task_id")
+    purpose = serializers.ChoiceField(
+        source="shown_purpose", choices=PURPOSES, help_text="The work itself, a blind second opinion, or an appeal."
+    )
+    about = serializers.IntegerField(
+        source="about_id", allow_null=True, default=None, help_text="The feedback an appeal disputes."
+    )
+    priority = serializers.FloatField(help_text="How much is learned from judging it, in [0, 1].")
+    assigned_to = serializers.CharField(source="assigned_to.username", allow_null=True, default=None)
     claimed_by = serializers.CharField(source="claimed_by.username", allow_null=True, default=None)
 
     class Meta:
@@ -26,8 +59,14 @@ class ReviewOut(serializers.ModelSerializer[Review]):
             "project",
             "task",
             "audience",
+            "purpose",
+            "about",
             "reason",
             "state",
+            "priority",
+            "assigned_to",
+            "needs_expert",
+            "snoozed_until",
             "claimed_by",
             "lease_until",
             "due_at",
@@ -37,15 +76,61 @@ class ReviewOut(serializers.ModelSerializer[Review]):
 
 
 class ClaimIn(StrictSerializer):
-    """From which project the next open review is wanted."""
+    """From which project the next open review is wanted, and which: by the filters of the list."""
 
     project = TextField(max_length=64)
+    environment = WordField(required=False, choices=Environment.choices)
+    worker = TextField(required=False, max_length=MAX_NAME_CHARS, help_text="Name of the worker that did the task.")
+    purpose = WordField(required=False, choices=CHOICES["purpose"])
+    due = WordField(required=False, choices=CHOICES["due"])
+    min_priority = NumberField(required=False, min_value=0, max_value=1)
 
 
 class SkipIn(StrictSerializer):
-    """Why a review is left to nobody."""
+    """Why a review is passed over, and what then.
+
+    `nobody`: it is closed and the task goes on without it. `later`: it comes to you again in an hour, or when nothing
+    else is left. `others`: it goes back to the queue and does not come to you again. `expert`: managers get it.
+    """
 
     reason = TextField(max_length=300)
+    then = WordField(required=False, choices=get_args(Then), help_text="Default: nobody.")
+
+
+class AssignIn(StrictSerializer):
+    """Whose a review is; null: anyone's."""
+
+    to = TextField(max_length=150, allow_null=True, help_text="User name.")
+
+
+class ReasonIn(StrictSerializer):
+    """Why."""
+
+    reason = TextField(max_length=300)
+
+
+class AppealIn(StrictSerializer):
+    """Why a judgement is held for wrong."""
+
+    reason = TextField(max_length=200)
+
+
+class DraftIn(StrictSerializer):
+    """What is typed so far; `version` is that of the draft it was made from, 0 for none."""
+
+    version = WholeNumberField(min_value=0, max_value=2**31 - 2)
+    data = ObjectField(max_bytes=MAX_BYTES)  # type: ignore[assignment]  # a field, not the property
+
+
+class DraftOut(serializers.ModelSerializer[ReviewDraft]):
+    """What you typed into a review and have not sent."""
+
+    review = serializers.IntegerField(source="review_id")
+    data = serializers.DictField()  # type: ignore[assignment]  # a field, not the property
+
+    class Meta:
+        model = ReviewDraft
+        fields = ["review", "version", "data", "updated_at"]
 
 
 class StepWordOut(serializers.Serializer[Any]):
@@ -55,6 +140,7 @@ class StepWordOut(serializers.Serializer[Any]):
     index = serializers.IntegerField(source="step.index", allow_null=True, default=None)
     score = serializers.FloatField(allow_null=True)
     comment = serializers.CharField()
+    spans = serializers.ListField(child=serializers.ListField(), help_text="[start, end, label] in the step's text.")
 
 
 class FeedbackOut(serializers.ModelSerializer[Feedback]):
@@ -79,10 +165,36 @@ class FeedbackOut(serializers.ModelSerializer[Feedback]):
             "text",
             "steps",
             "preferred_attempt",
+            "ranking",
+            "none_good",
             "edited_answer",
+            "hint_text",
             "trust",
+            "active_s",
+            "undo_until",
+            "retracted_at",
+            "retracted_by",
+            "retract_reason",
             "created_at",
         ]
+
+
+class EffectOut(serializers.Serializer[Any]):
+    """A feedback that was retracted, and what it had done by then."""
+
+    feedback = FeedbackOut()
+    effect = serializers.CharField()
+
+
+class SpanField(serializers.ListField):
+    """[start, end, label]: a marked stretch of a step's text, in characters."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        if not isinstance(data, list) or len(data) != 3 or not isinstance(data[2], str):
+            raise serializers.ValidationError("wanted [start, end, label]")
+        if not all(type(place) is int and 0 <= place < 2**31 for place in data[:2]):
+            raise serializers.ValidationError("wanted [start, end, label], start and end whole numbers")
+        return data
 
 
 class StepWordIn(StrictSerializer):
@@ -92,6 +204,7 @@ class StepWordIn(StrictSerializer):
     index = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=32_767)
     score = NumberField(required=False, allow_null=True, min_value=0, max_value=1)
     comment = TextField(required=False, allow_blank=True, max_length=MAX_COMMENT_CHARS)
+    spans = serializers.ListField(child=SpanField(), required=False, max_length=MAX_SPANS)
 
 
 class FeedbackIn(StrictSerializer):
@@ -101,15 +214,37 @@ class FeedbackIn(StrictSerializer):
     text = TextField(required=False, allow_blank=True, max_length=MAX_WORDS_CHARS)
     steps = serializers.ListField(child=StepWordIn(), required=False, max_length=MAX_STEPS)
     preferred_attempt = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=63)
+    ranking = serializers.ListField(
+        child=serializers.ListField(child=WholeNumberField(min_value=0, max_value=63), max_length=64),
+        required=False,
+        max_length=64,
+        help_text="Every attempt with an answer, from best to worst, equals together: [[2], [0, 1]].",
+    )
+    none_good = TrueFalseField(required=False, help_text="Even the best attempt is not good enough.")
     edited_answer = TextField(required=False, allow_blank=True, max_length=MAX_WORDS_CHARS)
+    hint_text = TextField(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_HINT_CHARS,
+        help_text="What the agent is taught, in your words.",
+    )
+    shown_order = serializers.ListField(
+        child=WholeNumberField(min_value=0, max_value=63), required=False, max_length=64
+    )
+    active_s = NumberField(required=False, allow_null=True, min_value=0, max_value=MAX_ACTIVE_S)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        told = {name: value for name, value in attrs.items() if value not in (None, "", []) and name != "task"}
-        if not told:
-            raise serializers.ValidationError(
-                "wanted at least one of score, text, steps, preferred_attempt, edited_answer; found none"
-            )
+        if not any(attrs.get(name) not in (None, "", [], False) for name in SAYING):
+            raise serializers.ValidationError(f"wanted at least one of {', '.join(SAYING)}; found none")
         return attrs
+
+
+class ReviewFeedbackIn(FeedbackIn):
+    """A manager's judgement in a review."""
+
+    undo_s = NumberField(
+        required=False, min_value=0, max_value=MAX_UNDO_S, help_text="For so long you may undo it. Default: 0."
+    )
 
 
 class TaskFeedbackIn(FeedbackIn):

@@ -25,8 +25,8 @@ from apps.api.permissions import HasScope, projects_with, right_of, visible_proj
 from apps.api.schema import ApiSchema
 from apps.api.throttles import CallerThrottle
 
-METHODS = ["get", "head", "post", "patch", "delete"]
-CHANGING = frozenset({"POST", "PATCH", "DELETE"})
+METHODS = ["get", "head", "post", "put", "patch", "delete"]
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class ApiView(APIView):

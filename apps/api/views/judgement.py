@@ -1,48 +1,93 @@
-"""Reviews and feedback."""
+"""Reviews: found, taken, given back, passed on, assigned, drafted, closed with a judgement."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
-from apps.api.lookup import find_project_for, find_row
+from apps.api.lookup import find_project_for, refuse
 from apps.api.permissions import current_user
 from apps.api.serializers.judgement import (
+    AssignIn,
     ClaimIn,
-    FeedbackIn,
+    DraftIn,
+    DraftOut,
     FeedbackOut,
+    ReviewFeedbackIn,
     ReviewOut,
     SkipIn,
-    TaskFeedbackIn,
 )
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
+from apps.api.views.feedback import read_words, show_feedback
 from apps.feedback import services as feedback
-from apps.feedback.models import Feedback, Review
-from apps.feedback.services import StepWord
+from apps.feedback.models import Review
+from apps.feedback.queue import CHOICES, PURPOSES, narrow_rows
+from apps.feedback.services import QueueFilter
 from apps.pipeline import flow
-from apps.tasks.models import Task
+from apps.tasks.models import Environment
+
+JUDGING = [
+    OpenApiExample("A score", {"score": 0.5, "text": "Right, and not polite."}, request_only=True),
+    OpenApiExample(
+        "Steps, with a marked stretch",
+        {
+            "steps": [
+                {"attempt": 0, "index": 1, "score": 0, "comment": "No such fee.", "spans": [[4, 11, "made up"]]},
+                {"attempt": 0, "index": 2, "score": 1},
+            ],
+            "hint_text": "Look the fee up before you add it.",
+        },
+        request_only=True,
+    ),
+    OpenApiExample(
+        "A ranking, none good", {"ranking": [[1], [0, 2]], "none_good": True, "undo_s": 60}, request_only=True
+    ),
+]
+PASSING = [
+    OpenApiExample("To the others", {"reason": "I know nothing of fees.", "then": "others"}, request_only=True),
+    OpenApiExample("To an expert", {"reason": "A legal question.", "then": "expert"}, request_only=True),
+]
+DRAFTING = [OpenApiExample("The first", {"version": 0, "data": {"text": "Right, and"}}, request_only=True)]
 
 
 class ReviewFilterSet(ProjectFilterSet):
     state = filters.ChoiceFilter(choices=Review.State.choices)
     audience = filters.ChoiceFilter(choices=Review.Audience.choices)
     task = filters.NumberFilter(field_name="task_id")
+    environment = filters.ChoiceFilter(choices=Environment.choices, method="narrow")
+    worker = filters.CharFilter(method="narrow", label="Name of the worker that did the task.")
+    purpose = filters.ChoiceFilter(choices=[(name, name) for name in PURPOSES], method="narrow")
+    assigned = filters.ChoiceFilter(choices=[(name, name) for name in CHOICES["assigned"]], method="narrow")
+    held = filters.ChoiceFilter(choices=[(name, name) for name in CHOICES["held"]], method="narrow")
+    due = filters.ChoiceFilter(choices=[(name, name) for name in CHOICES["due"]], method="narrow")
+    min_priority = filters.NumberFilter(method="narrow", min_value=0, max_value=1)
+    min_score = filters.NumberFilter(
+        method="narrow", min_value=0, max_value=1, label="Every scorer said so much of every attempt."
+    )
 
     class Meta:
         model = Review
         fields: ClassVar[list[str]] = []
 
+    def narrow(self, queryset: QuerySet[Any], name: str, value: Any) -> QuerySet[Any]:
+        """One of the queue's own filters. Raises BadInputError naming it where the value cannot be."""
+        rows: Any = queryset
+        return narrow_rows(rows, current_user(self.request), QueueFilter.from_query({name: value}))
+
 
 class ReviewViewSet(ResourceViewSet):
     """Places for managers' judgements, oldest first."""
 
-    queryset = Review.objects.select_related("project", "claimed_by", "task")
+    queryset = Review.objects.select_related("project", "claimed_by", "assigned_to", "task")
     serializer_class = ReviewOut
     filterset_class = ReviewFilterSet
     oldest_first = True
@@ -51,7 +96,11 @@ class ReviewViewSet(ResourceViewSet):
         "retrieve": Right.REVIEWS_READ,
         "claim_next": Right.REVIEWS_WRITE,
         "claim": Right.REVIEWS_WRITE,
+        "renew": Right.REVIEWS_WRITE,
         "release": Right.REVIEWS_WRITE,
+        "assign": Right.REVIEWS_WRITE,
+        "draft": Right.REVIEWS_WRITE,
+        "save_draft": Right.REVIEWS_WRITE,
         "feedback": Right.REVIEWS_WRITE,
         "skip": Right.REVIEWS_WRITE,
     }
@@ -62,9 +111,10 @@ class ReviewViewSet(ResourceViewSet):
     @extend_schema(request=ClaimIn, responses={200: ReviewOut, 204: None}, operation_id="reviews_claim_next")
     @action(detail=False, methods=["post"], url_path="claim")
     def claim_next(self, request: Request) -> Response:
-        """Take the oldest open review that nobody has; 204 when there is none."""
-        project = find_project_for(request, self.read_body(ClaimIn)["project"], Right.REVIEWS_WRITE)
-        review = feedback.claim_review(project, current_user(request))
+        """Take the next open review that nobody has, by the queue's order; 204 when there is none."""
+        body = self.read_body(ClaimIn)
+        project = find_project_for(request, body.pop("project"), Right.REVIEWS_WRITE)
+        review = feedback.claim_review(project, current_user(request), QueueFilter(**body))
         return Response(status=204) if review is None else self.show(review)
 
     @extend_schema(request=NoFields)
@@ -77,89 +127,66 @@ class ReviewViewSet(ResourceViewSet):
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
+    def renew(self, request: Request, pk: str) -> Response:
+        """Keep a review that you have for another ten minutes; 409 when it is not yours any more."""
+        review = self.get_object()
+        self.read_body(NoFields)
+        return self.show(feedback.renew_claim(review, current_user(request)))
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
         """Give a review back to the others."""
         review = self.get_object()
         self.read_body(NoFields)
         return self.show(feedback.release_review(review, current_user(request)))
 
-    @extend_schema(request=FeedbackIn, responses={201: FeedbackOut})
+    @extend_schema(request=AssignIn, examples=[OpenApiExample("To Bob", {"to": "bob"}, request_only=True)])
+    @action(detail=True, methods=["post"])
+    def assign(self, request: Request, pk: str) -> Response:
+        """Say whose a review is: as a manager anybody's, else your own."""
+        review = self.get_object()
+        name = self.read_body(AssignIn)["to"]
+        to = None
+        if name is not None:
+            to = User.objects.filter(username=name, memberships__project=review.project).first()
+            if to is None:
+                raise refuse("to", "member", name)
+        return self.show(feedback.assign_review(review=review, to=to, by=current_user(request)))
+
+    @extend_schema(responses={200: DraftOut, 204: None}, operation_id="reviews_draft_read")
+    @action(detail=True, methods=["get"])
+    def draft(self, request: Request, pk: str) -> Response:
+        """What you typed and have not sent; 204 when there is nothing."""
+        self.check_no_parameters()
+        draft = feedback.find_draft(self.get_object(), current_user(request))
+        return Response(status=204) if draft is None else Response(DraftOut(draft).data)
+
+    @extend_schema(request=DraftIn, responses=DraftOut, examples=DRAFTING, operation_id="reviews_draft_save")
+    @draft.mapping.put
+    def save_draft(self, request: Request, pk: str) -> Response:
+        """Keep what you typed, whoever holds the review. 409 when a newer one stands, which `newer` is."""
+        review = self.get_object()
+        body = self.read_body(DraftIn)
+        draft = feedback.save_draft(review=review, by=current_user(request), **body)
+        return Response(DraftOut(draft).data)
+
+    @extend_schema(request=ReviewFeedbackIn, responses={201: FeedbackOut}, examples=JUDGING)
     @action(detail=True, methods=["post"])
     def feedback(self, request: Request, pk: str) -> Response:
-        """Close a review with your judgement."""
+        """Close a review with your judgement. With `undo_s` nothing learns from it before that is over."""
         review = self.get_object()
-        words = read_words(self.read_body(FeedbackIn))
-        return show_feedback(flow.give_feedback(review=review, by=current_user(request), **words))
+        body = self.read_body(ReviewFeedbackIn)
+        undo_s = body.pop("undo_s", 0)
+        by = current_user(request)
+        return show_feedback(flow.give_feedback(review=review, by=by, undo_s=undo_s, **read_words(body)))
 
-    @extend_schema(request=SkipIn)
+    @extend_schema(request=SkipIn, examples=PASSING)
     @action(detail=True, methods=["post"])
     def skip(self, request: Request, pk: str) -> Response:
-        """Leave a review to nobody."""
+        """Pass a review over, with a reason: to nobody, to later, to the others, to an expert."""
         review = self.get_object()
-        reason = self.read_body(SkipIn)["reason"]
-        flow.skip_review(review=review, by=current_user(request), reason=reason)
+        body: Mapping[str, str] = self.read_body(SkipIn)
+        flow.skip_review(review=review, by=current_user(request), **body)
         review.refresh_from_db()
         return self.show(review)
-
-
-class FeedbackFilterSet(ProjectFilterSet):
-    source = filters.ChoiceFilter(choices=Feedback.Source.choices)
-    task = filters.NumberFilter(field_name="task_id")
-    author = filters.CharFilter()
-
-    class Meta:
-        model = Feedback
-        fields: ClassVar[list[str]] = []
-
-
-FEEDBACK = Feedback.objects.select_related("project", "preferred_attempt").prefetch_related(
-    "steps__attempt", "steps__step"
-)
-
-
-class FeedbackViewSet(ResourceViewSet):
-    """What managers said."""
-
-    queryset = FEEDBACK
-    serializer_class = FeedbackOut
-    filterset_class = FeedbackFilterSet
-    rights: ClassVar = {
-        "list": Right.FEEDBACK_READ,
-        "retrieve": Right.FEEDBACK_READ,
-        "create": Right.FEEDBACK_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
-
-    @extend_schema(request=TaskFeedbackIn, responses={201: FeedbackOut})
-    def create(self, request: Request) -> Response:
-        """Judge a task that nobody asked about: what an agent or app sends when its user reacts."""
-        body = self.read_body(TaskFeedbackIn)
-        tasks = Task.objects.select_related("project", "worker")
-        task = find_row(request, tasks, body.pop("task"), field="task", right=Right.FEEDBACK_WRITE)
-        return show_feedback(flow.give_task_feedback(task=task, by=current_user(request), **read_words(body)))
-
-
-def read_words(body: dict[str, Any]) -> dict[str, Any]:
-    """The body in the service's terms."""
-    steps = [
-        StepWord(
-            attempt_index=word.get("attempt", 0),
-            step_index=word.get("index"),
-            score=word.get("score"),
-            comment=word.get("comment", ""),
-        )
-        for word in body.get("steps", ())
-    ]
-    return {
-        "score": body.get("score"),
-        "text": body.get("text", ""),
-        "steps": steps,
-        "preferred_attempt": body.get("preferred_attempt"),
-        "edited_answer": body.get("edited_answer", ""),
-    }
-
-
-def show_feedback(given: Feedback) -> Response:
-    return Response(FeedbackOut(FEEDBACK.get(pk=given.pk)).data, status=201)

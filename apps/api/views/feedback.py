@@ -1,0 +1,139 @@
+"""What managers said: read, given unasked, taken back, disputed."""
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_row
+from apps.api.permissions import current_user
+from apps.api.serializers.judgement import AppealIn, EffectOut, FeedbackOut, ReasonIn, ReviewOut, TaskFeedbackIn
+from apps.api.serializers.strict import NoFields
+from apps.api.views.base import ResourceViewSet
+from apps.feedback.models import Feedback
+from apps.feedback.services import StepWord
+from apps.pipeline import flow
+from apps.tasks.models import Task
+
+
+class FeedbackFilterSet(ProjectFilterSet):
+    source = filters.ChoiceFilter(choices=Feedback.Source.choices)
+    task = filters.NumberFilter(field_name="task_id")
+    author = filters.CharFilter()
+
+    class Meta:
+        model = Feedback
+        fields: ClassVar[list[str]] = []
+
+
+FEEDBACK = Feedback.objects.select_related("project", "preferred_attempt").prefetch_related(
+    "steps__attempt", "steps__step"
+)
+
+
+class FeedbackViewSet(ResourceViewSet):
+    """What managers said."""
+
+    queryset = FEEDBACK
+    serializer_class = FeedbackOut
+    filterset_class = FeedbackFilterSet
+    rights: ClassVar = {
+        "list": Right.FEEDBACK_READ,
+        "retrieve": Right.FEEDBACK_READ,
+        "create": Right.FEEDBACK_WRITE,
+        "undo": Right.REVIEWS_WRITE,
+        "retract": Right.FEEDBACK_WRITE,
+        "appeal": Right.FEEDBACK_WRITE,
+    }
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """What is visible, but for others' words on a task while somebody is asked about it blindly."""
+        rows: Any = super().get_queryset()
+        if not getattr(self, "swagger_fake_view", False):
+            rows = rows.readable_by(current_user(self.request))
+        visible: QuerySet[Any] = rows
+        return visible
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=TaskFeedbackIn, responses={201: FeedbackOut})
+    def create(self, request: Request) -> Response:
+        """Judge a task that nobody asked about: what an agent or app sends when its user reacts."""
+        body = self.read_body(TaskFeedbackIn)
+        tasks = Task.objects.select_related("project", "worker")
+        task = find_row(request, tasks, body.pop("task"), field="task", right=Right.FEEDBACK_WRITE)
+        return show_feedback(flow.give_task_feedback(task=task, by=current_user(request), **read_words(body)))
+
+    @extend_schema(request=NoFields, responses=ReviewOut)
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, pk: str) -> Response:
+        """Take your judgement back as if it had not been, until `undo_until`: the review is yours again, with its
+        draft. 409 when it is too late; it can be retracted then."""
+        feedback = self.get_object()
+        self.read_body(NoFields)
+        review = flow.undo_feedback(feedback=feedback, by=current_user(request))
+        return Response(ReviewOut(review).data)
+
+    @extend_schema(
+        request=ReasonIn,
+        responses=EffectOut,
+        examples=[OpenApiExample("A mistake", {"reason": "I read the wrong rubric."}, request_only=True)],
+    )
+    @action(detail=True, methods=["post"])
+    def retract(self, request: Request, pk: str) -> Response:
+        """Let a judgement count for nothing from now on: your own, or as a manager anybody's. `effect` says what had
+        learnt from it. Sent again it answers the same."""
+        feedback = self.get_object()
+        reason = self.read_body(ReasonIn)["reason"]
+        effect = flow.retract_feedback(feedback=feedback, by=current_user(request), reason=reason)
+        return Response({"feedback": FeedbackOut(FEEDBACK.get(pk=feedback.pk)).data, "effect": effect})
+
+    @extend_schema(
+        request=AppealIn,
+        responses={201: ReviewOut},
+        examples=[OpenApiExample("A wrong judgement", {"reason": "Step 2 is right: the fee is 5."}, request_only=True)],
+    )
+    @action(detail=True, methods=["post"])
+    def appeal(self, request: Request, pk: str) -> Response:
+        """Ask a third person about a judgement. Theirs retracts it where the two contradict each other."""
+        feedback = self.get_object()
+        reason = self.read_body(AppealIn)["reason"]
+        review = flow.open_appeal(feedback=feedback, by=current_user(request), reason=reason)
+        return Response(ReviewOut(review).data, status=201)
+
+
+def read_words(body: dict[str, Any]) -> dict[str, Any]:
+    """The body in the service's terms."""
+    steps = [
+        StepWord(
+            attempt_index=word.get("attempt", 0),
+            step_index=word.get("index"),
+            score=word.get("score"),
+            comment=word.get("comment", ""),
+            spans=word.get("spans", ()),
+        )
+        for word in body.get("steps", ())
+    ]
+    return {
+        "score": body.get("score"),
+        "text": body.get("text", ""),
+        "steps": steps,
+        "preferred_attempt": body.get("preferred_attempt"),
+        "edited_answer": body.get("edited_answer", ""),
+        "ranking": body.get("ranking", ()),
+        "none_good": body.get("none_good", False),
+        "hint_text": body.get("hint_text", ""),
+        "shown_order": body.get("shown_order", ()),
+        "active_s": body.get("active_s"),
+    }
+
+
+def show_feedback(given: Feedback) -> Response:
+    return Response(FeedbackOut(FEEDBACK.get(pk=given.pk)).data, status=201)
