@@ -68,7 +68,7 @@ def decide(
     if word not in WANTED:
         raise typer.BadParameter(f"wanted approve, reject, edit, hint or take-over, found {decision!r}")
     given = {"reason": reason, "arguments": arguments, "text": text, "hint": hint, "answer": answer}
-    said = {name: value for name, value in given.items() if value}
+    said: dict[str, Any] = {name: value for name, value in given.items() if value}
     if not set(said) <= set(WANTED[word]) or (WANTED[word] and len(said) != 1):
         wanted = " or ".join(f"--{name}" for name in WANTED[word]) or "no option"
         raise typer.BadParameter(

@@ -78,7 +78,7 @@ class ProposalIn(StrictSerializer):
     step_index = WholeNumberField(
         required=False, allow_null=True, min_value=0, max_value=32_767, help_text="Which step of the work it will be."
     )
-    context = TextField(
+    context: Any = TextField(
         required=False,
         allow_blank=True,
         max_length=MAX_SENT_CONTEXT_CHARS,

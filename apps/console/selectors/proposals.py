@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
-from apps.supervision.models import Proposal
+from apps.supervision.models import Proposal, ProposalQuerySet
 from apps.workers.models import Worker
 from tentalis.core.supervision import SupervisionError, SupervisionPolicy
 
@@ -150,7 +150,7 @@ def find_tail(text: str) -> int:
     return last + 1
 
 
-def _rows(project: Project) -> QuerySet[Proposal]:
+def _rows(project: Project) -> ProposalQuerySet:
     return Proposal.objects.filter(project=project).select_related("task__worker", "proposed_by")
 
 

@@ -246,7 +246,7 @@ def test_pages_cost_the_same_however_much_waits(project: Project, bob: User) -> 
 
 
 def test_an_edit_keeps_types_and_touches_nothing_it_does_not_show(project: Project) -> None:
-    arguments = {
+    arguments: dict[str, Any] = {
         "text": "a\nb", "none": None, "whole": 3, "part": 1.5, "flag": True, "empty": {}, "list": [1, {"deep": "x"}],
     }  # fmt: skip
     proposal = make_proposal(project, action={"kind": "tool", "tool": "refund", "arguments": arguments})

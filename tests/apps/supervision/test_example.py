@@ -17,7 +17,7 @@ from tentalis.client import Client
 from tests.apps.supervision.builders import let_time_pass, make_agent, make_supervised_task
 from tests.factories import make_project, make_user
 
-PLAN = [
+PLAN: list[dict[str, Any]] = [
     {"kind": "tool", "tool": "lookup", "arguments": {"order": 17}},
     {"kind": "tool", "tool": "refund", "arguments": {"order": 17, "amount": 84.5}},
     {"kind": "answer", "text": "The money is on its way."},
