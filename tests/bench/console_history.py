@@ -120,7 +120,7 @@ def _lend_defaults(cursor: Any) -> list[tuple[str, str]]:
             if not (field.has_default() or field.empty_strings_allowed):
                 continue
             place = (model._meta.db_table, str(field.column))
-            cursor.execute('ALTER TABLE "%s" ALTER COLUMN "%s" SET DEFAULT ' % place + _literal(cursor, field))
+            cursor.execute('ALTER TABLE "{}" ALTER COLUMN "{}" SET DEFAULT '.format(*place) + _literal(cursor, field))
             lent.append(place)
     return lent
 

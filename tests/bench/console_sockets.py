@@ -20,7 +20,7 @@ from rich.table import Table
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from apps.accounts.models import Member, Project, User
+from apps.accounts.models import Member, Project, Role, User
 from tentalis.platform.up import RunningStack
 from tests.bench.console_history import OWNER, REVIEWERS, SLUG
 from tests.bench.console_pages import COOKIE, make_session, quantile
@@ -30,7 +30,6 @@ CUT_S = 30.0
 P99_BAR_S, BACK_BAR_S, REVOKED_BAR_S = 1.0, 5.0, 5.0
 GIVE_UP_S = 60.0
 WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-DROPPED = f"reviewer{REVIEWERS - 1:02d}"
 INSERT = """INSERT INTO audit_auditentry (kind, subject_type, subject_id, project_id, actor, payload)
 VALUES ('task.scored', 'task', %s, %s, 'bench', '{}') RETURNING id"""
 
@@ -43,7 +42,8 @@ class Sockets:
         p50_ms … most_ms: from just before the commit to the frame's arrival.
         gaps: (event, socket) pairs that never met; doubled: those that met twice, which the page does not mind.
         cpu_share: of the web process while events came, in cores; memory_mb: resident, and per_socket_kb its growth.
-        cut_back_s: from the moment all come back after the cut until the last has heard everything.
+        cut_back_s: from the moment all come back after the cut until the last has heard everything; cut_back_cpu_s:
+            what that cost the web process.
         restart_back_s: the same after Postgres took connections again.
         revoked_s: how long after their right was gone some still heard; told_after: events committed after it and told.
     """
@@ -64,6 +64,7 @@ class Sockets:
     cut_s: float
     cut_events: int
     cut_back_s: float
+    cut_back_cpu_s: float
     cut_gaps: int
     restart_events: int
     restart_back_s: float
@@ -171,6 +172,7 @@ def measure_sockets(stack: RunningStack, *, count: int, seconds: float) -> Socke
 
     project = Project.objects.get(slug=SLUG)
     users = [User.objects.get(username=name) for name in (OWNER, *(f"reviewer{n:02d}" for n in range(REVIEWERS)))]
+    dropped: Member = Member.objects.get_or_create(project=project, user=users[-1], defaults={"role": Role.REVIEWER})[0]
     origin = stack.state().addresses["console_url"]
     after = find_latest_entry_id()
     ears = [
@@ -183,11 +185,11 @@ def measure_sockets(stack: RunningStack, *, count: int, seconds: float) -> Socke
         for number in range(count)
     ]
     writer = Writer(dsn=stack.state().addresses["database_url"], project_id=project.pk)
-    return asyncio.run(_measure(stack, ears, writer, seconds, Member.objects.filter(user__username=DROPPED)))
+    return asyncio.run(_measure(stack, ears, writer, seconds, dropped))
 
 
 async def _measure(
-    stack: RunningStack, ears: Sequence[Ear], writer: Writer, seconds: float, dropped: object
+    stack: RunningStack, ears: Sequence[Ear], writer: Writer, seconds: float, dropped: Member
 ) -> Sockets:
     web = psutil.Process(stack.pid_of("web"))
     memory_before = web.memory_info().rss
@@ -215,11 +217,11 @@ async def _measure(
         missed_from = set(writer.committed_s)
         await asyncio.sleep(CUT_S)
         cut = {number: at_s for number, at_s in writer.committed_s.items() if number not in missed_from}
-        began_s = time.perf_counter()
+        cpu_before, began_s = _cpu_s(web), time.perf_counter()
         for ear in ears:
             ear.come_back()
         await _until_heard(ears, cut)
-        cut_back_s = time.perf_counter() - began_s
+        cut_back_s, cut_back_cpu_s = time.perf_counter() - began_s, _cpu_s(web) - cpu_before
         cut_gaps = _count_gaps(ears, cut)
 
         before = set(writer.committed_s)
@@ -235,8 +237,8 @@ async def _measure(
         restart_back_s = max((ear.heard_s.get(first, came_back_s + GIVE_UP_S) for ear in ears), default=0) - came_back_s
         restart_gaps = _count_gaps(ears, restart)
 
-        out = [ear for ear in ears if ear.user.username == DROPPED]
-        await asyncio.to_thread(dropped.delete)  # type: ignore[attr-defined]
+        out = [ear for ear in ears if ear.user == dropped.user]
+        await asyncio.to_thread(dropped.delete)
         revoked_at_s = time.perf_counter()
         await asyncio.sleep(REVOKED_BAR_S)
     finally:
@@ -272,6 +274,7 @@ async def _measure(
         cut_s=CUT_S,
         cut_events=len(cut),
         cut_back_s=round(cut_back_s, 2),
+        cut_back_cpu_s=round(cut_back_cpu_s, 2),
         cut_gaps=cut_gaps,
         restart_events=len(restart),
         restart_back_s=round(restart_back_s, 2),
@@ -314,7 +317,11 @@ def print_sockets(console: Console, sockets: Sockets) -> None:
         ("all connected after", f"{sockets.connected_s:.1f} s", ""),
         ("web process", f"{sockets.cpu_share:.2f} cores, {sockets.memory_mb:.0f} MB", ""),
         ("memory a socket", f"{sockets.per_socket_kb:.0f} kB", ""),
-        (f"back after a cut of {sockets.cut_s:g} s", f"{sockets.cut_back_s:.1f} s", f"{BACK_BAR_S:g} s"),
+        (
+            f"back after a cut of {sockets.cut_s:g} s",
+            f"{sockets.cut_back_s:.1f} s ({sockets.cut_back_cpu_s:.1f} s CPU)",
+            f"{BACK_BAR_S:g} s",
+        ),
         (f"gaps in the {sockets.cut_events} events of the cut", str(sockets.cut_gaps), "0"),
         ("back after Postgres restarted", f"{sockets.restart_back_s:.1f} s", f"{BACK_BAR_S:g} s"),
         (f"gaps in the {sockets.restart_events} events around it", str(sockets.restart_gaps), "0"),
