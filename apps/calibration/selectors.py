@@ -87,7 +87,7 @@ def trace_history(sittings: Iterable[tuple[datetime, list[Judged]]]) -> list[Poi
                 Point(
                     items,
                     at,
-                    standing.weight(),
+                    round(standing.weight(), 4),
                     Confusion.of(kinds[False][-WINDOW:]).false_approval_rate,
                     Confusion.of(kinds[True][-WINDOW:]).false_rejection_rate,
                 )

@@ -25,4 +25,10 @@ def rate(found: Interval) -> str:
 @register.filter
 def coefficient(found: Agreement) -> str:
     """A coefficient, or a dash where it is not defined."""
-    return "–" if found.value is None else f"{found.value:.2f}".replace("-", "−")
+    return "–" if found.value is None else signed(found.value)
+
+
+@register.filter
+def signed(value: float) -> str:
+    """A coefficient's number, with a real minus sign."""
+    return f"{value:.2f}".replace("-", "−")
