@@ -1,5 +1,6 @@
 """Proposals over REST: asked, waited for, decided."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -13,10 +14,12 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
 from apps.api.views.supervision import MAX_WAIT_S
+from apps.supervision import waiting
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide, propose
-from tentalis.client import Client, ConflictError
+from tentalis.client import AsyncClient, Client, ConflictError
 from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, make_supervised_task
+from tests.e2e.server import serve
 from tests.edges.caller import Caller
 from tests.factories import make_project, make_user
 
@@ -187,6 +190,31 @@ def test_a_second_manager_is_told_over_the_client(shop: Project, live_server: Li
         with pytest.raises(ConflictError, match="user:alice was first"):
             bob.decide_proposal(proposal.pk, decision="approve")
         assert [row["state"] for row in bob.list_proposals(state="hinted")["results"]] == ["hinted"]
+
+
+def test_forty_who_wait_hold_no_database_connection_and_all_hear(shop: Project) -> None:
+    rows = [make_proposal(shop, make_supervised_task(shop)) for _ in range(40)]
+    agent = make_agent(shop)
+    token = create_token(user=agent, name="t", scopes=[Right.ATTEMPTS_READ], by=agent)[1]
+
+    async def wait_for_all(address: str) -> list[str]:
+        async with AsyncClient(address, token, timeout_s=60) as client:
+            found = await asyncio.gather(*(client.get_proposal(row.pk, wait_s=30) for row in rows))
+        return [answer["outcome"] for answer in found]
+
+    with serve() as address:
+        thread, found = in_background(lambda: asyncio.run(wait_for_all(address)))
+        deadline = time.monotonic() + 30
+        while sum(board.count for board in list(waiting._boards.values())) < len(rows) and time.monotonic() < deadline:
+            threading.Event().wait(0.05)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+            sessions = cursor.fetchone()[0]
+        for row in rows:
+            decide(proposal=row, decision="approve", by=make_user("bob"))
+        thread.join(timeout=40)
+    assert found[0] == ["go_on"] * len(rows)
+    assert sessions <= 4, sessions  # this test's, and the one that looks for all
 
 
 def _status(do: Callable[[], Any]) -> int:
