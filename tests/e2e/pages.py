@@ -27,11 +27,24 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "proposal": path("proposal", scene.proposal.pk),
         "proposals_decided": path("proposal-decided"),
         "proposal_rules": path("proposal-rules"),
+        "quality": path("quality"),
+        "rater": path("rater", scene.project.raters.get(handle="user:bob").pk),
         "runs": path("run-list"),
         "run": path("run", scene.run.pk),
         "failed_run": path("run", scene.failed_run.pk),
         "adapters": path("adapter-list"),
         "adapter": path("adapter", scene.adapter.pk),
+        "adapter_people": path("adapter-people", scene.adapter.pk),
+        "adapter_moved": path("adapter-moved", scene.adapter.pk),
+        "feedback_trace": path("feedback", scene.reviewed.feedback.get().pk),
+        "my_feedback": path("my-feedback"),
+        "task_versions": path("task-versions", scene.reviewed.pk),
+        "workers": path("worker-list"),
+        "worker": path("worker", scene.worker.name),
+        "sessions": path("session-list"),
+        "session": path("session", scene.project.sessions.earliest("pk").pk),
+        "datasets": path("dataset-list"),
+        "dataset": path("dataset", scene.project.datasets.get().pk),
         "blockers": path("blockers"),
         "dead_letters": path("dead-letters"),
         "audit": path("audit"),
@@ -39,6 +52,26 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "members": path("members"),
         "settings": path("settings"),
         "tokens": path("tokens"),
+    }
+
+
+def find_manager_pages(scene: Scene) -> dict[str, str]:
+    """Pages that take a manager's rights, and pages that are nothing without their query."""
+
+    def path(name: str, *args: object) -> str:
+        return reverse(f"console:{name}", args=(scene.project.slug, *args))
+
+    left, right = scene.reviewed.attempts.order_by("index")[:2]
+    older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
+    return {
+        "rater_out": path("rater", scene.project.raters.get(handle="scorer:prm").pk),
+        "adapter_promote": path("adapter-promote", scene.candidate.pk),
+        "adapter_canary": path("adapter-canary", scene.candidate.pk),
+        "roll_back": path("roll-back", scene.worker.name),
+        "worker_new": path("worker-new"),
+        "worker_change": path("worker-change", scene.worker.name),
+        "attempt_compare": f"{path('attempt-compare')}?left={left.pk}&right={right.pk}",
+        "run_compare": f"{path('run', scene.run.pk)}{f'?with={older.pk}' if older else ''}",
     }
 
 

@@ -10,7 +10,9 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.evals.models import Dataset, EvalRun
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
+from apps.inference.models import Exchange, Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.scoring.models import StepScore
@@ -18,6 +20,7 @@ from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from tests.e2e.quality_scenery import compare_raters
 from tests.factories import make_project, make_task, make_user, make_worker
 
 ITEMS = 300
@@ -95,6 +98,8 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
         failed_link="tasks.work",
         failure="ProviderBusyError: the engine answered 503 five times",
     )
+    _converse(project, adapter)
+    compare_raters(project, [reviewed, in_review])
     return Scene(
         project=project,
         alice=alice,
@@ -115,6 +120,57 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
 def add_task(scene: Scene, attempts: int) -> Task:
     """One more scored task, to see that a page costs the same however much it shows."""
     return _make_scored_task(scene.project, scene.worker, scene.adapter, PROMPTS[3], scene.alice, attempts=attempts)
+
+
+def _converse(project: Project, adapter: Adapter) -> None:
+    """A session of two calls, and a data set that somebody measured on."""
+    session = Session.objects.create(project=project, key="claw-4127", worker_name="desk")
+    asked = [
+        {"role": "system", "content": "You answer tickets of a shop."},
+        {"role": "user", "content": "What does the blue lamp cost with shipping?"},
+    ]
+    heard = [
+        {"role": "assistant", "content": "Let me look."},
+        {"role": "tool", "content": "12 in stock, 31.00 each"},
+    ]
+    said = {
+        "project": project,
+        "session": session,
+        "model": "desk",
+        "adapter_name": adapter.name,
+        "worker_name": "desk",
+    }
+    call = {"function": {"name": "stock", "arguments": '{"item": "blue lamp", "room": 3}'}}
+    Exchange.objects.create(
+        **said,
+        messages=asked,
+        text="Let me look.",
+        tool_calls=[call],
+        prompt_tokens=42,
+        completion_tokens=9,
+        latency_ms=81.2,
+        finish_reason="tool_calls",
+    )
+    Exchange.objects.create(
+        **said,
+        messages=asked + heard,
+        text="31.00 and 5.90 for shipping: 36.90 in all.",
+        prompt_tokens=77,
+        completion_tokens=16,
+        latency_ms=140.9,
+        finish_reason="stop",
+    )
+    dataset = Dataset.objects.create(
+        project=project,
+        name="tickets-2026",
+        uri="file:///sets/tickets.jsonl",
+        sha256="5e1c" * 16,
+        size=400,
+        about="Tickets of one week in March, answered by the shop's own people.",
+    )
+    EvalRun.objects.create(
+        project=project, benchmark="exact answer", dataset=dataset, adapter=adapter, metrics={"accuracy": 0.71}
+    )
 
 
 def _measure(worker: Worker, adapter: Adapter | None, accuracy: float) -> None:
