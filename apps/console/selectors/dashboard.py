@@ -1,20 +1,20 @@
 """What goes on in a project at a glance. Every read is bounded: nothing here grows with the project's history."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Sum
-from django.db.models.functions import Now, TruncHour
+from django.db.models import Count, Q, Sum
+from django.db.models.functions import TruncHour
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.accounts.models import Project
+from apps.calibration.models import Rater
 from apps.console.selectors.upkeep import QueueDepth, find_queue_depths
-from apps.feedback.models import Review
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
@@ -24,6 +24,7 @@ from apps.training.models import TrainingRun
 HOURS = 24
 LATEST_TASKS = 5_000
 LATEST_CALLS = 1_000
+LATEST_BATCHES = 60
 MOST = 1_000
 """Counts stop here."""
 UNSENT = timedelta(minutes=1)
@@ -54,16 +55,12 @@ class HourCount:
 
 @dataclass(frozen=True)
 class Spending:
-    """What the latest calls to models cost; `latency_ms` is the mean, None where nobody measured.
-
-    Attributes:
-        hours: how long ago the oldest of them was.
-    """
+    """What the latest calls to models cost, and how many of them failed."""
 
     calls: int
     prompt_tokens: int
     completion_tokens: int
-    hours: float
+    failed: int
 
     @property
     def tokens(self) -> int:
@@ -76,13 +73,13 @@ class Spending:
 
 @dataclass(frozen=True)
 class Glance:
-    """The dashboard's figures beyond learning."""
+    """The dashboard's figures beyond learning. `filling`: worker id -> the batch its tasks go into."""
 
     hours: Sequence[HourCount]
     is_partial: bool
     spending: Spending
     depths: Sequence[QueueDepth]
-    open_reviews: int
+    filling: Mapping[int, Batch]
     alarms: Sequence[Alarm]
 
     @property
@@ -95,21 +92,18 @@ class Glance:
 
 
 def glance(project: Project) -> Glance:
-    """About ten queries."""
+    """Six queries."""
     hours, is_partial = _count_hours(project)
+    batches = _find_batches(project)
+    depths, spending = find_queue_depths(project), _count_spending(project)
     return Glance(
         hours=hours,
         is_partial=is_partial,
-        spending=_count_spending(project),
-        depths=find_queue_depths(project),
-        open_reviews=_count(Review.objects.filter(project=project, state=Review.State.OPEN, audience="human")),
-        alarms=find_alarms(project),
+        spending=spending,
+        depths=depths,
+        filling={batch.worker_id: batch for batch in batches if batch.state == Batch.State.OPEN},
+        alarms=[*_find_dead(project), *_find_stalled(project, batches), *_find_troubled(project, depths, spending)],
     )
-
-
-def find_alarms(project: Project) -> list[Alarm]:
-    """What needs a person, the worst first."""
-    return [*_find_dead(project), *_find_stalled(project), *_find_troubled(project)]
 
 
 def _find_dead(project: Project) -> list[Alarm]:
@@ -120,54 +114,58 @@ def _find_dead(project: Project) -> list[Alarm]:
     return [Alarm(words % {"n": _cap(dead)}, "dead-letters", _("See why, replay"))]
 
 
-def _find_stalled(project: Project) -> list[Alarm]:
+def _find_batches(project: Project) -> list[Batch]:
+    """The open ones first, then the newest full ones, with their runs."""
+    batches = Batch.objects.filter(project=project).select_related("run", "worker")
+    return list(batches.defer("run__metrics", "run__spec", "run__recipe").order_by("-state", "-id")[:LATEST_BATCHES])
+
+
+def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[Alarm]:
+    """What keeps the newest full batches from becoming adapters."""
     found = []
+    now = timezone.now()
     silence = timedelta(seconds=settings.TENTALIS["RUN_SILENCE_SECONDS"])
-    runs = TrainingRun.objects.filter(project=project)
-    silent = runs.filter(state=TrainingRun.State.RUNNING, heartbeat_at__lt=Now() - silence)
-    if ids := list(silent.values_list("pk", flat=True)[:5]):
-        words = _("The training box has gone silent in run %s.") % ", ".join(map(str, ids))
-        found.append(Alarm(words, "run-list", _("See the runs")))
-    newest = runs.order_by("worker_id", "-id").distinct("worker_id").values_list("pk", "worker__name", "state")
-    for pk, worker, state in newest[:20]:
-        if state == TrainingRun.State.FAILED:
-            words = _("The last training of %(worker)s failed (run %(run)s).") % {"worker": worker, "run": pk}
+    seen: set[int] = set()
+    for batch in (batch for batch in batches if batch.state == Batch.State.CLOSED):
+        run: TrainingRun | None = getattr(batch, "run", None)
+        if run is None:
+            if batch.closed_at is None or batch.closed_at < now - UNSENT:
+                words = _("Batch %(n)s of %(worker)s is full and nothing trains it.")
+                words = words % {"n": batch.number, "worker": batch.worker.name}
+                found.append(Alarm(words, "blockers", _("What does it wait for?")))
+            continue
+        is_running = run.state == TrainingRun.State.RUNNING
+        if is_running and run.heartbeat_at is not None and run.heartbeat_at < now - silence:
+            words = _("The training box has gone silent in run %s.") % run.pk
+            found.append(Alarm(words, "run-list", _("See the runs")))
+        elif run.state == TrainingRun.State.FAILED and batch.worker_id not in seen:
+            words = _("The last training of %(worker)s failed (run %(run)s).")
+            words = words % {"worker": batch.worker.name, "run": run.pk}
             found.append(Alarm(words, "run-list", _("See why")))
-    unsent = Batch.objects.filter(
-        project=project, state=Batch.State.CLOSED, run=None, closed_at__lt=Now() - UNSENT
-    ).values_list("number", flat=True)
-    if numbers := list(unsent[:5]):
-        words = _("Batch %s is full and nothing trains it.") % ", ".join(map(str, numbers))
-        found.append(Alarm(words, "blockers", _("What does it wait for?")))
+        seen.add(batch.worker_id)
     if not project.learning_enabled:
         found.append(Alarm(_("Learning is switched off."), "blockers", _("What that means"), is_bad=False))
     return found
 
 
-def _find_troubled(project: Project) -> list[Alarm]:
-    """What is being tried again, and calls that models refused lately."""
+def _find_troubled(project: Project, depths: Sequence[QueueDepth], spending: Spending) -> list[Alarm]:
+    """Raters whose word is not used, what is being tried again, and calls that models refused lately."""
     found = []
-    retried = _count(
-        Segment.objects.filter(
-            project_id=project.pk, state=Segment.State.OPEN, published_at=None, run_after__gt=Now()
-        ).exclude(errors=[])
-    )
-    if retried:
+    raters = Rater.objects.filter(project=project, quarantined_at__isnull=False).values_list("handle", flat=True)
+    if handles := list(raters[:5]):
+        words = _("Not listened to any more, for erring too often: %s.") % ", ".join(handles)
+        found.append(Alarm(words, "quality", _("See their record"), is_bad=False))
+    if retried := sum(depth.retrying for depth in depths):
+        words = ngettext("%s piece of work waits to be tried again.", "%s pieces wait to be tried again.", retried)
+        found.append(Alarm(words % f"{retried:,}", "dead-letters", _("See the queues"), is_bad=False))
+    if failed := spending.failed:
         words = ngettext(
-            "%(n)s piece of work waits to be tried again.", "%(n)s pieces wait to be tried again.", retried
-        )
-        found.append(Alarm(words % {"n": _cap(retried)}, "dead-letters", _("See the queues"), is_bad=False))
-    latest = Exchange.objects.filter(project=project).order_by("-id").values("pk")[:LATEST_CALLS]
-    failed = Exchange.objects.filter(pk__in=latest).exclude(error="").count()
-    if failed:
-        words = ngettext(
-            "%(n)s of the latest %(all)s calls to a model failed.",
+            "%(n)s of the latest %(all)s calls to models failed.",
             "%(n)s of the latest %(all)s calls to models failed.",
             failed,
         )
-        found.append(
-            Alarm(words % {"n": failed, "all": f"{LATEST_CALLS:,}"}, "worker-list", _("See the workers"), is_bad=False)
-        )
+        words = words % {"n": failed, "all": f"{spending.calls:,}"}
+        found.append(Alarm(words, "worker-list", _("See the workers"), is_bad=False))
     return found
 
 
@@ -195,15 +193,13 @@ def _count_hours(project: Project) -> tuple[list[HourCount], bool]:
 
 def _count_spending(project: Project) -> Spending:
     latest = Exchange.objects.filter(project=project).order_by("-id").values("pk")[:LATEST_CALLS]
-    rows = Exchange.objects.filter(pk__in=latest)
-    found = rows.aggregate(calls=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
-    oldest = rows.order_by("pk").values_list("created_at", flat=True).first()
-    return Spending(
-        calls=found["calls"],
-        prompt_tokens=found["prompt"] or 0,
-        completion_tokens=found["completion"] or 0,
-        hours=(timezone.now() - oldest).total_seconds() / 3600 if oldest else 0.0,
+    found = Exchange.objects.filter(pk__in=latest).aggregate(
+        calls=Count("pk"),
+        prompt=Sum("prompt_tokens"),
+        completion=Sum("completion_tokens"),
+        failed=Count("pk", filter=~Q(error="")),
     )
+    return Spending(found["calls"], found["prompt"] or 0, found["completion"] or 0, found["failed"])
 
 
 def _count(rows: Any) -> int:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import NormalDist, fmean
 
-from django.db.models import Avg, Q
+from django.db.models import Avg, Exists, OuterRef, Q
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment, PanelResult
-from apps.rollouts.models import Batch, Rollout
+from apps.rollouts.models import Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -57,7 +57,6 @@ class Learning:
     panel: str
     accuracy: Sequence[AccuracyPoint]
     rewards: Sequence[RewardPoint]
-    batch: Batch | None
 
     @property
     def base(self) -> AccuracyPoint | None:
@@ -97,7 +96,7 @@ def wilson_interval(mean: float, items: int, confidence: float = CONFIDENCE) -> 
 
 def find_learning(worker: Worker) -> Learning:
     """The last `POINTS` adapters and runs of a worker, oldest first, and the base model."""
-    deployment = Deployment.objects.filter(worker=worker).select_related("adapter").first()
+    deployment: Deployment | None = getattr(worker, "deployment", None)
     panel, accuracy = _find_accuracy(worker)
     return Learning(
         worker=worker,
@@ -105,7 +104,6 @@ def find_learning(worker: Worker) -> Learning:
         panel=panel,
         accuracy=accuracy,
         rewards=_find_rewards(worker),
-        batch=Batch.objects.filter(worker=worker, state=Batch.State.OPEN).first(),
     )
 
 
@@ -122,7 +120,7 @@ def find_rewards(runs: Sequence[TrainingRun]) -> list[RewardPoint]:
 
 def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Worker]]:
     """The worker a page is about: the named one, else the one that learned last, else the first; and all of them."""
-    workers = list(Worker.objects.filter(project=project))
+    workers = list(Worker.objects.filter(project=project).select_related("deployment__adapter"))
     named = next((worker for worker in workers if worker.name == name), None)
     if named is not None or len(workers) < 2:
         return named or next(iter(workers), None), workers
@@ -131,16 +129,17 @@ def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Work
 
 
 def _find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
-    """Each model's newest result. Panels are refreshed now and then, so neighbours may have met other items."""
+    """Name of the newest panel, and each model's newest result.
+
+    Panels are refreshed now and then, so neighbours may have met other items.
+    """
     results = PanelResult.objects.filter(worker=worker)
-    panel = results.order_by("-id").values_list("panel", flat=True).first()
-    if panel is None:
-        return "", []
-    adapters = Adapter.objects.filter(worker=worker, panel_results__isnull=False).order_by("-version").distinct()
-    shown = list(adapters.values_list("pk", flat=True)[:POINTS])
+    measured = PanelResult.objects.filter(adapter=OuterRef("pk"))
+    shown = Adapter.objects.filter(Exists(measured), worker=worker).order_by("-version").values("pk")[:POINTS]
     newest = results.filter(Q(adapter=None) | Q(adapter__in=shown)).order_by("adapter_id", "-id").distinct("adapter_id")
-    points = [point_of(row) for row in newest.select_related("adapter") if row.outcomes]
-    return panel, sorted(points, key=lambda point: point.version)
+    rows = [row for row in newest.select_related("adapter").defer("adapter__manifest", "step_scores") if row.outcomes]
+    panel = max(rows, key=lambda row: row.pk).panel if rows else ""
+    return panel, sorted((point_of(row) for row in rows), key=lambda point: point.version)
 
 
 def point_of(result: PanelResult) -> AccuracyPoint:

@@ -156,11 +156,11 @@ def find_queue_depths(project: Project) -> list[QueueDepth]:
 
 
 def find_audit(
-    project: Project, *, wanted: AuditFilter | None = None, before: int | None = None
+    project: Project, *, wanted: AuditFilter | None = None, before: int | None = None, window: int = WINDOW
 ) -> tuple[list[AuditEntry], int | None]:
     """A page of the project's audit, newest first, and the id to go on below; None at the end.
 
-    A filter looks through `WINDOW` entries at a time, so that a page may hold few or none and still go on.
+    A filter looks through `window` entries at a time, so that a page may hold few or none and still go on.
     """
     wanted = wanted or AuditFilter()
     entries = AuditEntry.objects.filter(project_id=project.pk)
@@ -180,7 +180,7 @@ def find_audit(
     floor = None
     if wanted.kind or wanted.actor or (wanted.subject_type and wanted.subject_id is None):
         newest = high if high is not None else (_find_newest() + 1)
-        floor = max(newest - WINDOW, low or 0)
+        floor = max(newest - window, low or 0)
         entries = entries.filter(pk__gte=floor)
     found = list(entries.order_by("-id")[: PAGE + 1])
     if len(found) > PAGE:

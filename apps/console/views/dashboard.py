@@ -5,7 +5,7 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.rights import Right
 from apps.console.selectors import work
-from apps.console.selectors.dashboard import MOST, glance
+from apps.console.selectors.dashboard import glance
 from apps.console.selectors.learning import choose_worker, find_learning
 from apps.console.views.frame import Scene, project_view, show
 
@@ -16,14 +16,15 @@ RECENT = 8
 @project_view(Right.TASKS_READ)
 def show_dashboard(request: HttpRequest, scene: Scene) -> HttpResponse:
     worker, workers = choose_worker(scene.project, request.GET.get("worker", ""))
+    seen = glance(scene.project)
     context = {
         "worker": worker,
+        "batch": seen.filling.get(worker.pk) if worker else None,
         "workers": workers,
         "learning": find_learning(worker) if worker else None,
         "counts": work.count_open_tasks(scene.project),
         "tasks": work.find_tasks(scene.project, limit=RECENT)[:RECENT],
-        "glance": glance(scene.project),
-        "most": MOST,
+        "glance": seen,
         "fragments": {"dashboard"},
     }
     return show(request, scene, "dashboard", context)

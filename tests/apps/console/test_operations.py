@@ -1,0 +1,403 @@
+"""The operations pages: what serves and is tried, runs, workers, sessions, queues, the audit."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.adapters.models import Adapter, Deployment
+from apps.audit.chain import seal_entries
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.audit.services import record
+from apps.calibration.models import Rater
+from apps.console.selectors import upkeep
+from apps.console.selectors.dashboard import glance
+from apps.console.selectors.lineage import draw_lineage
+from apps.console.selectors.sessions import read_calls, show_session
+from apps.console.selectors.workers import say_sampling
+from apps.inference.models import Exchange, Session
+from apps.outbox.models import Segment
+from apps.rollouts.models import Batch
+from apps.tasks.models import Task
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from tests.apps.adapters.test_canary import served  # noqa: F401  (a fixture)
+from tests.e2e.pages import find_manager_pages
+from tests.e2e.scenery import Scene, build_scene
+from tests.factories import make_task, make_user, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def scene(db: None) -> Scene:
+    return build_scene(updates=3)
+
+
+@pytest.fixture
+def client(scene: Scene) -> Client:
+    return sign_in(scene.alice)
+
+
+def sign_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def path(name: str, *args: object) -> str:
+    return reverse(f"console:{name}", args=("desk", *args))
+
+
+# --- what serves, and what is tried ----------------------------------------------------------------------------------
+
+
+def test_managers_pages_are_shown_to_managers_and_refused_to_reviewers(scene: Scene, client: Client) -> None:
+    pages = find_manager_pages(scene)
+    readable = {"attempt_compare", "run_compare"}
+    writing = {"adapter_promote", "adapter_canary", "roll_back", "worker_new", "worker_change"}
+    bob = sign_in(make_user("bob"))
+    for name in readable | writing:
+        found = pages[name]
+        assert client.get(found).status_code == 200, name
+        assert bob.get(found).status_code == (200 if name in readable else 403), name
+
+
+def test_a_confirmation_says_what_will_happen_and_changes_nothing(scene: Scene, client: Client) -> None:
+    page = client.get(path("adapter-promote", scene.candidate.pk)).content.decode()
+    assert "What will happen" in page
+    assert f"{scene.adapter.name} is retired" in page
+    page = client.get(path("roll-back", "desk")).content.decode()
+    assert "serves every task that begins from now on" in page
+    assert Deployment.objects.get(worker=scene.worker).adapter == scene.adapter
+
+
+def test_promoting_trying_and_rolling_back_are_done_from_their_pages(served: Worker, alice: User) -> None:  # noqa: F811
+    client = sign_in(alice)
+    slug, second = served.project.slug, Adapter.objects.get(version=2)
+
+    def send(name: str, *args: object, **data: object) -> int:
+        return client.post(reverse(f"console:{name}", args=(slug, *args)), data).status_code
+
+    assert send("adapter-canary", second.pk, percent=60) == 400
+    assert send("adapter-canary", second.pk, percent=20) == 302
+    assert Deployment.objects.get().canary == second
+    page = client.get(reverse("console:adapter", args=(slug, second.pk))).content.decode()
+    assert "20 % of its new tasks try" in page
+    assert send("canary-stop", "chatty") == 302
+    assert Deployment.objects.get().canary is None
+    assert send("adapter-promote", second.pk) == 302
+    assert Deployment.objects.get().adapter == second
+    assert send("roll-back", "chatty") == 302
+    assert Deployment.objects.get().adapter == Adapter.objects.get(version=1)
+
+
+def test_the_lineage_is_drawn_with_links_and_said_as_a_list(scene: Scene, client: Client) -> None:
+    lineage = draw_lineage(scene.worker)
+    assert lineage is not None
+    assert [origin.adapter.version for origin in lineage.origins] == [3, 2, 1]
+    assert {origin.feedback for origin in lineage.origins} == {1}
+    assert [edge.kind for edge in lineage.edges].count("parent") == 2
+    kinds = [node.kind for node in lineage.nodes]
+    assert (kinds.count("adapter"), kinds.count("served")) == (3, 1)
+    right = max(node.end for node in lineage.nodes)
+    assert right <= lineage.width
+    page = client.get(path("adapter-list")).content.decode()
+    assert page.count('class="node is-') == len(lineage.nodes)
+    assert f'href="{path("run", scene.run.pk)}" class="node' in page
+
+
+def test_lists_are_filtered_in_their_address(scene: Scene, client: Client) -> None:
+    failed = client.get(path("run-list"), {"state": "failed"}).context["points"]
+    assert [point.run for point in failed] == [scene.failed_run]
+    assert client.get(path("run-list"), {"worker": "nobody"}).context["points"] == []
+    retired = client.get(path("adapter-list"), {"state": "retired", "worker": "desk"}).context["adapters"]
+    assert {adapter.state for adapter in retired} == {"retired"}
+    for name in ("run-list", "adapter-list", "session-list"):
+        assert client.get(path(name), {"state": "gone"}).status_code == 404, name
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_compared_side_by_side(scene: Scene, client: Client) -> None:
+    others = [run.pk for run in TrainingRun.objects.exclude(metrics=[]).exclude(pk=scene.run.pk)]
+    page = client.get(path("run", scene.run.pk), {"with": ",".join(map(str, others))})
+    (first, *_) = page.context["view"].groups[0].charts
+    assert len(first.series) == 1 + len(others)
+    assert f'data-series="{first.columns}"' in page.content.decode()
+
+
+@pytest.mark.parametrize("with_", ["1,2,3,4,5,6", "999999", "x"])
+def test_runs_that_are_none_or_too_many_are_not_compared(scene: Scene, client: Client, with_: str) -> None:
+    assert client.get(path("run", scene.run.pk), {"with": with_}).status_code == 404
+
+
+def test_a_run_under_way_asks_for_its_new_points_and_one_that_ended_does_not(scene: Scene, client: Client) -> None:
+    assert 'hx-trigger="every 2s"' not in client.get(path("run", scene.run.pk)).content.decode()
+    TrainingRun.objects.filter(pk=scene.run.pk).update(state="running")
+    assert 'hx-trigger="every 2s"' in client.get(path("run", scene.run.pk), {"fragment": "run"}).content.decode()
+
+
+# --- the dashboard ---------------------------------------------------------------------------------------------------
+
+
+def test_alarms_say_what_is_wrong_and_where_to_do_something_about_it(scene: Scene) -> None:
+    project = scene.project
+    assert {"dead-letters", "run-list"} <= {alarm.page for alarm in glance(project).alarms}
+    TrainingRun.objects.filter(pk=scene.run.pk).update(
+        state="running", heartbeat_at=timezone.now() - timedelta(hours=1)
+    )
+    Batch.objects.create(
+        project=project, worker=scene.worker, number=90, target_tasks=1, state="closed",
+        closed_at=timezone.now() - timedelta(hours=1),
+    )  # fmt: skip
+    Rater.objects.create(project=project, handle="user:mallory", kind="person", quarantined_at=timezone.now())
+    Exchange.objects.create(project=project, model="desk", error="the server answered 500")
+    Segment.objects.create(
+        kind="work", subject_id=scene.in_review.pk, project_id=project.pk, links=["tasks.work"], queue="workers",
+        run_after=timezone.now() + timedelta(minutes=1), errors=[{"type": "ProviderBusyError"}],
+    )  # fmt: skip
+    Project.objects.filter(pk=project.pk).update(learning_enabled=False)
+    project.refresh_from_db()
+    said = " ".join(alarm.words for alarm in glance(project).alarms)
+    for words in (
+        "1 piece of work was given up",
+        f"gone silent in run {scene.run.pk}",
+        f"failed (run {scene.failed_run.pk})",
+        "Batch 90 of desk is full and nothing trains it",
+        "user:mallory",
+        "1 of the latest 3 calls to models failed",
+        "1 piece of work waits to be tried again",
+        "Learning is switched off",
+    ):
+        assert words in said
+
+
+def test_tasks_done_are_counted_by_the_hour(scene: Scene) -> None:
+    now = timezone.now().replace(minute=30)
+    done = list(Task.objects.filter(state="done").values_list("pk", flat=True))
+    Task.objects.filter(pk__in=done).update(updated_at=now - timedelta(days=3))
+    for hours, pk in zip((0, 2, 2), done, strict=False):
+        Task.objects.filter(pk=pk).update(updated_at=now - timedelta(hours=hours))
+    seen = glance(scene.project)
+    assert [hour.done for hour in seen.hours][-3:] == [2, 0, 1]
+    assert (seen.done, seen.busiest, seen.is_partial) == (3, 2, False)
+
+
+# --- workers, sessions, datasets -------------------------------------------------------------------------------------
+
+
+def test_a_manager_adds_and_changes_a_worker(scene: Scene, client: Client) -> None:
+    answer = client.post(path("worker-new"), {"name": "echo-2", "kind": "echo"})
+    assert answer.headers["Location"] == path("worker", "echo-2")
+    answer = client.post(path("worker-change", "desk"), {"temperature": "0.7", "max_tokens": "40", "is_active": "on"})
+    assert answer.status_code == 302
+    worker = Worker.objects.get(name="desk")
+    assert (worker.sampling, worker.is_active) == ({"temperature": 0.7, "max_tokens": 40}, True)
+    assert client.post(path("worker-change", "desk"), {}).status_code == 302
+    assert not Worker.objects.get(name="desk").is_active
+
+
+def test_a_refused_worker_says_which_field_is_at_fault_and_keeps_what_was_typed(scene: Scene, client: Client) -> None:
+    answer = client.post(path("worker-new"), {"name": "Not A Name", "kind": "chat", "system_prompt": "Be kind."})
+    assert answer.status_code == 422 or answer.status_code == 400
+    page = answer.content.decode()
+    assert "Lower-case letters" in page
+    assert "Be kind." in page
+    assert not Worker.objects.filter(kind="chat").exists()
+
+
+def test_sampling_is_said_in_words(project: Project) -> None:
+    worker = make_worker(project, "chatty", Worker.Kind.CHAT, sampling={"temperature": 0.0, "top_p": 0.9})
+    said = dict(say_sampling(worker))
+    assert "always the likeliest" in said["Choice of words"]
+    assert "90 %" in said["Among"]
+    assert say_sampling(make_worker(project, "echo")) == []
+
+
+def test_a_worker_page_says_who_holds_its_tasks(scene: Scene, client: Client) -> None:
+    task = Task.objects.get(state="working")
+    Segment.objects.create(
+        kind="work", subject_id=task.pk, project_id=scene.project.pk, links=["tasks.work"], queue="workers",
+        fence="6b3f5c1e-0000-4000-8000-000000000000", lease_until=timezone.now() + timedelta(minutes=1),
+        lease_owner="box:41", attempts=2,
+    )  # fmt: skip
+    assert "held by box:41, try 2" in client.get(path("worker", "desk")).content.decode()
+    Segment.objects.filter(subject_id=task.pk).update(lease_until=timezone.now() - timedelta(minutes=1))
+    assert "its lease ran out" in client.get(path("worker", "desk")).content.decode()
+    assert client.get(path("worker", "nobody")).status_code == 404
+
+
+def test_a_session_shows_only_what_is_new_in_each_call(scene: Scene) -> None:
+    view = show_session(scene.project, Session.objects.get().pk)
+    assert view is not None
+    assert [[said.role for said in turn.messages] for turn in view.turns] == [["system", "user"], ["tool"]]
+    assert (view.exchanges, view.prompt_tokens, view.completion_tokens) == (2, 119, 25)
+    assert view.turns[0].answer.calls == [("stock", {"item": "blue lamp", "room": 3})]
+    assert view.turns[0].adapter == scene.adapter
+    later = show_session(scene.project, Session.objects.get().pk, after=view.turns[0].exchange.pk)
+    assert later is not None
+    assert [[said.role for said in turn.messages] for turn in later.turns] == [["tool"]]
+
+
+def test_what_was_said_in_a_session_stays_text(scene: Scene, client: Client) -> None:
+    session = Session.objects.get()
+    Exchange.objects.create(
+        project=scene.project, session=session, model="<img src=x onerror=alert(1)>", text="<script>alert(1)</script>",
+        messages=[{"role": "<b>", "content": [{"type": "text", "text": "\u202eevil"}, {"type": "image_url"}]}, "odd"],
+        tool_calls=[{"function": {"name": "<i>", "arguments": '{"<u>": "<s>"}'}}, "odd"],
+    )  # fmt: skip
+    page = client.get(path("session", session.pk)).content.decode()
+    assert not [tag for tag in ("<script>alert", "<img src=x", "<b>", "<i>", "<u>", "<s>", "\u202e") if tag in page]
+    assert "[image_url]" in page
+
+
+@pytest.mark.parametrize("calls", [None, "x", [{}], [{"function": None}], [{"name": "look", "input": [1]}], [3]])
+def test_odd_tool_calls_do_not_break_a_page(calls: object) -> None:
+    assert isinstance(read_calls(calls), list)
+
+
+# --- queues and the audit --------------------------------------------------------------------------------------------
+
+
+def test_queues_tell_waiting_sent_held_and_expired_apart(project: Project) -> None:
+    now = timezone.now()
+    rows = {
+        "waiting": {},
+        "retrying": {"run_after": now + timedelta(minutes=5)},
+        "sent": {"published_at": now},
+        "held": {
+            "published_at": now,
+            "fence": "6b3f5c1e-0000-4000-8000-000000000001",
+            "lease_until": now + timedelta(1),
+        },
+        "expired": {
+            "published_at": now,
+            "fence": "6b3f5c1e-0000-4000-8000-000000000002",
+            "lease_until": now - timedelta(1),
+        },
+    }
+    for number, values in enumerate(rows.values()):
+        Segment.objects.create(
+            kind="work", subject_id=number, project_id=project.pk, links=["tasks.work"], queue="workers", **values
+        )
+    (depth,) = upkeep.find_queue_depths(project)
+    assert (depth.waiting, depth.retrying, depth.out, depth.held, depth.expired, depth.open) == (2, 1, 1, 1, 1, 5)
+    assert depth.oldest_s is not None
+
+
+def test_the_audit_is_found_by_day_actor_kind_and_subject(scene: Scene, client: Client) -> None:
+    entry = record(Kind.TASK_CANCELLED, subject=scene.failed, by="user:mallory")
+    today = timezone.localdate()
+
+    def found(**query: object) -> list[int]:
+        return [one.pk for one in client.get(path("audit"), query).context["entries"]]
+
+    assert found(actor="user:mallory") == [entry.pk]
+    assert found(kind="task.cancelled") == [entry.pk]
+    assert entry.pk in found(subject="task", id=scene.failed.pk)
+    assert found(subject="task", id=999_999) == []
+    assert found(since=today, until=today)[0] == entry.pk
+    assert found(until=today - timedelta(days=1)) == []
+    assert found(since=today + timedelta(days=1)) == []
+    for query in ({"since": "soon"}, {"kind": "gone"}, {"id": "x"}, {"until": "0001-01-01"}):
+        assert client.get(path("audit"), query).status_code == 404, query
+
+
+def test_a_filter_looks_through_a_bounded_window_and_goes_on_below_it(scene: Scene) -> None:
+    entries = AuditEntry.objects.filter(project_id=scene.project.pk)
+    oldest, newest = entries.earliest("pk"), entries.latest("pk")
+    wanted = upkeep.AuditFilter(kind=oldest.kind)
+    seen: list[int] = []
+    pages = 0
+    before: int | None = None
+    while pages < 1 + (newest.pk - oldest.pk):
+        page, before = upkeep.find_audit(scene.project, wanted=wanted, before=before, window=5)
+        seen += [entry.pk for entry in page]
+        pages += 1
+        if before is None or before <= oldest.pk:
+            break
+    assert pages > 3
+    assert seen == list(entries.filter(kind=oldest.kind).order_by("-pk").values_list("pk", flat=True))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_chains_status_is_said_and_a_changed_entry_shows() -> None:
+    scene = build_scene(updates=1)
+    client = sign_in(scene.alice)
+    assert "Nothing is sealed yet" in client.get(path("audit")).content.decode()
+    seal_entries()
+    status = upkeep.find_chain_status()
+    assert status.entry_id is not None
+    assert (list(status.faults), status.checked) == ([], min(upkeep.CHECKED, AuditEntry.objects.count()))
+    assert f"Sealed up to entry {status.entry_id}" in client.get(path("audit")).content.decode()
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("UPDATE audit_auditentry SET actor = 'user:nobody' WHERE id = %s", [status.entry_id])
+        cursor.execute("SET session_replication_role = DEFAULT")
+    assert len(upkeep.find_chain_status().faults) == 1
+    assert "The chain is broken" in client.get(path("audit")).content.decode()
+
+
+# --- nothing there ---------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_project_says_on_every_new_list_what_it_is_for(alice: User, project: Project) -> None:
+    client = sign_in(alice)
+    said = {
+        "worker-list": "No worker yet",
+        "session-list": "No session yet",
+        "dataset-list": "No data set yet",
+        "my-feedback": "You have not judged anything yet",
+    }
+    for name, words in said.items():
+        assert words in client.get(reverse(f"console:{name}", args=(project.slug,))).content.decode(), name
+
+
+def test_a_viewer_is_offered_no_worker_to_add(scene: Scene) -> None:
+    vera = make_user("vera")
+    Member.objects.create(project=scene.project, user=vera, role=Role.VIEWER)
+    client = sign_in(vera)
+    assert path("worker-new") not in client.get(path("worker-list")).content.decode()
+    assert client.get(path("worker-new")).status_code == 403
+
+
+def test_pages_cost_the_same_however_much_they_show(scene: Scene, client: Client) -> None:
+    def count(found: str) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get(found).status_code == 200
+        return len(queries)
+
+    pages = [
+        path("worker-list"),
+        path("worker", "desk"),
+        path("session-list"),
+        path("dataset-list"),
+        path("dead-letters"),
+    ]
+    pages += [path("my-feedback"), path("adapter-people", scene.adapter.pk), path("session", Session.objects.get().pk)]
+    client.get(pages[0])
+    before = [count(found) for found in pages]
+    for number in range(4):
+        worker = make_worker(scene.project, f"more-{number}")
+        make_task(scene.project, worker, state="working")
+        make_task(scene.project, scene.worker, state="working")
+        session = Session.objects.create(project=scene.project, key=f"s{number}")
+        for one in (session, Session.objects.earliest("pk")):
+            Exchange.objects.create(project=scene.project, session=one, model="desk", text="hm")
+        Segment.objects.create(
+            kind="work",
+            subject_id=number,
+            project_id=scene.project.pk,
+            links=["tasks.work"],
+            queue="workers",
+            state="dead",
+        )
+    assert [count(found) for found in pages] == before
