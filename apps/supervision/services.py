@@ -28,6 +28,8 @@ MAX_REASON_CHARS = 1_000
 MAX_HINT_CHARS = 4_000
 MAX_PENDING = 20
 """Undecided proposals of one task."""
+AUDITED = ("outcome", "why")
+"""What of a decision the audit keeps; people's own words can be erased with the row, and from the audit never."""
 SWEEP = "sweep"
 LINK = "supervision"
 
@@ -239,7 +241,7 @@ DECISIONS: Mapping[str, tuple[Proposal.State, str, Reader]] = {
 
 def _settle(proposal: Proposal, state: Proposal.State, decision: Mapping[str, Any], *, by: str) -> None:
     """Decide by compare-and-set. Raises AlreadyDecidedError."""
-    payload = {**_describe(proposal), **{name: value for name, value in decision.items() if name != "action"}}
+    payload = _describe(proposal) | {name: decision[name] for name in AUDITED if name in decision}
     try:
         move(proposal, state, by=by, payload=payload, decided_by=by, decided_at=Now(), decision=dict(decision))
     except IllegalMoveError:

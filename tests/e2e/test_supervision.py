@@ -16,6 +16,7 @@ from apps.supervision.services import decide
 from apps.tasks.models import Task
 from tentalis.client import Client
 from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, make_supervised_task
+from tests.e2e.axe import find_violations
 from tests.e2e.browser import Watch, open_context, sign_in
 from tests.factories import make_project, make_user
 
@@ -163,3 +164,54 @@ def test_without_scripts_every_answer_is_a_form(address: str, browser: Browser) 
     expect(page.get_by_role("row")).to_have_count(3)
     assert watch.problems == []
     context.close()
+
+
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def test_the_pages_are_accessible_empty_full_open_and_in_error(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    project = make_project()
+    found: list[Any] = []
+
+    def look(where: str) -> None:
+        for width in (1280, 320):
+            page.set_viewport_size({"width": width, "height": 800})
+            for theme in ("light", "dark"):
+                page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+                found.extend((where, theme, width, *violation) for violation in find_violations(page))
+            found.extend([(where, width, "runs off the side")] if page.evaluate(OVERFLOW) > 0 else [])
+
+    def go(name: str, *args: object) -> None:
+        page.goto(address + reverse(f"console:{name}", args=("shop", *args)))
+
+    sign_in(page, address, "alice")
+    for name in ("proposal-list", "proposal-decided", "proposal-rules"):
+        go(name)
+        look(f"empty {name}")
+    task = make_supervised_task(project)
+    decided = make_proposal(project, task, action={"kind": "message", "text": "Hello. " * 300})
+    smaller = REFUND | {"arguments": {"order": 17, "amount": 20.0, "notify": True}}
+    edited = make_proposal(project, task)
+    decide(proposal=decided, decision="hint", hint="Shorter.", by=make_user("bob"))
+    decide(proposal=edited, decision="edit", action=smaller, by=make_user("bob"))
+    waiting = make_proposal(project, task, context="line\n" * 200, risk="Money is gone.", step_index=2)
+    go("proposal-list")
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    look("queue with an open form")
+    for row in (decided, edited, waiting):
+        go("proposal", row.pk)
+        look(f"proposal {row.state}")
+    page.get_by_text("Reject", exact=True).first.click()
+    page.get_by_label("Why not?").fill(" ")
+    page.locator("details[open] button").click()
+    expect(page.get_by_text("Some fields need another look")).to_be_visible()
+    look("a refused form")
+    go("proposal-decided")
+    look("decided")
+    go("proposal-rules")
+    page.get_by_text("Change its rules").click()
+    look("rules")
+    assert found == []
+    assert watch.problems == []

@@ -64,16 +64,19 @@ def list_decided(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.REVIEWS_READ)
 def show_proposal(request: HttpRequest, scene: Scene, proposal_id: int) -> HttpResponse:
-    view = proposals.show_proposal(_proposal_or_404(scene, proposal_id))
-    context = {"card": make_card(view, scene), "fragments": {"proposal"}}
-    return show(request, scene, "proposal", context)
+    return show_card(request, scene, _proposal_or_404(scene, proposal_id))
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @project_view(Right.REVIEWS_WRITE)
 def decide_proposal(request: HttpRequest, scene: Scene, proposal_id: int) -> HttpResponse:
-    """One button or form of a card. What was typed survives every refusal that can be mended."""
+    """One button or form of a card. What was typed survives every refusal that can be mended.
+
+    Opened, as after signing in again or by a live update, it is the proposal's page.
+    """
     row = _proposal_or_404(scene, proposal_id)
+    if request.method == "GET":
+        return show_card(request, scene, row)
     word = request.POST.get("decision", "")
     if word not in FORMS:
         raise Http404(f"no decision {word!r:.40}")
@@ -90,8 +93,7 @@ def decide_proposal(request: HttpRequest, scene: Scene, proposal_id: int) -> Htt
         else:
             messages.success(request, DONE[word])
             return _back(scene)
-    context = {"card": make_card(proposals.show_proposal(row), scene, form), "fragments": {"proposal"}}
-    return show(request, scene, "proposal", context, status=status)
+    return show_card(request, scene, row, form, status=status)
 
 
 @require_GET
@@ -108,7 +110,7 @@ def list_rules(request: HttpRequest, scene: Scene) -> HttpResponse:
     return show_rules(request, scene, None)
 
 
-@require_http_methods(["POST"])
+@require_POST
 @project_view(Right.WORKERS_WRITE)
 def change_rules(request: HttpRequest, scene: Scene, worker_id: int) -> HttpResponse:
     worker = Worker.objects.filter(project=scene.project, pk=worker_id, kind=Worker.Kind.OUTSIDE).first()
@@ -138,6 +140,13 @@ def show_rules(request: HttpRequest, scene: Scene, wrong: tuple[Worker, RulesFor
     ]
     context = {"places": places, "may_change": scene.may(Right.WORKERS_WRITE), "tab": "rules"}
     return show(request, scene, "proposal_rules", context, status=400 if wrong else 200)
+
+
+def show_card(
+    request: HttpRequest, scene: Scene, row: Proposal, sent: DecisionForm | None = None, *, status: int = 200
+) -> HttpResponse:
+    context = {"card": make_card(proposals.show_proposal(row), scene, sent), "fragments": {"proposal"}}
+    return show(request, scene, "proposal", context, status=status)
 
 
 def make_card(view: ProposalView, scene: Scene, sent: DecisionForm | None = None) -> dict[str, Any]:

@@ -113,6 +113,15 @@ def test_what_was_typed_survives_a_refusal_and_the_form_stands_open(
     assert Proposal.objects.get().state == "pending"
 
 
+def test_a_refused_form_opened_again_is_the_proposals_page(project: Project, bob: User) -> None:
+    proposal = make_proposal(project)
+    client = sign_in(bob)
+    assert "Call refund" in page_of(client, path("proposal-decide", proposal.pk))
+    fragment = page_of(client, path("proposal-decide", proposal.pk) + "?fragment=proposal")
+    assert "<html" not in fragment
+    assert Proposal.objects.get().state == "pending"
+
+
 def test_who_comes_second_is_told_who_was_first(project: Project, alice: User, bob: User) -> None:
     proposal = make_proposal(project)
     decide(proposal=proposal, decision="approve", by=alice)
@@ -203,7 +212,7 @@ def test_rules_are_read_in_words_set_and_taken_away(project: Project, alice: Use
     worker = make_supervised_task(project).worker
     client = sign_in(alice)
     page = page_of(client, path("proposal-rules"))
-    assert "Wait for a person: calls of refund, mail.*, answers." in page
+    assert "Wait for a person: calls of refund, mail.*, messages, answers." in page
     assert "After 5 min without a word it may not act." in page
     address = path("proposal-rules-change", worker.pk)
     sent = {"tools": "refund\r\n shell.* \n\n", "except_tools": "", "deadline_s": "60", "on_timeout": "fail"}

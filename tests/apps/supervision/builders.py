@@ -13,7 +13,7 @@ from apps.workers.models import Worker
 from tests.factories import make_task, make_user, make_worker
 
 REFUND = {"kind": "tool", "tool": "refund", "arguments": {"order": 17, "amount": 84.5, "notify": True}}
-RULES: dict[str, Any] = {"tools": ["refund", "mail.*"], "answers": True, "deadline_s": 300}
+RULES: dict[str, Any] = {"tools": ["refund", "mail.*"], "messages": True, "answers": True, "deadline_s": 300}
 
 
 def make_agent(project: Project, name: str = "claw") -> User:
