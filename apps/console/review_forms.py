@@ -371,8 +371,8 @@ class BulkForm(forms.Form):
     expected = forms.IntegerField(widget=forms.HiddenInput)
     typed = forms.CharField(label=gettext_lazy("Type the number of reviews to confirm"), required=False, max_length=12)
 
-    def __init__(self, *args: Any, count: int, **kwargs: Any) -> None:
-        super().__init__(*args, initial={"expected": count}, **kwargs)
+    def __init__(self, data: Mapping[str, Any] | None = None, *, count: int) -> None:
+        super().__init__(data, initial={"expected": count})
         self.count = count
         if count <= CONFIRM_ABOVE:
             del self.fields["typed"]

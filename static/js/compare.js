@@ -9,7 +9,7 @@ export class Marks {
     this.bar = makeBar((label) => this.mark(label));
     document.body.append(this.bar);
     document.addEventListener("selectionchange", () => this.offer());
-    for (const field of form.querySelectorAll("[data-spans]")) this.show(field);
+    for (const field of form.querySelectorAll("[data-spans]")) if (field.value) this.show(field);
   }
 
   // From the keyboard: the step's first word is selected; arrows move it, with Shift they stretch it, Enter marks.

@@ -12,6 +12,10 @@ const undoForm = document.querySelector("[data-undo-until] form");
 let current = null;
 
 document.documentElement.classList.add("scripted");
+// long reviews have thousands of fields, nearly all of them empty
+form.addEventListener("formdata", ({ formData }) => {
+  for (const name of new Set(formData.keys())) if (formData.get(name) === "") formData.delete(name);
+});
 
 // scores: the number is the field, thumbs and slider follow it
 function places() {

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
 
 from django.db.models.functions import Now
@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project, User
 from apps.console.rendering import Diff, diff_lines
-from apps.console.selectors.work import find_attempts
+from apps.console.selectors.work import TaskView, find_attempts
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.services import validate_review_policy
 from apps.scoring.models import StepScore
@@ -54,6 +54,17 @@ class AttemptReveal:
 def is_blind(task: Task, review: Review | None) -> bool:
     """Whether a judgement is asked for without sight of adapters, scores and other people's words."""
     return review is not None and validate_review_policy(task.project.review_policy).blind
+
+
+def is_reviewing_blind(view: TaskView, user: User) -> bool:
+    """Whether this person has a blind review of the task open, so that its page must not tell them first."""
+    held = [one for one in view.reviews if one.state == Review.State.OPEN and one.claimed_by_id == user.pk]
+    return any(is_blind(view.task, review) for review in held)
+
+
+def hide_from_reviewer(view: TaskView, user: User) -> TaskView:
+    """The task without what others said, for who is judging it blind."""
+    return replace(view, feedback=[], hints=[]) if is_reviewing_blind(view, user) else view
 
 
 def show_attempts(task: Task, *, review: Review | None, user: User) -> list[Shown]:

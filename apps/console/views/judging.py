@@ -70,8 +70,7 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
 def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None, form: FeedbackForm) -> HttpResponse:
     """Give the judgement and open the next review at once."""
     if review is None:
-        said = {name: value for name, value in form.said.items() if name != "shown_order"}
-        flow.give_task_feedback(task=task, by=scene.user, **said)
+        flow.give_task_feedback(task=task, by=scene.user, **form.said)
         messages.success(request, _("Thank you: your feedback is recorded and will be learned from."))
         return leave(scene, "task", task.pk)
     feedback = flow.give_feedback(

@@ -203,12 +203,12 @@ def undo_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpR
 def retract_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
     """Let a judgement count for nothing from now on; what was learned from it stays learned."""
     feedback = _feedback_or_404(scene, feedback_id)
-    reason = request.POST.get("reason", "")
-    act(
-        request,
-        _("The judgement is retracted."),
-        lambda: flow.retract_feedback(feedback=feedback, by=scene.user, reason=reason),
-    )
+    try:
+        done = flow.retract_feedback(feedback=feedback, by=scene.user, reason=request.POST.get("reason", ""))
+    except TentalisError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, _("The judgement is retracted: %(done)s") % {"done": done})
     return leave(scene, "task", feedback.task_id)
 
 
@@ -228,7 +228,8 @@ def appeal(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse
         else:
             messages.success(request, _("The appeal is open: somebody else will judge the task anew."))
             return leave(scene, "task", feedback.task_id)
-    context = {"form": form, "feedback": feedback, "task": feedback.task}
+    may_retract = feedback.author == scene.user.handle or may_manage(scene.project, scene.user)
+    context = {"form": form, "feedback": feedback, "task": feedback.task, "may_retract": may_retract}
     return show(request, scene, "review_appeal", context, status=status)
 
 

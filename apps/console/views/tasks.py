@@ -11,6 +11,7 @@ from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import TaskForm, show_error
 from apps.console.selectors import work
+from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
 from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, show
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -57,7 +58,8 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.TASKS_READ)
 def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
     task = _task_or_404(scene, task_id)
-    context = {"view": work.show_task(task), "task": task, "fragments": {"task"}}
+    view = hide_from_reviewer(work.show_task(task), scene.user)
+    context = {"view": view, "task": task, "is_blind": is_reviewing_blind(view, scene.user), "fragments": {"task"}}
     return show(request, scene, "task", context)
 
 
