@@ -29,7 +29,7 @@ Unit = TypeVar("Unit")
 
 RATERS = 200
 PAIRED_ROWS = 1_500
-PAIRS, PAIR_ITEMS = 12, 200
+PAIRS, PAIR_ITEMS = 10, 200
 DRAWS = 200
 PAGE = 25
 RECENT = 200
@@ -230,7 +230,7 @@ def _find_agreement(project: Project) -> AgreementView | None:
         units[attempt, step] |= {handle: said, against: truth}
     rng = random.Random(project.pk)
     scores = list(units.values())[:PAIR_ITEMS]
-    decided = [[float(approves(score)) for score in unit.values()] for unit in scores]
+    decided = [tuple(float(approves(score)) for score in unit.values()) for unit in scores]
     return AgreementView(
         items=len(units),
         alpha=_figure(decided, lambda drawn: krippendorff_alpha(drawn, level="nominal"), rng),

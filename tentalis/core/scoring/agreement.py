@@ -144,23 +144,29 @@ def krippendorff_alpha(units: Sequence[Sequence[float | None]], *, level: Level)
     Source:
         Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability": 1 - D_o / D_e over the coincidence matrix.
     """
-    rated = [[float(value) for value in unit if value is not None] for unit in units]
-    for value in (value for unit in rated for value in unit):
+    alike = Counter(tuple(sorted(float(value) for value in unit if value is not None)) for unit in units)
+    for value in (value for unit in alike for value in unit):
         if not math.isfinite(value):
             raise ScoringError(f"rating: wanted a finite number, found {value!r}")
         if level == "ratio" and value < 0:
             raise ScoringError(f"rating: wanted 0 or more at the ratio level, found {value!r}")
-    pairable = [unit for unit in rated if len(unit) >= 2]
-    totals = Counter(value for unit in pairable for value in unit)
+    pairable = {unit: count for unit, count in alike.items() if len(unit) >= 2}
+    items = sum(pairable.values())
+    totals: Counter[float] = Counter()
+    for unit, count in pairable.items():
+        for value in unit:
+            totals[value] += count
     size = sum(totals.values())
     if size == 0:
         return Agreement(None, 0, "no unit was rated twice")
     if len(totals) == 1:
-        return Agreement(None, len(pairable), f"every paired rating is {next(iter(totals)):g}")
+        return Agreement(None, items, f"every paired rating is {next(iter(totals)):g}")
     distance = _distance(level, totals)
-    observed = math.fsum(_paired_distance(Counter(unit), distance) / (len(unit) - 1) for unit in pairable)
+    observed = math.fsum(
+        count * _paired_distance(Counter(unit), distance) / (len(unit) - 1) for unit, count in pairable.items()
+    )
     expected = _paired_distance(totals, distance) / (size - 1)
-    return Agreement(1.0 - observed / expected, len(pairable))
+    return Agreement(1.0 - observed / expected, items)
 
 
 def spearman(first: Sequence[float | None], second: Sequence[float | None]) -> Agreement:
@@ -195,7 +201,7 @@ def _kappa(pairs: Sequence[tuple[Category, Category]], cost: Callable[[Category,
     size = len(pairs)
     if size == 0:
         return Agreement(None, 0, "no item was rated by both")
-    observed = math.fsum(cost(left, right) for left, right in pairs) / size
+    observed = math.fsum(count * cost(left, right) for (left, right), count in Counter(pairs).items()) / size
     lefts, rights = Counter(left for left, _ in pairs), Counter(right for _, right in pairs)
     expected = math.fsum(
         cost(left, right) * n_left * n_right for left, n_left in lefts.items() for right, n_right in rights.items()

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project, User
 from apps.calibration.models import Comparison, Rater
@@ -217,3 +219,19 @@ def test_a_hostile_reviewer_stops_moving_rewards(project: Project, alice: User, 
         say(make_verified(project), bob, 0.0, 1.0)
     assert Rater.objects.get(handle="user:bob").quarantined_at is not None
     assert effective_judgement(unverified)[attempt.pk].reward == pytest.approx(0.0)
+
+
+def test_a_comparison_with_all_it_is_held_against_takes_eight_statements(
+    project: Project, alice: User, bob: User
+) -> None:
+    task = make_verified(project)
+    save_scores(task, "prm", [0.9, 0.8])
+    say(task, alice, 1.0, 0.0)
+    feedback = give_task_feedback(
+        task=task, by=bob, steps=[StepWord(attempt_index=1, score=0.1)]
+    )  # right: no audit entry
+    forget(feedback)
+    with CaptureQueriesContext(connection) as queries:
+        compare(feedback)
+    assert len([query for query in queries if "SAVEPOINT" not in query["sql"]]) == 8
+    assert set(Rater.objects.values_list("handle", flat=True)) == {"user:alice", "user:bob", "scorer:prm"}
