@@ -50,6 +50,7 @@ def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
         review = open_human_review(task, rules, reason=words, by=by.handle, purpose=Review.Purpose.APPEAL, about=row)
         payload = {"task": task.pk, "review": review.pk, "reason": reason}
         record(Kind.FEEDBACK_APPEALED, subject=row, by=by.handle, payload=payload)
+        review.refresh_from_db(fields=["rank_at", "due_at"])
     return review
 
 

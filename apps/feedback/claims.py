@@ -50,7 +50,7 @@ def claim_review(
     if is_quarantined(project.pk, by.handle):
         raise NotYourReviewError(f"{by.handle} is given no reviews until a manager has looked at their judgements")
     with transaction.atomic():
-        if filters == EVERYTHING and (gold := draw_gold(project, by, lease=lease)) is not None:
+        if (gold := draw_gold(project, by, filters, lease=lease)) is not None:
             return _note_claim(gold, by)
         for rows in _find_candidates(project, by, role, filters):
             if (pk := _take(rows, by, lease)) is not None:

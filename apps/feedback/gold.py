@@ -19,12 +19,21 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.feedback.opening import decide_reviewers, open_human_review
+from apps.feedback.queue import QueueFilter
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
 from apps.tasks.models import Attempt, Task
 
 _LOTTERY = random.SystemRandom()
 """A draw that could be computed from ids would tell a reviewer which item is gold."""
+
+ASKED = {
+    (purpose, assigned, held, "")
+    for purpose in ("", Review.Purpose.WORK)
+    for assigned in ("", "nobody")
+    for held in ("", "free")
+}
+"""Filters' purpose, assigned, held and due under which a gold item passes for the next review."""
 
 
 def add_gold(
@@ -79,22 +88,24 @@ def remove_gold(*, item: GoldItem, by: User) -> GoldItem:
     return item
 
 
-def draw_gold(project: Project, by: User, *, lease: timedelta) -> int | None:
+def draw_gold(project: Project, by: User, filters: QueueFilter, *, lease: timedelta) -> int | None:
     """Id of a gold review that is `by`'s from now on, at the policy's rate; None where none was drawn or is left.
 
-    Nobody is given one on a task they have spoken on, or have a gold review of already.
+    Nobody is given one on a task they have spoken on, or have a gold review of already, nor where the filters ask for
+    what a new review for anybody is not.
     """
     rules = validate_review_policy(project.review_policy)
-    if rules.gold_rate == 0 or _LOTTERY.random() >= rules.gold_rate:
+    is_asked = (filters.purpose, filters.assigned, filters.held, filters.due) in ASKED and filters.min_score is None
+    if not is_asked or rules.gold_rate == 0 or _LOTTERY.random() >= rules.gold_rate:
         return None
     said = Feedback.objects.filter(task=OuterRef("task"), author=by.handle)
     asked = Review.objects.filter(task=OuterRef("task"), purpose=Review.Purpose.GOLD, claimed_by=by)
-    item = (
-        GoldItem.objects.filter(~Exists(said), ~Exists(asked), project=project, removed_at__isnull=True)
-        .select_related("task__project")
-        .order_by("?")
-        .first()
-    )
+    items = GoldItem.objects.filter(project=project, removed_at__isnull=True)
+    if filters.environment:
+        items = items.filter(task__environment=filters.environment)
+    if filters.worker:
+        items = items.filter(task__worker__name=filters.worker)
+    item = items.filter(~Exists(said), ~Exists(asked)).select_related("task__project").order_by("?").first()
     if item is None:
         return None
     reason = decide_reviewers(item.task, rules).reason

@@ -87,7 +87,7 @@ class Words:
         ]
         data["ranking"] = [list(group) for group in self.ranking]
         data["shown_order"] = list(self.shown_order)
-        return {name: value for name, value in data.items() if value not in (None, "", [], False)}
+        return {name: value for name, value in data.items() if value is not False and value not in (None, "", [])}
 
 
 def read_words(feedback: Feedback) -> Words:

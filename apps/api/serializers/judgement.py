@@ -234,7 +234,8 @@ class FeedbackIn(StrictSerializer):
     active_s = NumberField(required=False, allow_null=True, min_value=0, max_value=MAX_ACTIVE_S)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if not any(attrs.get(name) not in (None, "", [], False) for name in SAYING):
+        told = [attrs.get(name) for name in SAYING]
+        if all(value is False or value in (None, "", []) for value in told):
             raise serializers.ValidationError(f"wanted at least one of {', '.join(SAYING)}; found none")
         return attrs
 

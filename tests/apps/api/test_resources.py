@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.feedback.models import Review
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.edges.caller import Caller
@@ -125,6 +126,76 @@ def test_a_review_is_claimed_released_claimed_and_closed(as_bob: Caller, review:
     assert as_bob.get(f"feedback/{given.body['id']}").body == given.body
     assert as_bob.get(path).body["state"] == "closed"
     assert as_bob.get(f"tasks/{review.task_id}").body["state"] == "learning"
+
+
+def test_a_zero_says_something(as_bob: Caller, review: Any) -> None:
+    assert as_bob.post(f"reviews/{review.pk}/feedback", {"none_good": False}).status == 400
+    assert as_bob.post(f"reviews/{review.pk}/feedback", {"score": 0}).status == 201
+
+
+def test_a_draft_is_kept_and_an_older_one_is_shown_the_newer(as_bob: Caller, review: Any) -> None:
+    path = f"reviews/{review.pk}/draft"
+    assert as_bob.get(path).status == 204
+    assert as_bob.send("PUT", path, {"version": 0, "data": {"text": "a"}}).body["version"] == 1
+    stale = as_bob.send("PUT", path, {"version": 0, "data": {"text": "b"}})
+    assert (stale.status, stale.body["code"], stale.body["newer"]) == (
+        409,
+        "stale_draft",
+        {"version": 1, "data": {"text": "a"}},
+    )
+    assert as_bob.get(path).body["data"] == {"text": "a"}
+
+
+def test_a_judgement_is_undone_given_again_appealed_and_retracted(
+    as_bob: Caller, as_alice: Caller, review: Any
+) -> None:
+    path = f"reviews/{review.pk}"
+    given = as_bob.post(f"{path}/feedback", {"score": 1, "undo_s": 60}).body
+    assert given["undo_until"] is not None
+    undone = as_bob.post(f"feedback/{given['id']}/undo")
+    assert (undone.status, undone.body["state"], undone.body["claimed_by"]) == (200, "open", "bob")
+    assert as_bob.get(f"{path}/draft").body["data"] == {"words": {"score": 1.0}}
+    assert as_bob.post(f"feedback/{given['id']}/undo").body["code"] == "cannot_undo"
+    again = as_bob.post(f"{path}/feedback", {"score": 1}).body
+    appeal = as_alice.post(f"feedback/{again['id']}/appeal", {"reason": "It is wrong."})
+    assert (appeal.status, appeal.body["purpose"], appeal.body["about"]) == (201, "appeal", again["id"])
+    assert as_bob.post(f"reviews/{appeal.body['id']}/claim").body["code"] == "not_your_review"
+    back = as_bob.post(f"feedback/{again['id']}/retract", {"reason": "She is right."})
+    assert back.status == 200, back
+    assert back.body["feedback"]["retracted_by"] == "user:bob"
+    assert back.body["effect"]
+
+
+def test_the_list_and_the_claim_are_narrowed_like_the_queue(as_bob: Caller, review: Any) -> None:
+    for query, count in {
+        "purpose=work": 1,
+        "purpose=second": 0,
+        "assigned=nobody": 1,
+        "held=me": 0,
+        "due=late": 0,
+    }.items():
+        assert len(as_bob.get(f"reviews?{query}").body["results"]) == count, query
+    assert as_bob.get("reviews?purpose=gold").status == 400
+    assert as_bob.get("reviews?min_priority=0.5").body["results"] == []
+    assert as_bob.post("reviews/claim", {"project": "shop", "worker": "nobody"}).status == 204
+    assert as_bob.post("reviews/claim", {"project": "shop", "worker": "echo"}).body["id"] == review.pk
+
+
+def test_a_review_is_passed_on_and_assigned(as_bob: Caller, as_alice: Caller, review: Any) -> None:
+    path = f"reviews/{review.pk}"
+    assert as_bob.post(f"{path}/skip", {"reason": "x", "then": "expert"}).body["needs_expert"] is True
+    assert as_alice.post(f"{path}/assign", {"to": "nobody"}).status == 404
+    assert as_alice.post(f"{path}/assign", {"to": "alice"}).body["assigned_to"] == "alice"
+    assert as_bob.post(f"{path}/assign", {"to": "bob"}).status == 403
+
+
+def test_who_is_asked_blindly_reads_nobody_elses_word(as_bob: Caller, as_alice: Caller, review: Any) -> None:
+    given = as_alice.post("feedback", {"task": review.task_id, "score": 0}).body["id"]
+    assert as_bob.get(f"feedback/{given}").status == 200
+    Review.objects.update(purpose="second")
+    assert as_bob.get(f"feedback/{given}").status == 404
+    assert as_bob.get(f"feedback?task={review.task_id}").body["results"] == []
+    assert as_alice.get(f"feedback/{given}").status == 200
 
 
 def test_a_review_is_skipped_with_a_reason(as_bob: Caller, review: Any) -> None:

@@ -1,0 +1,133 @@
+"""Gold items: handed out unseen, held against what is known, and never learnt from."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError
+from apps.calibration.models import Comparison
+from apps.feedback.models import Feedback, GoldItem, Hint, Review
+from apps.feedback.services import (
+    add_gold,
+    claim_review,
+    extract_hint,
+    find_expected,
+    give_feedback,
+    give_task_feedback,
+    remove_gold,
+)
+from apps.rollouts.models import Rollout, TrainingUse
+from apps.rollouts.services import build_rollouts
+from apps.tasks.models import Attempt, Task
+from tests.apps.feedback.builders import make_chat_task, make_open_review
+from tests.factories import make_judged_task, make_user
+
+
+@pytest.fixture
+def all_gold(project: Project) -> Project:
+    project.review_policy = {"who": "human", "gold_rate": 1.0}
+    project.save()
+    return project
+
+
+def make_gold(project: Project, alice: User) -> GoldItem:
+    task = make_chat_task(project, state=Task.State.DONE)
+    Attempt.objects.filter(task=task, index=0).update(outcome=1.0)
+    Attempt.objects.filter(task=task, index=1).update(outcome=0.0)
+    return add_gold(task=task, by=alice)
+
+
+def test_a_gold_review_looks_like_any_and_moves_nothing(all_gold: Project, alice: User, bob: User) -> None:
+    item = make_gold(all_gold, alice)
+    plain = make_open_review(all_gold)
+    taken = claim_review(all_gold, bob)
+    assert taken is not None
+    assert (taken.task_id, taken.purpose, taken.shown_purpose) == (item.task_id, "gold", "work")
+    assert taken.claimed_by == bob
+    assert taken.due_at is not None
+    feedback = give_feedback(review=taken, by=bob, preferred_attempt=1)
+    assert find_expected(feedback) == {"score": None, "attempts": {0: 1.0, 1: 0.0}}
+    item.task.refresh_from_db()
+    assert item.task.state == Task.State.DONE
+    judged = Comparison.objects.filter(source=Comparison.Source.GOLD)
+    assert judged.exists()
+    again = claim_review(all_gold, bob)
+    assert again is not None
+    assert again.pk == plain.pk  # no gold is left for him
+
+
+def test_the_share_of_gold_is_the_policys(project: Project, alice: User, bob: User) -> None:
+    project.review_policy = {"who": "human", "gold_rate": 0.5}
+    project.save()
+    for _ in range(60):
+        make_gold(project, alice)
+        make_open_review(project)
+    taken = [claim_review(project, bob) for _ in range(60)]
+    purposes = Counter(review.purpose for review in taken if review is not None)
+    assert 10 <= purposes["gold"] <= 50  # 30 expected; outside with a chance below 1e-7
+    assert claim_review(project, make_user("alice")) is not None
+
+
+def test_without_a_rate_nothing_gold_is_handed_out(project: Project, alice: User, bob: User) -> None:
+    make_gold(project, alice)
+    assert claim_review(project, bob) is None
+    assert not Review.objects.exists()
+
+
+def test_what_is_known_comes_from_the_world_a_manager_or_whoever_adds_it(
+    project: Project, alice: User, bob: User
+) -> None:
+    task = make_chat_task(project, state=Task.State.DONE)
+    with pytest.raises(BadInputError, match="nothing is known of this"):
+        add_gold(task=task, by=alice)
+    with pytest.raises(NotAllowedError):
+        add_gold(task=task, by=bob, expected={"score": 1})
+    with pytest.raises(BadInputError, match="wanted attempts of the task, found 7"):
+        add_gold(task=task, by=alice, expected={"score": None, "attempts": {7: 1}})
+    with pytest.raises(BadInputError, match="a score from 0 to 1, found 2"):
+        add_gold(task=task, by=alice, expected={"score": 2})
+    reference = give_task_feedback(task=task, by=alice, score=0.25)
+    item = add_gold(task=task, by=alice, reference=reference)
+    assert (item.truth, item.expected) == ("reference", {"score": 0.25, "attempts": {}})
+    with pytest.raises(ConflictError, match="gold item already"):
+        add_gold(task=task, by=alice, expected={"score": 1})
+    remove_gold(item=item, by=alice)
+    assert add_gold(task=task, by=alice, expected={"score": 1}).expected["score"] == 1
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["score", "preferred", "steps", "hint"])), max_size=6))
+def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, said: list[tuple[bool, str]]) -> None:
+    """Whatever is said of whatever mixture, rollouts are judged as if gold words had not been said."""
+    task = make_judged_task(all_gold)
+    item = add_gold(task=task, by=alice, expected={"score": 1.0})
+    words = {
+        "score": {"score": 0.123},
+        "preferred": {"preferred_attempt": 0},
+        "steps": {"none_good": True},
+        "hint": {"hint_text": "gold hint", "score": 0.5},
+    }
+    real = False
+    for number, (is_gold, what) in enumerate(said):
+        user = make_user(f"person{number}")
+        Member.objects.get_or_create(project=all_gold, user=user, role=Role.REVIEWER)
+        if is_gold:
+            taken = claim_review(all_gold, user)
+            assert taken is not None
+            assert taken.purpose == "gold"
+            give_feedback(review=taken, by=user, **words[what])  # type: ignore[arg-type]
+        else:
+            real = True
+            give_task_feedback(task=task, by=user, score=0.75)
+    extract_hint(task.pk)
+    build_rollouts(task.pk, by="test")
+    remove_gold(item=item, by=alice)
+    rollouts = list(Rollout.objects.filter(task=task).order_by("attempt__index"))
+    assert TrainingUse.objects.filter(rollout__task=task).count() == len(rollouts) == 2
+    wanted = [0.75, 0.75] if real else [0.0, 1.0]
+    assert [rollout.reward for rollout in rollouts] == pytest.approx(wanted)
+    assert not Hint.objects.filter(feedback__review__purpose="gold").exists()
+    assert Feedback.objects.filter(task=task, review__purpose="gold").count() == sum(is_gold for is_gold, _ in said)
