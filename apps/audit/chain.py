@@ -3,11 +3,14 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db import connection, transaction
 
+from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry, AuditSeal
+from apps.audit.services import record
 from tentalis.core.canon import canonical_json
 
 GENESIS = "0" * 64
@@ -89,33 +92,90 @@ def entry_content(entry: AuditEntry) -> dict[str, Any]:
     }
 
 
-def verify_chain() -> ChainReport:
-    """Recompute every hash in order, and see that every entry has a place.
+def verify_chain(*, first: int = 1, last: int | None = None) -> ChainReport:
+    """Recompute every hash in order, and see that every entry has a place; or of the places `first` to `last` alone.
 
     Finds edited, deleted, inserted and swapped entries. A cut tail or a chain rewritten whole shows only against a head
-    kept elsewhere: compare `head` with an exported one.
+    kept elsewhere: compare `head` with an exported one. A part says nothing of entries without a place.
     """
     faults: list[str] = []
-    previous, expected_seq, sealed, last = GENESIS, 1, 0, None
-    for seal, entry in _pairs():
+    before = AuditSeal.objects.filter(seq=first - 1).values_list("hash", flat=True).first()
+    previous, expected_seq, sealed, end = before or GENESIS, first, 0, None
+    for seal, entry in _pairs(first - 1, last):
         if seal.seq != expected_seq:
             faults.append(f"place {expected_seq} is missing: the next one is {seal.seq}")
         if entry is None:
             faults.append(f"entry {seal.entry_id} at place {seal.seq} was deleted")
         elif seal.previous_hash != previous or seal.hash != hash_entry(seal.previous_hash, entry):
             faults.append(f"entry {seal.entry_id} at place {seal.seq} was changed")
-        previous, expected_seq, sealed, last = seal.hash, seal.seq + 1, sealed + 1, seal
+        previous, expected_seq, sealed, end = seal.hash, seal.seq + 1, sealed + 1, seal
+    if (first, last) != (1, None):
+        return ChainReport(sealed=sealed, unsealed=0, faults=faults[:100], head=previous)
     unsealed = AuditEntry.objects.count() - sealed
-    if last is not None:
-        hidden = _count_hidden(last)
+    if end is not None:
+        hidden = _count_hidden(end)
         if hidden:
             faults.append(f"{hidden} entries stand before the chain's end and have no place in it")
     return ChainReport(sealed=sealed, unsealed=max(unsealed, 0), faults=faults[:100], head=previous)
 
 
-def _pairs(size: int = 2000) -> Iterator[tuple[AuditSeal, AuditEntry | None]]:
-    after = 0
-    while seals := list(AuditSeal.objects.filter(seq__gt=after).order_by("seq")[:size]):
+def verify_next(*, by: str, limit: int | None = None) -> ChainReport | None:
+    """Verify on from where the last verification ended clean, at most `limit` places, and put the result on record.
+
+    None where nothing new has a place in the chain.
+    """
+    status = find_chain_status()
+    first = status.verified_to + 1
+    end = AuditSeal.objects.filter(seq__gte=first)
+    if limit is not None:
+        end = end.filter(seq__lt=first + limit)
+    seal = end.order_by("-seq").first()
+    if seal is None:
+        return None
+    report = verify_chain(first=first, last=seal.seq)
+    payload = {"first": first, "last": seal.seq, "faults": report.faults[:10], "head": report.head}
+    record(Kind.CHAIN_VERIFIED, subject=seal, by=by, payload=payload)
+    return report
+
+
+@dataclass(frozen=True)
+class ChainStatus:
+    """How far the chain reaches and how far it was verified.
+
+    Attributes:
+        sealed_to: the last place; verified_to: up to which every place was found as it was made, from the first on.
+        faults: what the last verification found; [] when it was clean or there was none.
+        verified_at, verified_by: of the last one.
+        head: hash at `sealed_to`; "" for an empty chain.
+    """
+
+    sealed_to: int
+    verified_to: int
+    faults: list[str]
+    verified_at: datetime | None
+    verified_by: str
+    head: str
+
+
+def find_chain_status() -> ChainStatus:
+    """Three short reads, however long the chain."""
+    end = AuditSeal.objects.order_by("-seq").first()
+    done = AuditEntry.objects.filter(subject_type="auditseal", kind=Kind.CHAIN_VERIFIED)
+    last = done.order_by("-subject_id", "-id").first()
+    clean = last if last is None or not last.payload["faults"] else None
+    return ChainStatus(
+        sealed_to=end.seq if end else 0,
+        verified_to=clean.payload["last"] if clean else last.payload["first"] - 1 if last else 0,
+        faults=list(last.payload["faults"]) if last else [],
+        verified_at=last.at if last else None,
+        verified_by=last.actor if last else "",
+        head=end.hash if end else "",
+    )
+
+
+def _pairs(after: int, last: int | None, size: int = 2000) -> Iterator[tuple[AuditSeal, AuditEntry | None]]:
+    places = AuditSeal.objects.all() if last is None else AuditSeal.objects.filter(seq__lte=last)
+    while seals := list(places.filter(seq__gt=after).order_by("seq")[:size]):
         entries = AuditEntry.objects.in_bulk([seal.entry_id for seal in seals])
         for seal in seals:
             yield seal, entries.get(seal.entry_id)

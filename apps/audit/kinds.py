@@ -93,6 +93,8 @@ class Kind(models.TextChoices):
     # pipeline
     SEGMENT_DIED = "segment.died"
     SEGMENT_REPLAYED = "segment.replayed"
+    # audit
+    CHAIN_VERIFIED = "chain.verified"
     # console
     EXPORT_MADE = "export.made"
     EXPORT_SENT = "export.sent"

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from apps.base.admin import ReadOnlyAdmin
+from apps.console.admin_audit import find_audited_projects
 from apps.console.models import Preference, SavedView
 
 
@@ -18,7 +19,7 @@ def sign_in_to_admin(request: HttpRequest, extra_context: dict[str, Any] | None 
     if not request.user.is_authenticated:
         return redirect_to_login(request.GET.get("next", request.path))
     if not admin.site.has_permission(request):
-        raise PermissionDenied("The admin is for staff.")
+        raise PermissionDenied("The admin is for auditors: an owner of a project can make you one.")
     return redirect("admin:index")
 
 
@@ -36,6 +37,13 @@ class SavedViewAdmin(ReadOnlyAdmin):
     search_fields = ["name", "owner__username"]
 
 
+def may_enter(request: HttpRequest) -> bool:
+    """Superusers and staff, who see what their permissions say, and whoever may read the audit of a project."""
+    user: Any = request.user
+    return bool(user.is_active and (user.is_staff or user.is_superuser or find_audited_projects(user).exists()))
+
+
+admin.site.has_permission = may_enter  # type: ignore[method-assign]
 admin.site.unregister(Group)  # rights come from roles in projects
 admin.site.login = sign_in_to_admin  # type: ignore[method-assign]
 admin.site.site_header = "Tentalis, for auditors"

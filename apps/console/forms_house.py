@@ -11,7 +11,7 @@ from apps.accounts.models import Role, User
 from apps.accounts.rights import Right
 from apps.accounts.tokens import MAX_DAYS
 from apps.console.middleware import list_zones
-from apps.console.models import Preference, Theme
+from apps.console.models import TOUR_DISMISSED, Preference, Theme
 
 
 class PreferenceForm(forms.Form):
@@ -28,11 +28,23 @@ class PreferenceForm(forms.Form):
         help_text=_("Keys like 1 or j act at once where you review. Switch them off if you speak or type with aids."),
     )
 
+    shows_tour = forms.BooleanField(
+        label=_("First steps"), required=False, help_text=_("On the dashboard, until they are done.")
+    )
+
     def __init__(self, data: Mapping[str, Any] | None = None, *, preference: Preference) -> None:
-        super().__init__(data, initial={name: getattr(preference, name) for name in self.base_fields})
+        initial = {name: getattr(preference, name) for name in self.base_fields if name != "shows_tour"}
+        super().__init__(data, initial=initial | {"shows_tour": preference.tour_step != TOUR_DISMISSED})
         zones = [("", _("As my browser says")), *((zone, zone.replace("_", " ")) for zone in sorted(list_zones()))]
         self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
         self.fields["language"].choices = [("", _("As my browser asks")), *settings.LANGUAGES]  # type: ignore[attr-defined]
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What `change_preference` is told."""
+        said = dict(self.cleaned_data)
+        tour_step = 0 if said.pop("shows_tour") else TOUR_DISMISSED
+        return said | {"tour_step": tour_step}
 
 
 class MemberForm(forms.Form):

@@ -6,6 +6,8 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from tests.e2e.browser import Watch
+
 SCRIPT = Path(__file__).parent / "vendor" / "axe-core@4.14.1" / "axe.min.js"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 RUN = """async (tags) => {
@@ -22,6 +24,8 @@ def read_script() -> str:
 
 def find_violations(page: Page) -> list[Any]:
     """[rule, number of elements, the first one, what is wrong with it]; [] for a clean page."""
+    for watch in Watch.opened:
+        watch.is_with_axe = True
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(read_script())
     found: list[Any] = page.evaluate(RUN, TAGS)

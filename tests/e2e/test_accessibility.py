@@ -8,6 +8,7 @@ from django.urls import reverse
 from playwright.sync_api import Browser, Page, ViewportSize
 
 from apps.accounts.models import Member, Project, Role
+from apps.audit.models import AuditEntry
 from tests.e2e.axe import find_violations
 from tests.e2e.browser import open_context, sign_in
 from tests.e2e.pages import find_own_pages, find_pages
@@ -110,6 +111,22 @@ def test_every_error_is_accessible(address: str, page: Page) -> None:
     found += look_at_all(page, address, {"forbidden": reverse("console:audit", args=("shop",))})
     assert bob.role == Role.REVIEWER
     assert found == []
+
+
+def test_the_admin_is_accessible(address: str, page: Page) -> None:
+    scene = build_scene(updates=1)
+    make_user("root", is_superuser=True, is_staff=True)
+    sign_in(page, address, "root")
+    entry = AuditEntry.objects.latest("id").pk
+    paths = {
+        "index": reverse("admin:index"),
+        "audit": reverse("admin:audit_auditentry_changelist"),
+        "nothing found": reverse("admin:audit_auditentry_changelist") + "?q=nobody",
+        "entry": reverse("admin:audit_auditentry_change", args=[entry]),
+        "users": reverse("admin:accounts_user_changelist"),
+        "task": reverse("admin:tasks_task_change", args=[scene.reviewed.pk]),
+    }
+    assert look_at_all(page, address, paths) == []
 
 
 def test_the_menus_are_accessible_while_open(address: str, page: Page) -> None:

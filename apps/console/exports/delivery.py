@@ -115,15 +115,22 @@ def begin_export(*, source: Source, format: str, filters: Mapping[str, str], pro
 
 
 def deliver(request: HttpRequest, export: Export, *, is_archive: bool) -> StreamingHttpResponse:
-    """Send it as it is made. Under ASGI it is made in the thread of the database."""
-    parts = _end_with_audit(export, export.write_archive() if is_archive else export.write())
-    is_async = isinstance(request, ASGIRequest)
-    response = StreamingHttpResponse(
-        _draw(parts) if is_async else parts,
-        content_type="application/zip" if is_archive else WRITERS[export.format][1],
+    """Send it as it is made."""
+    return stream_rows(
+        request,
+        _end_with_audit(export, export.write_archive() if is_archive else export.write()),
+        media_type="application/zip" if is_archive else WRITERS[export.format][1],
+        filename=f"{export.stem}.{'zip' if is_archive else export.format}",
     )
-    ending = "zip" if is_archive else export.format
-    response["Content-Disposition"] = f'attachment; filename="{export.stem}.{ending}"'
+
+
+def stream_rows(
+    request: HttpRequest, parts: Iterator[bytes], *, media_type: str, filename: str
+) -> StreamingHttpResponse:
+    """Parts as they come. Under ASGI they are drawn in the thread of the database."""
+    is_async = isinstance(request, ASGIRequest)
+    response = StreamingHttpResponse(_draw(parts) if is_async else parts, content_type=media_type)
+    response["Content-Disposition"] = f'attachment; filename="{filename}"'
     response["X-Accel-Buffering"] = "no"
     return response
 

@@ -1,4 +1,4 @@
-"""What lists offer beside their rows: saved views, and the way to take the rows home."""
+"""What pages offer beside their rows: saved views, the filter at work, the first steps."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 from django import template
 from django.http import QueryDict
 
-from apps.console.models import SavedView
+from apps.console.models import TOUR_DISMISSED, SavedView
 from apps.console.preferences import NOT_KEPT, find_views
+from apps.console.selectors.tour import Tour, find_tour
 
 register = template.Library()
 
@@ -26,3 +27,14 @@ def filter_now(context: Mapping[str, Any]) -> str:
     for word in NOT_KEPT:
         query.pop(word, None)
     return query.urlencode()
+
+
+@register.simple_tag(takes_context=True)
+def find_first_steps(context: Mapping[str, Any]) -> Tour | None:
+    """The tour, on the dashboard, for who can take it and has neither finished nor dismissed it."""
+    scene, request = context["scene"], context["request"]
+    is_home = request.resolver_match is not None and request.resolver_match.url_name == "project"
+    if not is_home or not (scene.may_submit and scene.may_review) or request.preference.tour_step == TOUR_DISMISSED:
+        return None
+    tour = find_tour(scene.project, scene.user)
+    return tour if tour.now is not None else None

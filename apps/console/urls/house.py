@@ -18,6 +18,7 @@ urlpatterns = [
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="token-revoke"),
     path("exports/", exports.show_exports, name="exports"),
     path("exports/<slug:name>/", exports.export, name="export"),
+    path("tour/dismiss/", own.dismiss_tour, name="tour-dismiss"),
     path("views/", own.keep_view, name="view-keep"),
     path("views/<int:view_id>/delete/", own.drop_view, name="view-drop"),
 ]

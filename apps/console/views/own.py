@@ -15,9 +15,9 @@ from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import PreferenceForm
 from apps.console.middleware import THEME_COOKIE
-from apps.console.models import SavedView
+from apps.console.models import TOUR_DISMISSED, SavedView
 from apps.console.preferences import change_preference, delete_view, save_view
-from apps.console.views.frame import Scene, act, posted, project_view
+from apps.console.views.frame import Scene, act, leave, posted, project_view
 from apps.console.views.house import require
 
 YEAR_S = 365 * 24 * 3600
@@ -34,7 +34,7 @@ def show_preferences(request: HttpRequest) -> HttpResponse:
         status = 400
         if form.is_valid():
             try:
-                change_preference(user=request.user, **form.cleaned_data)  # type: ignore[arg-type]
+                change_preference(user=request.user, **form.changes)  # type: ignore[arg-type]
             except TentalisError as error:
                 show_error(form, error)
             else:
@@ -85,6 +85,14 @@ def drop_view(request: HttpRequest, scene: Scene, view_id: int) -> HttpResponse:
         require(scene, Right.TASKS_WRITE)
     act(request, _("The saved view is deleted."), lambda: delete_view(view=view, by=scene.user))
     return HttpResponseRedirect(reverse(f"console:{view.page}", args=(scene.project.slug,)))
+
+
+@require_POST
+@project_view()
+def dismiss_tour(request: HttpRequest, scene: Scene) -> HttpResponse:
+    change_preference(user=scene.user, tour_step=TOUR_DISMISSED)
+    messages.info(request, _("The first steps are put away. Your preferences can bring them back."))
+    return leave(scene, "project")
 
 
 def find_way_back(request: HttpRequest) -> str:

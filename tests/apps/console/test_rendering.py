@@ -11,7 +11,7 @@ from django.utils.html import strip_tags
 from apps.console.selectors.learning import wilson_interval
 from apps.console.templatetags.console import facts, number, visible, words
 
-CSS = Path(__file__).resolve().parents[3] / "static" / "css" / "console.css"
+CSS = Path(__file__).resolve().parents[3] / "static" / "css" / "tokens.css"
 PAYLOADS = [
     "<script>alert(1)</script>",
     '<img src=x onerror="alert(1)">',

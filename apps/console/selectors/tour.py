@@ -1,0 +1,77 @@
+"""The first five minutes: four steps from a task to what its review changed, as far as somebody has come."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Project, User
+from apps.feedback.models import Feedback
+from apps.rollouts.models import TrainingUse
+from apps.tasks.models import Task
+
+
+@dataclass(frozen=True)
+class TourStep:
+    """One step. `page` is the name of the path that leads there; `args` what it takes beside the project."""
+
+    title: str | Promise
+    about: str | Promise
+    page: str
+    args: tuple[int, ...]
+    is_done: bool
+
+
+@dataclass(frozen=True)
+class Tour:
+    steps: tuple[TourStep, ...]
+
+    @property
+    def done_count(self) -> int:
+        return sum(step.is_done for step in self.steps)
+
+    @property
+    def now(self) -> TourStep | None:
+        """The step that is next; None at the end."""
+        return next((step for step in self.steps if not step.is_done), None)
+
+
+def find_tour(project: Project, user: User) -> Tour:
+    """At most four short reads."""
+    task = Task.objects.filter(project=project).order_by("-id").only("pk", "state").first()
+    worked = Task.objects.filter(
+        project=project, state__in=(Task.State.IN_REVIEW, Task.State.LEARNING, Task.State.DONE)
+    ).exists()
+    said = (
+        Feedback.objects.standing()
+        .filter(project=project, author=user.handle)
+        .order_by("-id")
+        .values_list("pk", "task_id")
+    )
+    mine: Any = said.first()
+    learned = mine is not None and TrainingUse.objects.filter(rollout__task__in=[pk for _id, pk in said[:50]]).exists()
+    return Tour(
+        (
+            TourStep(
+                _("Submit a task"),
+                _("Give the worker something to do, such as a ticket of the desk. It takes a minute."),
+                "task-new", (), task is not None,
+            ),
+            TourStep(
+                _("See it worked"),
+                _("Its page follows the attempts, step by step, while they are made and scored."),
+                *(("task", (task.pk,)) if task else ("task-list", ())), worked,
+            ),
+            TourStep(
+                _("Review it"),
+                _("Say which steps are right and what should be learned. Press ? there to see its keys."),
+                "review-list", (), mine is not None,
+            ),
+            TourStep(
+                _("See what it changed"),
+                _("When enough is judged a run starts, and your words are in what the worker does next."),
+                "run-list", (), learned,
+            ),
+        )
+    )  # fmt: skip
