@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -177,13 +176,14 @@ def find_decided(project: Project, *, before: int | None) -> list[ProposalView]:
     rows = _rows(project).decided()
     if before is not None:
         last = Proposal.objects.filter(project=project, pk=before).values_list("decided_at", flat=True).first()
-        rows = rows.filter(Q(decided_at__lt=last) | Q(decided_at=last, pk__lt=before)) if last else rows.none()
+        # "at most, but not these" is a range of the index; "less, or equal and less" would read up to it from the start
+        rows = rows.filter(decided_at__lte=last).exclude(decided_at=last, pk__gte=before) if last else rows.none()
     return [show_proposal(row) for row in rows[: PAGE + 1]]
 
 
 def count_waiting(project: Project) -> int:
     """Proposals that wait, counted up to MOST_COUNTED + 1."""
-    return Proposal.objects.filter(project=project, state=Proposal.State.PENDING)[: MOST_COUNTED + 1].count()
+    return Proposal.objects.filter(project=project).pending()[: MOST_COUNTED + 1].count()
 
 
 def find_outside_workers(project: Project) -> list[Worker]:
