@@ -127,7 +127,8 @@ def draw_lineage(worker: Worker, *, shown: int = SHOWN) -> Lineage | None:
 
 def _count_feedback(batches: Sequence[int]) -> dict[int, int]:
     rows: Any = (
-        Feedback.objects.filter(task__rollouts__training_use__batch__in=batches, retracted_at=None)
+        Feedback.objects.counting()
+        .filter(task__rollouts__training_use__batch__in=batches)
         .order_by()
         .values_list("task__rollouts__training_use__batch")
         .annotate(count=Count("pk", distinct=True))

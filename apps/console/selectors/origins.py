@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, PanelResult
 from apps.console.selectors.learning import AccuracyPoint, point_of
 from apps.feedback.models import Feedback
@@ -108,12 +108,16 @@ def find_ancestors(adapter: Adapter) -> list[Adapter]:
     return line
 
 
-def find_origins(adapter: Adapter, *, with_ancestors: bool, author: str = "", before: int | None = None) -> Origins:
-    """People and feedback behind an adapter, or behind it and its ancestors."""
+def find_origins(
+    adapter: Adapter, *, user: User, with_ancestors: bool, author: str = "", before: int | None = None
+) -> Origins:
+    """People behind an adapter, or behind it and its ancestors, and of their feedback what `user` may read."""
     adapters = find_ancestors(adapter) if with_ancestors else [adapter]
     batches = _batches_of(adapters)
-    feedback = Feedback.objects.filter(_was_used(batches), project=adapter.project_id)
-    shown = feedback.filter(author=author) if author else feedback
+    feedback = Feedback.objects.counting().filter(_was_used(batches), project=adapter.project_id)
+    shown = feedback.readable_by(user)
+    if author:
+        shown = shown.filter(author=author)
     if before is not None:
         shown = shown.filter(pk__lt=before)
     found = list(shown.select_related("task").order_by("-id")[: PAGE + 1])
@@ -129,7 +133,8 @@ def find_origins(adapter: Adapter, *, with_ancestors: bool, author: str = "", be
 
 def find_people(adapter: Adapter) -> list[PersonShare]:
     """Whose feedback is in this one version, most first."""
-    return _count_people(Feedback.objects.filter(_was_used(_batches_of([adapter])), project=adapter.project_id))
+    used = _was_used(_batches_of([adapter]))
+    return _count_people(Feedback.objects.counting().filter(used, project=adapter.project_id))
 
 
 def find_contribution(project: Project, author: str, *, before: int | None = None) -> Contribution:
@@ -205,6 +210,6 @@ def _batches_of(adapters: Sequence[Adapter]) -> list[int]:
 
 
 def _was_used(batches: Sequence[int]) -> Q:
-    """Feedback that stands, on a task of which an attempt is in one of the batches."""
+    """Feedback on a task of which an attempt is in one of the batches."""
     used: QuerySet[Rollout] = Rollout.objects.filter(task=OuterRef("task"), training_use__batch__in=batches)
-    return Q(Exists(used), retracted_at=None)
+    return Q(Exists(used))

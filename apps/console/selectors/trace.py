@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from django.db.models import Q
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import open_panel
 from apps.feedback.models import Feedback, Hint, StepFeedback
@@ -119,9 +119,9 @@ class FeedbackTrace:
         return list(dict.fromkeys(found))
 
 
-def trace_feedback(project: Project, feedback_id: int) -> FeedbackTrace | None:
-    """A constant number of queries."""
-    found = Feedback.objects.filter(project=project, pk=feedback_id)
+def trace_feedback(project: Project, feedback_id: int, *, user: User) -> FeedbackTrace | None:
+    """What `user` may read of a feedback's way, in a constant number of queries."""
+    found = Feedback.objects.readable_by(user).filter(project=project, pk=feedback_id)
     feedback = found.select_related("task__worker", "review", "preferred_attempt").first()
     if feedback is None:
         return None

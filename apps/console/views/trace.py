@@ -9,7 +9,9 @@ from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.base.errors import TentalisError
 from apps.console.selectors import comparing, origins, trace, work
+from apps.console.selectors.review import is_blind
 from apps.console.views.frame import Scene, leave, project_view, read_number, show
+from apps.feedback.models import Review
 from apps.pipeline import flow
 from apps.tasks.models import Task
 
@@ -17,9 +19,11 @@ from apps.tasks.models import Task
 @require_GET
 @project_view(Right.FEEDBACK_READ)
 def show_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
-    found = trace.trace_feedback(scene.project, feedback_id)
+    found = trace.trace_feedback(scene.project, feedback_id, user=scene.user)
     if found is None:
         raise Http404(f"no feedback {feedback_id}")
+    if held := _find_blind_review(scene, found.task.pk):
+        return _send_to_review(request, scene, held)
     return show(request, scene, "trace_feedback", {"trace": found, "fragments": {"trace_feedback"}})
 
 
@@ -38,6 +42,7 @@ def show_people(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResp
     with_ancestors, author = request.GET.get("ancestors", "") == "1", request.GET.get("author", "")
     found = origins.find_origins(
         adapter_or_404(scene, adapter_id),
+        user=scene.user,
         with_ancestors=with_ancestors,
         author=author,
         before=read_number(request, "before"),
@@ -59,6 +64,8 @@ def show_moved(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRespo
 def show_versions(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
     """The same task on every version of the worker that tried it."""
     task = _task_or_404(scene, task_id)
+    if held := _find_blind_review(scene, task_id):
+        return _send_to_review(request, scene, held)
     family = comparing.find_family(task)
     context = {"task": task, "family": family, "versions": comparing.find_versions(family)}
     return show(request, scene, "trace_versions", context)
@@ -95,6 +102,8 @@ def compare_attempts(request: HttpRequest, scene: Scene) -> HttpResponse:
     view = comparing.compare_attempts(scene.project, left, right) if left and right else None
     if view is None:
         raise Http404("left and right must be two attempts of this project")
+    if held := _find_blind_review(scene, view.left.task_id, view.right.task_id):
+        return _send_to_review(request, scene, held)
     return show(request, scene, "trace_compare", {"view": view})
 
 
@@ -103,6 +112,17 @@ def adapter_or_404(scene: Scene, adapter_id: int) -> Adapter:
     if adapter is None:
         raise Http404(f"no adapter {adapter_id}")
     return adapter
+
+
+def _find_blind_review(scene: Scene, *task_ids: int) -> Review | None:
+    """The review of these tasks that this person is giving without sight of adapters and other people's words."""
+    held = Review.objects.filter(task__in=task_ids, state=Review.State.OPEN, claimed_by=scene.user)
+    return next((one for one in held.select_related("task__project") if is_blind(one.task, one)), None)
+
+
+def _send_to_review(request: HttpRequest, scene: Scene, review: Review) -> HttpResponse:
+    messages.info(request, _("You have this task's review open: what others said and did shows once you have judged."))
+    return leave(scene, "review", review.pk)
 
 
 def _task_or_404(scene: Scene, task_id: int) -> Task:

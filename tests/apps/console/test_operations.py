@@ -1,6 +1,7 @@
 """The operations pages: what serves and is tried, runs, workers, sessions, queues, the audit."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -269,7 +270,7 @@ def test_odd_tool_calls_do_not_break_a_page(calls: object) -> None:
 
 def test_queues_tell_waiting_sent_held_and_expired_apart(project: Project) -> None:
     now = timezone.now()
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         "waiting": {},
         "retrying": {"run_after": now + timedelta(minutes=5)},
         "sent": {"published_at": now},
@@ -297,7 +298,7 @@ def test_the_audit_is_found_by_day_actor_kind_and_subject(scene: Scene, client: 
     entry = record(Kind.TASK_CANCELLED, subject=scene.failed, by="user:mallory")
     today = timezone.localdate()
 
-    def found(**query: object) -> list[int]:
+    def found(**query: Any) -> list[int]:
         return [one.pk for one in client.get(path("audit"), query).context["entries"]]
 
     assert found(actor="user:mallory") == [entry.pk]
