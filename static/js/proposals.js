@@ -1,52 +1,43 @@
-// Approvals by keyboard, and the time that is left. Keys act on the card that is focused, and never while somebody
-// types; who switched keys off in the preferences has none. Without this file every button and form works.
+// Approvals by keyboard, and the time that is left. The keys of an answer act on the card that is focused, and never
+// while somebody types. Without this file every button and form works.
+import { Keys } from "./keys.js";
+
 const TICK_MS = 1000;
 const LATE_S = 30;
-const ANSWERS = "areht";
+const ANSWERS = { approve: "a", reject: "r", edit: "e", hint: "h", take_over: "t" };
 
+const dialog = document.getElementById("keys");
 const cards = () => [...document.querySelectorAll("[data-proposal]")];
-
-function chosen() {
-  return document.activeElement?.closest?.("[data-proposal]") ?? null;
-}
+const chosen = () => document.activeElement?.closest?.("[data-proposal]") ?? null;
 
 function choose(step) {
   const all = cards();
-  if (!all.length) return;
+  if (!all.length) return false;
   const at = all.indexOf(chosen());
   const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
   next.focus();
   next.scrollIntoView({ block: "nearest" });
+  return true;
 }
 
-function answer(card, key) {
-  const place = card.querySelector(`[data-answer="${key}"]`);
-  if (!place) return;
+function answer(word) {
+  const place = chosen()?.querySelector(`[data-answer="${word}"]`);
+  if (!place) return false;
   if (place.tagName === "BUTTON") {
     place.form.requestSubmit(place);
-    return;
+    return true;
   }
   place.parentElement.open = true;
   place.parentElement.querySelector("input:not([type=hidden]), textarea, select")?.focus();
+  return true;
 }
 
-function onKey(event) {
-  if (event.ctrlKey || event.altKey || event.metaKey) return;
-  const at = event.target;
-  const folded = at.closest?.("details.answer[open]");
-  if (event.key === "Escape" && folded) {
-    folded.open = false;
-    folded.closest("[data-proposal]").focus();
-    return;
-  }
-  if (at.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(at.tagName)) return;
-  if (event.key === "j" || event.key === "k") {
-    choose(event.key === "j" ? 1 : -1);
-    event.preventDefault();
-  } else if (event.key.length === 1 && ANSWERS.includes(event.key) && chosen()) {
-    answer(chosen(), event.key);
-    event.preventDefault();
-  }
+function leave() {
+  const open = document.activeElement?.closest?.("details.answer[open]");
+  if (!open) return false;
+  open.open = false;
+  open.closest("[data-proposal]").focus();
+  return true;
 }
 
 function say(seconds) {
@@ -64,10 +55,33 @@ function tick() {
   }
 }
 
-if (document.body.dataset.keys !== "off") {
-  document.addEventListener("keydown", onKey);
-  for (const help of document.querySelectorAll("[data-keys-help]")) help.hidden = false;
+function startKeys() {
+  const { queue, card, next, previous, fold, help } = dialog.dataset;
+  const keys = new Keys(
+    [
+      { id: "proposal-next", key: "j ArrowDown", label: next, group: queue, run: () => choose(1) },
+      { id: "proposal-previous", key: "k ArrowUp", label: previous, group: queue, run: () => choose(-1) },
+      { id: "proposal-help", key: "?", label: help, group: queue, run: () => keys.help() },
+      ...Object.entries(ANSWERS).map(([word, key]) => ({
+        id: `proposal-${word}`,
+        key,
+        label: dialog.dataset[word],
+        group: card,
+        target: `[data-answer="${word}"]`,
+        run: () => answer(word),
+      })),
+      { id: "proposal-fold", key: "Escape", label: fold, group: card, everywhere: true, run: leave },
+    ],
+    { dialog },
+  );
+  for (const button of document.querySelectorAll("[data-keys-help]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => keys.help());
+  }
+  document.addEventListener("htmx:after:swap", () => keys.announce());
 }
+
+if (dialog) startKeys();
 tick();
 setInterval(tick, TICK_MS);
 document.addEventListener("htmx:after:swap", tick);

@@ -120,6 +120,43 @@ def test_by_keyboard_alone_three_are_answered(address: str, opened: tuple[Page, 
     assert watch.problems == []
 
 
+def test_every_key_is_in_the_help_and_works_and_all_can_be_switched_off(
+    address: str, opened: tuple[Page, Watch]
+) -> None:
+    page, watch = opened
+    project = make_project()
+    proposal = make_proposal(project)
+    open_queue(page, address, "bob")
+    page.keyboard.press("?")
+    help_ = page.get_by_role("dialog", name="Keys")
+    expect(help_.locator("kbd")).to_have_text(["j", "Down", "k", "Up", "?", "a", "r", "e", "h", "t", "Esc"])
+    page.keyboard.press("Escape")
+    expect(help_).to_be_hidden()
+    card = page.locator(f"#proposal-{proposal.pk}")
+    for down, up in (("j", "k"), ("ArrowDown", "ArrowUp")):
+        page.keyboard.press(down)
+        expect(card).to_be_focused()
+        page.keyboard.press(up)
+        expect(card).to_be_focused()
+    for key, word in (("r", "reject"), ("e", "edit"), ("h", "hint"), ("t", "take_over")):
+        page.keyboard.press(key)
+        opened_form = card.locator("details[open]")
+        expect(opened_form.locator("[name=decision]")).to_have_value(word)
+        expect(card.locator(f"[data-answer={word}]")).to_have_attribute("aria-keyshortcuts", key)
+        page.keyboard.press("Escape")
+        expect(opened_form).to_have_count(0)
+    page.get_by_role("button", name="Keys").click()
+    page.get_by_label("Single keys act at once").uncheck()
+    page.get_by_role("button", name="Close").click()
+    card.focus()
+    page.keyboard.press("a")
+    page.keyboard.press("r")
+    expect(card.locator("details[open]")).to_have_count(0)
+    expect(card.locator("[data-answer=approve]")).not_to_have_attribute("aria-keyshortcuts", "a")
+    assert Proposal.objects.get().state == "pending"
+    assert watch.problems == []
+
+
 def test_two_look_at_one_proposal_and_the_second_sees_whose_word_it_was(
     address: str, opened: tuple[Page, Watch]
 ) -> None:
