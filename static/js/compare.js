@@ -23,6 +23,7 @@ export class Marks {
       const side = { ArrowLeft: "backward", ArrowRight: "forward" }[event.key];
       if (side) selection.modify(event.shiftKey ? "extend" : "move", side, "word");
       if (side && !event.shiftKey) selection.modify("extend", "forward", "word");
+      if (event.key === "Enter") this.offer();
       if (event.key === "Enter") this.bar.querySelector("button").focus();
       if (event.key === "Escape") selection.removeAllRanges();
       if (!side && event.key === "Shift") return;
@@ -41,7 +42,7 @@ export class Marks {
     }
     this.found = found;
     this.bar.hidden = false;
-    found.text.after(this.bar);
+    if (found.text.nextElementSibling !== this.bar) found.text.after(this.bar); // moving it would take its focus
   }
 
   selected() {
@@ -57,6 +58,7 @@ export class Marks {
   }
 
   mark(label) {
+    this.found = this.selected() ?? this.found;
     if (!this.found) return;
     const { text, start, end } = this.found;
     const field = document.getElementById(text.dataset.markable);
@@ -131,7 +133,7 @@ function characterPlaces(root) {
   const places = [];
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    if (node.parentElement.classList.contains("hidden-char")) {
+    if (node.parentElement?.classList.contains("hidden-char")) {
       places.push({ node, offset: 0, length: node.length, shown: node.data });
       continue;
     }

@@ -9,7 +9,7 @@ export class Draft {
   constructor(form, { state, trouble, restored }) {
     Object.assign(this, { form, state, trouble, restored });
     this.place = `tentalis.draft.${form.dataset.draft}`;
-    this.seen = Date.now();
+    this.seen = this.ticked = Date.now();
     this.seconds = Number(form.elements.active_s.value || 0);
     this.saved = this.read();
     this.bring();
@@ -21,7 +21,6 @@ export class Draft {
     }
     setInterval(() => this.tick(), TICK_MS);
     setInterval(() => this.hold(), HOLD_MS);
-    addEventListener("pagehide", () => this.dirty && this.save(true));
     addEventListener("online", () => this.dirty && this.save());
   }
 
@@ -35,6 +34,7 @@ export class Draft {
     this.say(this.form.dataset.wordsRestored ?? "Restored what this browser kept");
     this.change();
     this.restored();
+    this.save();
   }
 
   read() {
@@ -57,14 +57,14 @@ export class Draft {
     }
   }
 
-  async save(closing = false) {
+  async save() {
     clearTimeout(this.timer);
     if (this.saving) return (this.again = true);
     const sent = this.read();
     this.saving = true;
     try {
       const body = new URLSearchParams(new FormData(this.form));
-      const answer = await fetch(this.form.dataset.draft, { method: "POST", body, credentials: "same-origin", keepalive: closing });
+      const answer = await fetch(this.form.dataset.draft, { method: "POST", body, credentials: "same-origin" });
       const said = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
       if (answer.ok) this.keep(sent, said.version);
       else this.refuse(answer.status, said);
@@ -109,13 +109,16 @@ export class Draft {
     }
   }
 
+  // Time passes while the page is seen and somebody moves in it.
   tick() {
-    if (document.hidden || Date.now() - this.seen > IDLE_MS) return;
-    this.seconds += TICK_MS / 1000;
-    this.form.elements.active_s.value = Math.round(this.seconds);
+    const now = Date.now();
+    if (!document.hidden && now - this.seen <= IDLE_MS) this.seconds += (now - this.ticked) / 1000;
+    this.ticked = now;
+    this.form.elements.active_s.value = this.seconds.toFixed(1);
   }
 
   leave() {
+    this.tick();
     this.left = true;
     clearTimeout(this.timer);
     localStorage.removeItem(this.place);

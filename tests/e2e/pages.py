@@ -64,6 +64,10 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
     left, right = scene.reviewed.attempts.order_by("index")[:2]
     older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
     return {
+        "review_bulk_new": path("bulk-new"),
+        "review_reveal": path("review", scene.reviewed.reviews.get(state="closed").pk),
+        "review_compare": f"{path('task-compare', scene.reviewed.pk)}?left=0&right=1&what=whole",
+        "review_appeal": path("feedback-appeal", scene.reviewed.feedback.earliest("pk").pk),
         "rater_out": path("rater", scene.project.raters.get(handle="scorer:prm").pk),
         "adapter_promote": path("adapter-promote", scene.candidate.pk),
         "adapter_canary": path("adapter-canary", scene.candidate.pk),

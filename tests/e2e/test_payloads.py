@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 from django.urls import reverse
-from playwright.sync_api import Browser, BrowserContext, Page, Response
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Response
 
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
@@ -76,6 +76,10 @@ class Trap:
         if "planted" in url or not url.startswith((self.address, "data:", self.address.replace("http", "ws"))):
             self.sent.append(url)
 
+    def refuse(self, dialog: Dialog) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
     def check(self, name: str) -> None:
         self.page.evaluate(PROVOKE)
         assert self.page.evaluate("() => window.hits") == [], name
@@ -91,7 +95,7 @@ def open_trap(browser: Browser, address: str) -> tuple[BrowserContext, Trap]:
     page = context.new_page()
     trap = Trap(page, watch, address)
     page.on("request", lambda request: trap.hear(request.url))
-    page.on("dialog", lambda dialog: (trap.dialogs.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", trap.refuse)
     return context, trap
 
 

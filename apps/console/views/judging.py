@@ -84,7 +84,8 @@ def open_next(request: HttpRequest, scene: Scene, filters: QueueFilter, nothing:
     """Claim the next review of the filter and go there, else to the queue."""
     found = claim_review(project=scene.project, by=scene.user, filters=filters)
     if found is None:
-        messages.info(request, nothing or _("That was the last one: nothing else waits for you here."))
+        if nothing:
+            messages.info(request, nothing)
         answer = leave(scene, "review-list")
     else:
         answer = leave(scene, "review", found.pk)

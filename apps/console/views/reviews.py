@@ -23,7 +23,7 @@ from apps.console.selectors.review_queue import (
     say_purpose,
     write_query,
 )
-from apps.console.views.frame import Scene, act, leave, posted, project_view, show
+from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
 from apps.console.views.judging import (
     UNDO,
     answer_feedback,
@@ -79,6 +79,7 @@ def show_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRespo
     """The form, for whoever holds the review; the offer to take it; or what stood behind it, once it is judged."""
     review = find_review_or_404(scene, review_id)
     if request.method == "POST":
+        require(scene, Right.REVIEWS_WRITE)
         return answer_feedback(request, scene, review.task, review=review)
     if review.state != Review.State.OPEN:
         feedback = find_own_feedback(review, scene.user)

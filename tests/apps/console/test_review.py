@@ -1,0 +1,402 @@
+"""The queue and the review page by plain forms: what is shown to whom, what is kept, what becomes of a judgement."""
+
+import json
+import math
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.console.selectors.review import name_place, shuffle_attempts
+from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
+from apps.feedback.services import claim, find_queue
+from apps.scoring.models import StepScore
+from apps.tasks.models import Attempt, Task
+from tests.apps.feedback.builders import make_chat_task, make_open_review
+from tests.factories import make_project, make_task, make_user
+
+pytestmark = pytest.mark.django_db
+
+SECRETS = ("echo@v7-secret", "0.8765", "scorer-secret", "The other reviewer said this.", "verified-secret")
+
+
+def sign_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def path(name: str, *args: object) -> str:
+    return reverse(f"console:{name}", args=("shop", *args))
+
+
+@pytest.fixture
+def bob(project: Project) -> User:
+    return make_user("bob")
+
+
+@pytest.fixture
+def review(project: Project) -> Review:
+    """Of two attempts of two steps each, with everything beside it that a blind reviewer must not see."""
+    task = make_chat_task(
+        project, answers=("first", "second"), state=Task.State.IN_REVIEW, score=0.8765, answer="first"
+    )
+    for attempt in task.attempts.all():
+        Attempt.objects.filter(pk=attempt.pk).update(score=0.8765, outcome=0.8765)
+        StepScore.objects.create(attempt=attempt, scorer="scorer-secret", score=0.8765, reason="verified-secret")
+        StepScore.objects.create(
+            attempt=attempt,
+            step=attempt.steps.get(index=0),
+            scorer="scorer-secret",
+            score=0.8765,
+            reason="verified-secret",
+        )
+    Feedback.objects.create(
+        project=project,
+        task=task,
+        source="ai",
+        author="agent:judge",
+        score=0.8765,
+        text="The other reviewer said this.",
+    )
+    return Review.objects.create(project=project, task=task, audience="human", reason="drawn at rate 1")
+
+
+def test_before_the_judgement_neither_scores_nor_adapters_nor_others_words_are_in_the_page(
+    review: Review, bob: User
+) -> None:
+    client = sign_in(bob)
+    claim(review=review, by=bob)
+    pages = [path("review", review.pk), path("task", review.task_id)]
+    pages.append(path("task-compare", review.task_id) + f"?left=0&right=1&review={review.pk}")
+    for page in pages:
+        html = client.get(page).content.decode()
+        for secret in SECRETS:
+            assert secret not in html, (page, secret)
+    assert "Answer A" in client.get(pages[0]).content.decode()
+    assert "Attempt 1" not in client.get(pages[0]).content.decode()
+
+
+def test_afterwards_the_page_tells_who_made_each_answer_and_what_others_said(review: Review, bob: User) -> None:
+    client = sign_in(bob)
+    claim(review=review, by=bob)
+    client.post(path("review", review.pk), {"score": "0.5"})
+    html = client.get(path("review", review.pk)).content.decode()
+    assert "Behind the review" in html
+    assert "attempt 1" in html
+    assert "verified-secret" in html
+    assert "base model" in html
+
+
+def test_a_policy_may_let_reviewers_see(review: Review, bob: User) -> None:
+    Project.objects.filter(pk=review.project_id).update(review_policy={"blind": False})
+    claim(review=review, by=bob)
+    html = sign_in(bob).get(path("review", review.pk)).content.decode()
+    assert "Attempt 1" in html
+    assert "Answer A" not in html
+
+
+def test_which_answer_stands_left_is_a_fair_draw_and_stays_as_it_was() -> None:
+    pairs = 10_000
+    left = sum(shuffle_attempts([0, 1], review_id=number, user_id=7)[0] == 0 for number in range(pairs))
+    assert abs(left - pairs / 2) < 2.576 * math.sqrt(pairs / 4)  # binomial, 99 %
+    assert shuffle_attempts([0, 1, 2], review_id=5, user_id=7) == shuffle_attempts([0, 1, 2], review_id=5, user_id=7)
+    assert {tuple(shuffle_attempts([0, 1, 2], review_id=5, user_id=user)) for user in range(100)} > {(0, 1, 2)}
+    assert [name_place(place) for place in (0, 25, 26, 63)] == ["A", "Z", "AA", "BL"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "preferred", "groups", "none_good"),
+    [
+        ("0", 0, [[0], [1]], False),
+        ("1", 1, [[1], [0]], False),
+        ("tie", None, [[0, 1]], False),
+        ("none", None, [], True),
+    ],
+)
+def test_of_two_answers_one_is_better_or_both_are_alike(
+    review: Review, bob: User, chosen: str, preferred: int | None, groups: list[list[int]], none_good: bool
+) -> None:
+    claim(review=review, by=bob)
+    assert sign_in(bob).post(path("review", review.pk), {"preferred_attempt": chosen}).status_code == 302
+    feedback = review.given.get()
+    assert (feedback.preferred_attempt.index if feedback.preferred_attempt else None) == preferred
+    assert [sorted(group) for group in feedback.ranking] == groups
+    assert feedback.none_good is none_good
+    assert sorted(feedback.shown_order) == [0, 1]
+
+
+def test_a_ranking_is_whole_or_refused_and_equal_ranks_stand_together(project: Project, bob: User) -> None:
+    task = make_chat_task(project, answers=("a", "b", "c"), state=Task.State.IN_REVIEW)
+    review = Review.objects.create(project=project, task=task, audience="human")
+    claim(review=review, by=bob)
+    client = sign_in(bob)
+    refused = client.post(path("review", review.pk), {"a0-rank": "1", "a1-rank": "2"})
+    assert refused.status_code == 400
+    assert "Rank every answer, or none" in refused.content.decode()
+    client.post(path("review", review.pk), {"a0-rank": "2", "a1-rank": "1", "a2-rank": "2"})
+    feedback = review.given.get()
+    assert feedback.ranking == [[1], [0, 2]]
+    assert feedback.preferred_attempt == task.attempts.get(index=1)
+
+
+def test_a_first_wrong_step_says_something_of_every_step_up_to_it_and_numbers_stand(
+    project: Project, bob: User
+) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    said = {"a0-wrong": "1", "a1-wrong": "1", "a1-s0-score": "0.5"}
+    assert sign_in(bob).post(path("review", review.pk), said).status_code == 302
+    words = StepFeedback.objects.order_by("attempt__index", "step__index")
+    found = [(word.attempt.index, word.step.index if word.step else None, word.score) for word in words]
+    assert found == [(0, 0, 1.0), (0, 1, 0.0), (1, 0, 0.5), (1, 1, 0.0)]
+
+
+def test_marked_words_are_kept_by_place_and_impossible_ones_are_refused(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    client = sign_in(bob)
+    for spans in (
+        '[[0, 99, "wrong"]]',
+        "[[3, 1, 2]]",
+        "{",
+        '[[0, 1, "' + "x" * 61 + '"]]',
+        '"text"',
+        '[[0, true, "x"]]',
+    ):
+        assert client.post(path("review", review.pk), {"a0-s0-spans": spans}).status_code == 400, spans
+    client.post(path("review", review.pk), {"a0-s0-spans": json.dumps([[1, 3, "made up"]])})
+    assert StepFeedback.objects.get().spans == [[1, 3, "made up"]]
+
+
+def test_the_preview_says_what_would_be_taught_and_how_the_answer_changes(project: Project, bob: User) -> None:
+    task = make_chat_task(project, answers=("It costs 4 EUR",))
+    client = sign_in(bob)
+    data = {"edited_answer": "It costs 5 EUR", "hint_text": "", "score": "not a number"}
+    page = client.post(path("feedback-preview", task.pk), data).content.decode()
+    assert "<html" not in page
+    assert "A right answer is: It costs 5 EUR" in page
+    assert "<del>4</del><ins>5</ins>" in page
+    own = client.post(path("feedback-preview", task.pk), data | {"hint_text": "Prices rose by one."}).content.decode()
+    assert "Prices rose by one." in own
+    assert not Feedback.objects.exists()
+
+
+def test_a_draft_is_kept_by_version_and_comes_back_into_the_form(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    client = sign_in(bob)
+    first = client.post(path("review-draft", review.pk), {"text": "So far.", "a0-s1-score": "0.25"})
+    assert (first.status_code, first.json()) == (200, {"version": 1})
+    page = client.get(path("review", review.pk)).content.decode()
+    assert "So far." in page
+    assert 'name="a0-s1-score" value="0.25"' in page
+    assert 'name="draft_version" value="1"' in page
+    stale = client.post(path("review-draft", review.pk), {"text": "Another tab.", "draft_version": "0"})
+    assert (stale.status_code, stale.json()["code"], stale.json()["version"]) == (409, "stale_draft", 1)
+    assert client.post(path("review-draft", review.pk), {"draft_version": "x"}).status_code == 400
+    assert ReviewDraft.objects.get().data["text"] == "So far."
+
+
+def test_undo_brings_the_judgement_back_as_it_was_written(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    client = sign_in(bob)
+    client.post(path("review", review.pk), {"text": "Too hasty.", "a0-s1-comment": "Here.", "preferred_attempt": "1"})
+    feedback = review.given.get()
+    listed = client.get(path("review-list")).content.decode()
+    assert path("feedback-undo", feedback.pk) in listed
+    answer = client.post(path("feedback-undo", feedback.pk))
+    assert answer.headers["Location"] == path("review", review.pk)
+    page = client.get(path("review", review.pk)).content.decode()
+    for words in ("Too hasty.", "Here.", 'value="1" id="id_preferred_attempt_'):
+        assert words in page
+    assert path("feedback-undo", feedback.pk) not in page
+    assert client.post(path("feedback-undo", feedback.pk)).status_code == 404  # once
+
+
+def test_nobody_undoes_anothers_judgement(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    sign_in(bob).post(path("review", review.pk), {"score": "1"})
+    feedback = review.given.get()
+    sign_in(make_user("alice")).post(path("feedback-undo", feedback.pk))
+    feedback.refresh_from_db()
+    assert feedback.retracted_at is None
+
+
+def test_a_lost_lease_is_told_to_the_page_that_holds_it(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    client = sign_in(bob)
+    assert client.post(path("review-hold", review.pk)).status_code == 200
+    Review.objects.filter(pk=review.pk).update(claimed_by=make_user("alice"))
+    lost = client.post(path("review-hold", review.pk))
+    assert (lost.status_code, lost.json()["code"]) == (409, "review_taken")
+    assert client.post(path("review-draft", review.pk), {"text": "Mine."}).status_code == 200  # nothing typed is lost
+
+
+def test_the_next_one_comes_out_of_the_same_filter(project: Project, bob: User) -> None:
+    chat, desk = make_open_review(project), make_open_review(project, environment="desk")
+    other = make_open_review(project, environment="desk")
+    client = sign_in(bob)
+    taken = client.post(path("review-next") + "?environment=desk")
+    assert taken.headers["Location"] == path("review", desk.pk) + "?environment=desk"
+    following = client.post(taken.headers["Location"], {"score": "1"})
+    assert following.headers["Location"] == path("review", other.pk) + "?environment=desk"
+    done = client.post(following.headers["Location"], {"score": "1"})
+    assert done.headers["Location"] == path("review-list") + "?environment=desk"
+    chat.refresh_from_db()
+    assert chat.claimed_by is None
+
+
+def test_the_queue_is_narrowed_by_its_address_and_goes_on_page_by_page(project: Project, bob: User) -> None:
+    reviews = [make_open_review(project, environment="desk" if number % 3 else "chat") for number in range(40)]
+    client = sign_in(bob)
+    seen: list[int] = []
+    after = ""
+    while True:
+        context = client.get(path("review-list"), {"environment": "desk", "after": after}).context
+        seen += [review.pk for review, _, _ in context["rows"]]
+        assert context["count"].number == 26
+        after = context["next_after"]
+        if not after:
+            break
+    assert seen == [review.pk for number, review in enumerate(reviews) if number % 3]
+    assert client.get(path("review-list"), {"environment": "moon"}).status_code == 404
+    assert client.get(path("review-list"), {"after": "nowhere"}).status_code == 404
+    empty = client.get(path("review-list"), {"held": "snoozed"}).content.decode()
+    assert "No open review matches" in empty
+
+
+def test_the_queue_costs_the_same_however_long_it_is(project: Project) -> None:
+    client = sign_in(make_user("alice"))
+    make_open_review(project)
+    client.get(path("review-list"))
+
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            client.get(path("review-list"))
+        return len(queries)
+
+    before = count()
+    for _ in range(30):
+        make_open_review(project)
+    assert count() == before <= 20
+
+
+def test_a_gold_item_looks_like_any_other(project: Project, bob: User) -> None:
+    plain, gold = make_open_review(project), make_open_review(project)
+    Review.objects.filter(pk=gold.pk).update(purpose=Review.Purpose.GOLD)
+    client = sign_in(bob)
+    for review in (plain, gold):
+        claim(review=review, by=bob)
+    pages = [client.get(path("review", review.pk)).content.decode().lower() for review in (plain, gold)]
+    listed = client.get(path("review-list")).content.decode().lower()
+    for page in (*pages, listed):
+        assert "gold" not in page
+        assert "known answer" not in page
+
+
+def test_only_a_manager_gives_reviews_to_others(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    sign_in(bob).post(path("review-assign", review.pk), {"to": "alice"})
+    review.refresh_from_db()
+    assert review.assigned_to is None
+    alice = sign_in(make_user("alice"))
+    assert alice.post(path("review-assign", review.pk), {"to": "charlie"}).status_code == 404
+    alice.post(path("review-assign", review.pk), {"to": "bob"})
+    review.refresh_from_db()
+    assert review.assigned_to == bob
+    alice.post(path("review-assign", review.pk), {"to": ""})
+    review.refresh_from_db()
+    assert review.assigned_to is None
+
+
+def test_a_snoozed_review_sleeps_and_is_woken(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    client = sign_in(bob)
+    client.post(path("review-snooze", review.pk), {"hours": "4"})
+    assert find_queue(project, bob).reviews == []
+    client.post(path("review-snooze", review.pk), {"hours": ""})
+    assert find_queue(project, bob).reviews == [review]
+    assert client.post(path("review-snooze", review.pk), {"hours": "9999"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("then", "state"), [("later", "open"), ("others", "open"), ("expert", "open"), ("nobody", "skipped")]
+)
+def test_a_skipped_review_goes_where_it_was_sent(project: Project, bob: User, then: str, state: str) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    sign_in(bob).post(path("review-skip", review.pk), {"reason": "not my field", "then": then})
+    review.refresh_from_db()
+    assert (review.state, review.needs_expert) == (state, then == "expert")
+
+
+def test_a_judgement_is_appealed_from_its_task_and_judged_anew(project: Project, bob: User) -> None:
+    task = make_chat_task(project, state=Task.State.DONE)
+    feedback = Feedback.objects.create(project=project, task=task, source="human", author="user:bob", score=0.0)
+    client = sign_in(make_user("alice"))
+    assert path("feedback-appeal", feedback.pk) in client.get(path("task", task.pk)).content.decode()
+    assert client.post(path("feedback-appeal", feedback.pk), {"reason": ""}).status_code == 400
+    answer = client.post(path("feedback-appeal", feedback.pk), {"reason": "The rule changed in May."})
+    assert answer.headers["Location"] == path("task", task.pk)
+    assert Review.objects.get(purpose="appeal").about == feedback
+    client.post(path("feedback-retract", feedback.pk), {"reason": "Wrong task."})
+    feedback.refresh_from_db()
+    assert feedback.retracted_by == "user:alice"
+
+
+def test_many_reviews_are_judged_at_once_by_a_manager_who_saw_how_many(project: Project, bob: User) -> None:
+    for _ in range(3):
+        make_open_review(project)
+    assert sign_in(bob).get(path("bulk-new")).status_code == 403
+    client = sign_in(make_user("alice"))
+    page = client.get(path("bulk-new")).content.decode()
+    assert "Judge 3 reviews" in page
+    changed = client.post(path("bulk-new"), {"score": "1", "expected": "2"})
+    assert (changed.status_code, BulkJudgement.objects.count()) == (400, 0)
+    assert "3 reviews match now, 2 did" in changed.content.decode()
+    client.post(path("bulk-new"), {"score": "1", "expected": "3"})
+    bulk = BulkJudgement.objects.get()
+    assert (bulk.total, bulk.by.username) == (3, "alice")
+    shown = client.get(path("bulk", bulk.pk)).content.decode()
+    assert "0 of 3 judged" in shown
+    client.post(path("bulk-cancel", bulk.pk))
+    bulk.refresh_from_db()
+    assert bulk.state == "cancelled"
+
+
+def test_above_a_hundred_the_number_is_typed(project: Project) -> None:
+    Review.objects.bulk_create(
+        Review(project=project, task=make_task(project, state="in_review"), audience="human") for _ in range(101)
+    )
+    client = sign_in(make_user("alice"))
+    assert "Type the number of reviews" in client.get(path("bulk-new")).content.decode()
+    refused = client.post(path("bulk-new"), {"score": "1", "expected": "101", "typed": "100"})
+    assert refused.status_code == 400
+    assert "Type 101 to confirm" in refused.content.decode()
+    assert client.post(path("bulk-new"), {"score": "1", "expected": "101", "typed": "101"}).status_code == 302
+
+
+def test_an_outsider_finds_nothing_of_all_this(project: Project, charlie: User) -> None:
+    review = make_open_review(project)
+    feedback = Feedback.objects.create(project=project, task=review.task, source="human", author="user:bob", score=1)
+    other = make_project("apes")
+    Member.objects.filter(user=make_user("alice"), project=project).delete()
+    Member.objects.create(project=other, user=charlie, role=Role.OWNER)
+    names = {
+        "review-hold": review.pk, "review-draft": review.pk, "review-assign": review.pk, "review-snooze": review.pk,
+        "feedback-preview": review.task_id, "task-compare": review.task_id, "feedback-undo": feedback.pk,
+        "feedback-retract": feedback.pk, "feedback-appeal": feedback.pk,
+    }  # fmt: skip
+    client = sign_in(charlie)
+    for name, row in names.items():
+        for slug in ("shop", "apes"):
+            page = reverse(f"console:{name}", args=(slug, row))
+            assert 404 in {client.get(page).status_code, client.post(page).status_code}, page
+            assert client.post(page).status_code in {404, 405}, page
