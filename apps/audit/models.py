@@ -45,6 +45,8 @@ class AuditEntry(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["project_id", "id"], name="audit_by_project"),
+            models.Index(fields=["project_id", "kind", "id"], name="audit_by_kind"),
+            models.Index(fields=["project_id", "actor", "id"], name="audit_by_actor"),
             models.Index(fields=["subject_type", "subject_id", "id"], name="audit_by_subject"),
             models.Index(fields=["xid", "id"], name="audit_by_transaction"),
         ]

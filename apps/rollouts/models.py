@@ -53,6 +53,7 @@ class Rollout(Timestamped):
         ]
         indexes = [
             models.Index(fields=["project", "-id"], name="rollout_by_project"),
+            models.Index(fields=["project", "-id"], condition=Q(is_usable=False), name="rollout_unusable_by_project"),
             models.Index(fields=["worker", "unusable_reason"], condition=Q(is_usable=False), name="rollout_unusable"),
         ]
 

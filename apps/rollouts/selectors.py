@@ -1,16 +1,20 @@
 """Reads of the ledger: a batch as the trainer reads it, and why nothing trains."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db.models import Count, Q
+from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.environments.registry import get_world
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout
 from apps.tasks.models import Task
+from apps.tasks.selectors import MOST, count_tasks
 from tentalis.core.contracts import RolloutRecord, StepReward
+
+LATEST = 2_000
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,17 @@ def make_record(rollout: Rollout) -> RolloutRecord:
 
 
 def why_nothing_trains(project: Project) -> list[Finding]:
-    """Everything that keeps this project's work from becoming weights, most immediate first; [] when nothing does."""
+    """Everything that keeps this project's work from becoming weights, most immediate first; [] when nothing does.
+
+    Counts stop at ten thousand; unusable rollouts are those among the latest.
+    """
     findings = []
     if not project.learning_enabled:
         findings.append(Finding("Learning is switched off for this project.", 1, "project"))
-    states = dict(Task.objects.filter(project=project).values_list("state").annotate(n=Count("id")))
+    states = count_tasks(project.pk, Task.State.values)
     if not states:
         findings.append(Finding("No task was ever submitted.", 0, "tasks"))
-    waiting = states.get(Task.State.QUEUED, 0) + states.get(Task.State.WORKING, 0) + states.get(Task.State.SCORING, 0)
+    waiting = sum(states.get(state, 0) for state in (Task.State.QUEUED, Task.State.WORKING, Task.State.SCORING))
     if waiting:
         findings.append(
             Finding("Tasks are still at work; they train when they are done and reviewed.", waiting, "tasks")
@@ -88,16 +95,12 @@ def why_nothing_trains(project: Project) -> list[Finding]:
         findings.append(Finding("Tasks wait for a person's review.", count, "reviews"))
     if count := states.get(Task.State.FAILED, 0):
         findings.append(Finding("Tasks failed; each says at which link and why.", count, "tasks"))
-    dead = Segment.objects.filter(project_id=project.pk, state=Segment.State.DEAD).count()
+    dead = Segment.objects.filter(project_id=project.pk, state=Segment.State.DEAD)[:MOST].count()
     if dead:
         findings.append(Finding("Dead letters wait to be replayed.", dead, "segments"))
-    unusable = (
-        Rollout.objects.filter(project=project, is_usable=False)
-        .values("unusable_reason")
-        .annotate(n=Count("id"))
-        .order_by("-n")[:20]
-    )
-    findings += [Finding(f"Unusable: {row['unusable_reason']}", row["n"], "rollouts") for row in unusable]
+    unusable = Rollout.objects.filter(project=project, is_usable=False).order_by("-id")
+    reasons = Counter(unusable.values_list("unusable_reason", flat=True)[:LATEST])
+    findings += [Finding(f"Unusable: {reason}", count, "rollouts") for reason, count in reasons.most_common(20)]
     for batch in Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker"):
         missing = batch.target_tasks - batch.task_count
         words = f"{batch} holds {batch.task_count} of {batch.target_tasks} tasks: {missing} more close it."

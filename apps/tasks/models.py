@@ -98,6 +98,7 @@ class Task(Stateful):
                 condition=Q(state__in=["queued", "working", "scoring", "in_review", "learning"]),
                 name="task_open_by_worker",
             ),
+            models.Index(fields=["project", "-updated_at"], condition=Q(state="done"), name="task_done_by_time"),
         ]
 
     def __str__(self) -> str:

@@ -199,6 +199,7 @@ def postgres_command(home: Home, *, port: int, run_as: RunAs, is_throwaway: bool
         "unix_socket_directories": "",
         "max_connections": str(MAX_CONNECTIONS),
         "shared_buffers": "256MB",
+        "random_page_cost": "1.1",  # no disk here seeks; at the default whole tables are read to spare some look-ups
         "log_line_prefix": "%m ",
         "log_checkpoints": "off",
     }

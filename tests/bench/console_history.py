@@ -117,7 +117,7 @@ def _lend_defaults(cursor: Any) -> list[tuple[str, str]]:
         for field in model._meta.concrete_fields:
             if field.null or field.has_db_default() or field.is_relation or isinstance(field, models.AutoField):
                 continue
-            if not (field.has_default() or field.empty_strings_allowed):
+            if not (_is_dated(field) or field.has_default() or field.empty_strings_allowed):
                 continue
             place = (model._meta.db_table, str(field.column))
             cursor.execute('ALTER TABLE "{}" ALTER COLUMN "{}" SET DEFAULT '.format(*place) + _literal(cursor, field))
@@ -125,7 +125,13 @@ def _lend_defaults(cursor: Any) -> list[tuple[str, str]]:
     return lent
 
 
+def _is_dated(field: Any) -> bool:
+    return bool(getattr(field, "auto_now", False) or getattr(field, "auto_now_add", False))
+
+
 def _literal(cursor: Any, field: Any) -> str:
+    if _is_dated(field):
+        return "now()"
     value = field.get_db_prep_save(field.get_default(), connection)
     return sql.Literal(value).as_string(cursor.cursor)
 

@@ -2,7 +2,7 @@
 -- (project, owner, first_reviewer, reviewers, desk, phone, tasks, reviews, group_size, batch_tasks).
 -- Columns that are not named get the models' defaults. Seals carry made-up hashes: this database is never verified.
 
-CREATE FUNCTION pg_temp.prompt(i bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION pg_temp.prompt(i bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT 'Ticket ' || (40000 + i) || ': “' || (array[
     'Two parcels, 3 kg and 5 kg, to Zurich by Friday. What will it cost me?',
     'I was charged twice for the blue lamp. Please sort it out today.',
@@ -12,13 +12,13 @@ SELECT 'Ticket ' || (40000 + i) || ': “' || (array[
     || ' tickets before this one. The house rules of the shipping desk apply; name the rule you use in each step, '
     || 'then give the total in francs with two digits and one sentence for the customer.' $$;
 
-CREATE FUNCTION pg_temp.words(n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION pg_temp.words(n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT '<step>The customer writes about order ' || n || '; the rule for neighbouring countries applies, zone 2.</step>'
     || '<step>Two parcels of ' || (n % 30) || ' kg: base 32.10, surcharge 9.10 unless older than five years.</step>'
     || '<call tool="rate">weight=' || (n % 30) || ', zone=CH</call>'
     || '<step>No surcharge on Fridays for customers of more than five years.</step>' $$;
 
-CREATE FUNCTION pg_temp.share(n bigint) RETURNS float LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION pg_temp.share(n bigint) RETURNS float LANGUAGE sql IMMUTABLE AS $$
 SELECT (n * 7919 % 1000) / 1000.0 $$;
 
 -- every task with its fate: one open review each on as many as were asked for, 7919 a prime that spreads them
@@ -178,6 +178,24 @@ FROM given, places WHERE state = 'done';
 INSERT INTO rollouts_traininguse (rollout_id, batch_id)
 SELECT n, trained.id FROM places JOIN trained ON trained.worker = places.worker AND trained.number = places.batch + 1
 WHERE n % 20 > 0;
+
+INSERT INTO calibration_rater (project_id, handle, kind, bad, good, false_approvals, false_rejections, sittings)
+SELECT given.project, handle, kind, 40, 160, 9, 8, 50
+FROM given, (SELECT 'user:reviewer' || to_char(n, 'FM00'), 'person' FROM generate_series(0, 39) n
+             UNION ALL VALUES ('scorer:prm', 'scorer'), ('agent:rule-book', 'ai')) raters (handle, kind);
+
+INSERT INTO calibration_comparison (project_id, rater_id, attempt_id, step_id, said, truth, source, counts, at)
+SELECT given.project, rater.id, n, NULL, pg_temp.share(n + rater.id), pg_temp.share(n), (array['verified', 'human', 'peer'])[1 + n % 3],
+       true, at
+FROM given, places, LATERAL (SELECT min(id) + n % 42 AS id FROM calibration_rater) rater WHERE state IN ('done', 'learning');
+
+INSERT INTO supervision_proposal (id, created_at, project_id, task_id, proposed_by_id, step_index, kind, tool, action, context, risk,
+                                  reason, state, deadline_at, decided_by, decided_at)
+SELECT i, at, given.project, i, given.owner, 2, 'tool', 'refund', '{"kind": "tool", "tool": "refund", "arguments": {"order": 7}}',
+       pg_temp.words(i), 'money leaves the house', 'refunds wait for a person',
+       CASE WHEN i % 30 = 0 THEN 'pending' ELSE 'approved' END, now() + interval '1 minute' * (i % 5000 + 600),
+       CASE WHEN i % 30 = 0 THEN '' ELSE 'user:ana' END, CASE WHEN i % 30 = 0 THEN NULL ELSE at END
+FROM given, seeded WHERE i % 3 = 0;
 
 INSERT INTO outbox_segment (created_at, kind, subject_id, project_id, state, links, position, queue, published_at, run_after,
                             attempts, errors, finished_at)

@@ -1,5 +1,6 @@
 """What goes on in a project at a glance. Every read is bounded: nothing here grows with the project's history."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, Q, Sum
-from django.db.models.functions import TruncHour
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -170,18 +170,12 @@ def _find_troubled(project: Project, depths: Sequence[QueueDepth], spending: Spe
 
 
 def _count_hours(project: Project) -> tuple[list[HourCount], bool]:
-    """Tasks done by the hour, and whether there may be more than the latest `LATEST_TASKS` tell."""
+    """Tasks done by the hour, and whether there are more than the latest `LATEST_TASKS` tell."""
     now = timezone.now()
     first = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
-    done = Task.objects.filter(project=project, state=Task.State.DONE).order_by("-id").values("pk")[:LATEST_TASKS]
-    rows: Any = (
-        Task.objects.filter(pk__in=done, updated_at__gte=first)
-        .order_by()
-        .annotate(hour=TruncHour("updated_at"))
-        .values_list("hour")
-        .annotate(count=Count("pk"))
-    )
-    counts = dict(rows)
+    done = Task.objects.filter(project=project, state=Task.State.DONE, updated_at__gte=first).order_by("-updated_at")
+    times = done.values_list("updated_at", flat=True)[:LATEST_TASKS]
+    counts = Counter(at.replace(minute=0, second=0, microsecond=0) for at in times)
     most = max(counts.values(), default=0)
     hours = []
     for place in range(HOURS):
@@ -192,8 +186,8 @@ def _count_hours(project: Project) -> tuple[list[HourCount], bool]:
 
 
 def _count_spending(project: Project) -> Spending:
-    latest = Exchange.objects.filter(project=project).order_by("-id").values("pk")[:LATEST_CALLS]
-    found = Exchange.objects.filter(pk__in=latest).aggregate(
+    latest = Exchange.objects.filter(project=project).order_by("-id")
+    found = latest.only("pk", "prompt_tokens", "completion_tokens", "error")[:LATEST_CALLS].aggregate(
         calls=Count("pk"),
         prompt=Sum("prompt_tokens"),
         completion=Sum("completion_tokens"),

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import NormalDist, fmean
 
-from django.db.models import Avg, Exists, OuterRef, Q
+from django.db.models import Avg, Exists, OuterRef, Q, Subquery
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment, PanelResult
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -109,12 +109,11 @@ def find_learning(worker: Worker) -> Learning:
 
 def find_rewards(runs: Sequence[TrainingRun]) -> list[RewardPoint]:
     """The runs with the mean reward of their batches, read from the ledger."""
-    means = dict(
-        Rollout.objects.filter(training_use__batch__in=[run.batch_id for run in runs])
-        .order_by()
-        .values_list("training_use__batch")
-        .annotate(mean=Avg("reward"))
-    )
+    # batch by batch: asked for all at once, Postgres reads the ledger from end to end
+    learned = Rollout.objects.filter(training_use__batch=OuterRef("pk")).order_by().values("training_use__batch")
+    mean = Subquery(learned.annotate(mean=Avg("reward")).values("mean"))
+    batches = Batch.objects.filter(pk__in=[run.batch_id for run in runs]).order_by()
+    means = dict(batches.values_list("pk", mean))
     return [RewardPoint(run, means.get(run.batch_id)) for run in runs]
 
 

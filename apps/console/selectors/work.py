@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Prefetch, QuerySet
+from django.db.models import Prefetch, QuerySet
 
 from apps.accounts.models import Project
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.selectors import Count, count_tasks
 from apps.training.models import TrainingRun
 
 PAGE = 25
@@ -91,16 +92,16 @@ class TaskView:
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """Open tasks by state; what is done is not counted, for that would read every row."""
+    """Open tasks by state, each counted up to a limit; what is done is not counted, for that would read every row."""
 
-    by_state: Mapping[str, int]
-
-    @property
-    def open(self) -> int:
-        return sum(self.by_state.values())
+    by_state: Mapping[str, Count]
 
     @property
-    def rows(self) -> list[tuple[str, int]]:
+    def open(self) -> Count:
+        return Count(sum(self.by_state.values()), is_more=any(count.is_more for count in self.by_state.values()))
+
+    @property
+    def rows(self) -> list[tuple[str, Count]]:
         """(label, count) of the states that hold any."""
         return [(str(state.label), self.by_state[state]) for state in WAY if state in self.by_state]
 
@@ -148,8 +149,7 @@ def find_tasks(project: Project, *, state: str = "", before: int | None = None, 
 
 
 def count_open_tasks(project: Project) -> TaskCounts:
-    counted = Task.objects.filter(project=project, state__in=WAY).order_by().values_list("state")
-    return TaskCounts(dict(counted.annotate(count=Count("pk"))))
+    return TaskCounts(count_tasks(project.pk, WAY))
 
 
 def find_open_reviews(project: Project, limit: int = 100) -> list[Review]:
