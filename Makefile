@@ -16,7 +16,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HTTPS=1 \
 	TENTALIS_SECRET_KEY=only-lint-reads-this-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH \
 	TENTALIS_DATABASE_URL=postgres://lint@127.0.0.1:1/lint TENTALIS_REDIS_URL=redis://127.0.0.1:1/0
 
-.PHONY: help demo up test lint bench lock install
+.PHONY: help demo up test lint bench screens lock install
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,10 @@ bench: $(VENV)/installed-dev ## measure side by side (BENCH=trainer|engine|pipel
 	@test -n "$(BENCH)" || { echo "make bench needs BENCH=name, one of: $$(ls tests/bench/*.py 2>/dev/null | \
 		sed -nE 's/.*\/([a-z0-9]+)\.py/\1/p' | tr '\n' ' ')" >&2; exit 2; }
 	@$(PY) -m tests.bench.$(BENCH) $(ARGS)
+
+screens: $(VENV)/installed-dev ## photograph every page, light and dark, into docs/screens (ARGS="--only review task")
+	@docker/requirements/system.sh
+	@$(PY) -m tests.e2e.screens $(ARGS)
 
 lock: $(VENV)/installed-dev ## write docker/requirements/*.lock again (ARGS=--upgrade)
 	@docker/requirements/lock.sh $(ARGS)

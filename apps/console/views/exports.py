@@ -9,8 +9,7 @@ from apps.base.errors import TentalisError
 from apps.console.exports.delivery import begin_export, deliver
 from apps.console.exports.sources import SOURCES
 from apps.console.selectors.exports import find_exports
-from apps.console.views.frame import Scene, leave, project_view, show
-from apps.console.views.house import require
+from apps.console.views.frame import Scene, leave, project_view, require, show
 
 
 @require_GET

@@ -110,6 +110,16 @@ def project_view(
     return decorate
 
 
+def require(scene: Scene, right: Right) -> None:
+    """For views whose page takes one right to see and another to change.
+
+    Raises:
+        PermissionDenied: in words for the reader.
+    """
+    if not scene.may(right):
+        raise PermissionDenied(f"This takes the right {right.value} in {scene.project.name}.")
+
+
 def show(
     request: HttpRequest, scene: Scene, page: str, context: Mapping[str, Any], *, status: int = 200
 ) -> HttpResponse:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
@@ -18,7 +17,7 @@ from apps.console.forms import show_error
 from apps.console.forms_house import MemberForm
 from apps.console.forms_settings import make_sections
 from apps.console.selectors import house
-from apps.console.views.frame import Scene, act, leave, posted, project_view, show
+from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
 
 
 @require_http_methods(["GET", "POST"])
@@ -93,16 +92,6 @@ def remove_member(request: HttpRequest, scene: Scene, member_id: int) -> HttpRes
     if member.user_id == scene.user.pk and not scene.user.is_superuser:
         return leave(scene, "project")
     return leave(scene, "members")
-
-
-def require(scene: Scene, right: Right) -> None:
-    """For views whose page takes one right to see and another to change.
-
-    Raises:
-        PermissionDenied: in words for the reader.
-    """
-    if not scene.may(right):
-        raise PermissionDenied(f"This takes the right {right.value} in {scene.project.name}.")
 
 
 def _may_change(scene: Scene) -> bool:

@@ -17,8 +17,7 @@ from apps.console.forms_house import PreferenceForm
 from apps.console.middleware import THEME_COOKIE
 from apps.console.models import TOUR_DISMISSED, SavedView
 from apps.console.preferences import change_preference, delete_view, save_view
-from apps.console.views.frame import Scene, act, leave, posted, project_view
-from apps.console.views.house import require
+from apps.console.views.frame import Scene, act, leave, posted, project_view, require
 
 YEAR_S = 365 * 24 * 3600
 

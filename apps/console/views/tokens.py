@@ -10,8 +10,7 @@ from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import TokenForm
 from apps.console.selectors import house
-from apps.console.views.frame import Scene, act, leave, posted, project_view, show
-from apps.console.views.house import require
+from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
 
 SHOWN = 200
 
