@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import psutil
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
@@ -17,11 +20,14 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from rich.console import Console
 from rich.table import Table
 
-from apps.accounts.models import User
+from apps.accounts.models import Member, User
 from apps.adapters.models import Adapter
+from apps.audit.models import AuditEntry
+from apps.calibration.models import Rater
 from apps.feedback.models import Review
 from apps.inference.models import Session
 from apps.outbox.models import Segment
+from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from tentalis.platform.up import RunningStack
@@ -29,9 +35,28 @@ from tests.bench.console_history import OWNER, REVIEWERS, SLUG
 from tests.bench.console_peer import PEERS, count_peer
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-BARS_MS = {"review-list": 200.0, "task-list": 200.0, "task": 200.0, "project": 200.0, "next-review": 150.0}
+BARS_MS = {
+    "review-list": 200.0,
+    "task-list": 200.0,
+    "task": 200.0,
+    "project": 200.0,
+    "next-review": 150.0,
+    "submit-next": 250.0,
+}
 """p95 of server time."""
-WARM_UP, ROUNDS, SOME = 10, 7, 40
+WARM_UP, ROUNDS, SOME, HELD = 5, 7, 28, 14
+PATIENCE_S = 60.0
+"""A page is asked for so long at most."""
+QUERIES: Mapping[str, Sequence[str]] = {
+    "task-list": ("state=in_review", "state=cancelled", "state=done&before={middle_task}", "before={middle_task}"),
+    "audit": ("kind=run.failed", "actor=nobody", "kind=task.started&before={middle_entry}", "before={middle_entry}"),
+    "review-list": ("held=free&assigned=nobody", "min_score=0.99", "worker=phone&min_priority=0.95", "due=late"),
+    "run-list": ("state=failed",),
+    "adapter-list": ("state=refused",),
+    "project": ("worker=phone",),
+    "attempt-compare": ("left={first_attempt}&right={second_attempt}",),
+}
+"""What people narrow a page to; each is measured as a page of its own."""
 COOKIE, CSRF = "sessionid", "0123456789abcdefghijklmnopqrstuv"
 
 
@@ -49,14 +74,18 @@ class PageRow:
     """One page; times in milliseconds.
 
     Attributes:
+        requests: how many were measured.
+        cpu_ms: of the web process and of Postgres, a request; what is left when the machine is not shared.
         queries_small, queries: over the small and over the full history; None where it was not counted.
         sql_ms: the statements alone, which nothing can undercut; peer_ms: a stock list view over the same rows.
     """
 
     name: str
+    requests: int
     p50_ms: float
     p95_ms: float
     p99_ms: float
+    cpu_ms: float
     queries_small: int | None
     queries: int | None
     sql_ms: float | None
@@ -125,22 +154,34 @@ def find_paths(
         ]
         if ask(paths[0]) == 200:
             pages[name] = paths
+        ends = {each: str(some[0]) for each, some in values.items() if some}
+        for query in (query.format_map(ends) for query in QUERIES.get(name, ())):
+            if ask(f"{paths[0]}?{query}") == 200:
+                pages[f"{name}?{query}"] = [f"{paths[0]}?{query}"]
     return pages, left_out
 
 
 def find_values() -> dict[str, Sequence[object]]:
     """Rows of the history from its beginning, middle and end."""
-    rich = _spread(Task.objects.filter(attempts__exchange__isnull=False).distinct())
-    person = User.objects.get(username=OWNER)
-    mine = Review.objects.filter(claimed_by=person, state=Review.State.OPEN)
+    rich = Task.objects.filter(attempts__exchange__isnull=False).distinct()
+    judged = _spread(rich.filter(state__in=["done", "learning"]))
+    mine = Review.objects.filter(claimed_by__username=OWNER, state=Review.State.OPEN)
+    attempts = list(Attempt.objects.filter(task=judged[0]).order_by("pk").values_list("pk", flat=True)[:2])
     return {
         "slug": [SLUG],
-        "task_id": rich,
-        "review_id": list(mine.values_list("pk", flat=True)[:SOME]) or _spread(Review.objects.filter(state="open")),
+        "task_id": judged,
+        "review_id": list(mine.order_by("pk").values_list("pk", flat=True)[:SOME]),
+        "first_attempt": attempts[:1],
+        "second_attempt": attempts[1:2],
+        "middle_task": [Task.objects.latest("pk").pk // 2],
+        "middle_entry": [AuditEntry.objects.latest("pk").pk // 2],
+        "feedback_id": judged,
+        "rater_id": _spread(Rater.objects.filter(kind="person")),
+        "proposal_id": _spread(Proposal.objects.filter(state="pending")),
+        "member_id": _spread(Member.objects.filter(project__slug=SLUG)),
         "run_id": _spread(TrainingRun.objects.all()),
         "adapter_id": _spread(Adapter.objects.all()),
         "session_id": _spread(Session.objects.all()),
-        "attempt_id": _spread(Attempt.objects.filter(task__in=rich)),
         "segment_id": _spread(Segment.objects.filter(state="dead")),
         "name": ["desk"],
     }
@@ -155,6 +196,8 @@ def _spread(rows: Any) -> list[int]:
 def count_pages() -> dict[str, Counted]:
     """Every page, in this process."""
     client = sign_in_here(User.objects.get(username=OWNER))
+    for _ in range(HELD):
+        client.post(reverse("console:review-next", args=(SLUG,)))
     pages, _ = find_paths(lambda path: client.get(path).status_code, find_values())
     return {name: count_page(client, paths) for name, paths in pages.items()}
 
@@ -164,7 +207,7 @@ def count_page(client: Client, paths: Sequence[str]) -> Counted:
     client.get(paths[0])
     sql_ms, total_ms = [], []
     longest: list[str] = []
-    for path in (paths[number % len(paths)] for number in range(ROUNDS)):
+    for path in (paths[number * len(paths) // ROUNDS] for number in range(ROUNDS)):
         began = time.perf_counter()
         client.get(path)
         total_ms.append(1000 * (time.perf_counter() - began))
@@ -195,22 +238,22 @@ def measure_pages(stack: RunningStack, *, requests: int, small: Mapping[str, Cou
     """Every page of the real web process, `requests` times each."""
     origin = stack.state().addresses["console_url"]
     person = User.objects.get(username=OWNER)
+    stop_watch = StopWatch(psutil.Process(stack.pid_of("web")), psutil.Process(stack.pid_of("postgres")))
+    full = count_pages()
+    rows = []
     with _open(origin, person) as web:
-        for _ in range(SOME):
-            _take_next(web)
-        full = count_pages()
         pages, left_out = find_paths(lambda path: web.get(path).status_code, find_values())
-        rows = [
-            _make_row(name, _time(requests, paths, lambda path: _get(web, path)), small, full.get(name))
-            for name, paths in pages.items()
-        ]
-    reviewers = [User.objects.get(username=f"reviewer{number:02d}") for number in range(REVIEWERS)]
-    webs = [_open(origin, user) for user in reviewers]
-    turns = cycle(webs)
-    taken = _time(requests, [""], lambda _: _take_next(next(turns)))
-    for web in webs:
-        web.close()
-    rows.append(_make_row("next-review", taken, None, None))
+        for name, paths in pages.items():
+            taken = stop_watch.time(requests, cycle([partial(_get, web, path) for path in paths]))
+            rows.append(_make_row(name, taken, small, full.get(name)))
+    with ExitStack() as kept:
+        people = User.objects.filter(username__startswith="reviewer").order_by("username")[:REVIEWERS]
+        webs = [kept.enter_context(_open(origin, user)) for user in people]
+        taken = stop_watch.time(requests, cycle([partial(_take_next, web) for web in webs]))
+        rows.append(_make_row("next-review", taken, None, None))
+        held = {id(web): _take_next(web) for web in webs}
+        taken = stop_watch.time(requests, cycle([partial(_submit, web, held) for web in webs]))
+        rows.append(_make_row("submit-next", taken, None, None))
     by_name = {row.name: row for row in rows}
     missed = [
         f"{name}: p95 {by_name[name].p95_ms:.0f} ms, wanted {bar_ms:.0f} ms at most"
@@ -231,13 +274,50 @@ def measure_pages(stack: RunningStack, *, requests: int, small: Mapping[str, Cou
     return Pages(rows, left_out, missed, grown)
 
 
-def _make_row(
-    name: str, times_ms: Sequence[float], small: Mapping[str, Counted] | None, full: Counted | None
-) -> PageRow:
-    ordered = sorted(times_ms)
+@dataclass(frozen=True)
+class Taken:
+    """Milliseconds of each request, in order of size, and the mean of the servers' CPU time."""
+
+    times_ms: Sequence[float]
+    cpu_ms: float
+
+
+class StopWatch:
+    """Times requests, and what they cost the processes that answer them."""
+
+    def __init__(self, *processes: psutil.Process) -> None:
+        self._processes = processes
+
+    def time(self, requests: int, asks: Iterator[Callable[[], object]]) -> Taken:
+        """So many after some that warm up, or as many as patience allows."""
+        for _ in range(WARM_UP):
+            next(asks)()
+        times_ms: list[float] = []
+        cpu_before, ends = self._cpu_ms(), time.monotonic() + PATIENCE_S
+        while len(times_ms) < requests and time.monotonic() < ends:
+            ask = next(asks)
+            began = time.perf_counter()
+            ask()
+            times_ms.append(1000 * (time.perf_counter() - began))
+        return Taken(sorted(times_ms), (self._cpu_ms() - cpu_before) / len(times_ms))
+
+    def _cpu_ms(self) -> float:
+        spent = 0.0
+        for process in self._processes:
+            for one in (process, *process.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):
+                    times = one.cpu_times()
+                    spent += times.user + times.system
+        return 1000 * spent
+
+
+def _make_row(name: str, taken: Taken, small: Mapping[str, Counted] | None, full: Counted | None) -> PageRow:
+    ordered = taken.times_ms
     before = small.get(name) if small else None
     return PageRow(
         name=name,
+        requests=len(ordered),
+        cpu_ms=round(taken.cpu_ms, 1),
         p50_ms=round(quantile(ordered, 0.5), 2),
         p95_ms=round(quantile(ordered, 0.95), 2),
         p99_ms=round(quantile(ordered, 0.99), 2),
@@ -252,17 +332,6 @@ def _make_row(
 def quantile(ordered: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of them does not exceed."""
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
-
-
-def _time(requests: int, paths: Sequence[str], ask: Callable[[str], None]) -> list[float]:
-    """Milliseconds of each request after some that warm up."""
-    times_ms = []
-    for number in range(-WARM_UP, requests):
-        began = time.perf_counter()
-        ask(paths[number % len(paths)])
-        if number >= 0:
-            times_ms.append(1000 * (time.perf_counter() - began))
-    return times_ms
 
 
 def _open(origin: str, user: User) -> httpx.Client:
@@ -280,38 +349,40 @@ def _get(web: httpx.Client, path: str) -> None:
         raise RuntimeError(f"{path}: wanted 200, found {answer.status_code}")
 
 
-def _take_next(web: httpx.Client) -> None:
-    """Claim the next review and open its page, as the button does."""
-    answer = web.post(reverse("console:review-next", args=(SLUG,)))
-    place = answer.headers.get("Location", "")
+def _take_next(web: httpx.Client) -> str:
+    """Claim the next review and open its page, as the button does. Returns its path."""
+    return _follow(web, web.post(reverse("console:review-next", args=(SLUG,))))
+
+
+def _submit(web: httpx.Client, held: dict[int, str]) -> None:
+    """Judge the review one has open; its answer leads to the next."""
+    words = {"score": "0.7", "text": "Old customers pay no surcharge on Fridays."}
+    held[id(web)] = _follow(web, web.post(held[id(web)], data=words))
+
+
+def _follow(web: httpx.Client, answer: httpx.Response) -> str:
+    place = str(answer.headers.get("Location", ""))
     if answer.status_code not in (302, 303) or not urlsplit(place).path.rstrip("/").rpartition("/")[2].isdigit():
         raise RuntimeError(f"next review: wanted to be sent to one, found {answer.status_code} {place}")
     _get(web, place)
+    return place
 
 
 def print_pages(console: Console, pages: Pages) -> None:
     table = Table(title="Pages: server time in ms")
-    for name in (
-        "page",
-        "p50",
-        "p95",
-        "p99",
-        "bar p95",
-        "queries small",
-        "full",
-        "in process",
-        "SQL alone",
-        "stock view",
-    ):
+    names = ("page", "n", "p50", "p95", "p99", "bar", "CPU", "queries small", "full", "in process", "SQL", "stock view")
+    for name in names:
         table.add_column(name, justify="left" if name == "page" else "right")
     for row in pages.rows:
         numbers = (row.queries_small, row.queries, row.own_ms, row.sql_ms, row.peer_ms)
         bar_ms = BARS_MS.get(row.name)
         table.add_row(
             row.name,
-            *(f"{value:.1f}" for value in (row.p50_ms, row.p95_ms, row.p99_ms)),
+            str(row.requests),
+            *(f"{value:.0f}" for value in (row.p50_ms, row.p95_ms, row.p99_ms)),
             f"{bar_ms:.0f}" if bar_ms else "",
-            *("" if value is None else f"{value:g}" for value in numbers),
+            f"{row.cpu_ms:.0f}",
+            *("" if value is None else f"{value:.0f}" for value in numbers),
         )
     console.print(table)
     console.print(f"no GET page, or nobody gave its parameters: {', '.join(pages.left_out) or 'none'}", highlight=False)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 
 from django.core.paginator import Paginator
+from django.db import transaction
 from django.db.models import Avg, Count
 from django.template import Context, Engine
 
@@ -71,12 +72,25 @@ def show_audit(project: Project) -> str:
     return _render([{"pk": row.pk, "words": row.kind} for row in page])
 
 
+def take_next(project: Project) -> str:
+    """Finds, then updates: two people get the same one. The page asks step by step."""
+    found = Review.objects.filter(project=project, state="open", claimed_by=None).order_by("-priority", "created_at")
+    with transaction.atomic():
+        review = found[0]
+        review.claimed_by = project.members.all()[0].user
+        review.save()
+        page = show_task(project)
+        transaction.set_rollback(True)
+    return page
+
+
 PEERS: Mapping[str, Callable[[Project], str]] = {
     "review-list": list_reviews,
     "task-list": list_tasks,
     "task": show_task,
     "project": show_dashboard,
     "audit": show_audit,
+    "next-review": take_next,
 }
 
 
