@@ -226,9 +226,12 @@ def _find_candidates(project: Project, by: User, role: Role, filters: QueueFilte
     skips = ReviewSkip.objects.filter(user=by)
     kept_away = skips.exclude(then="later") | skips.filter(then="later", created_at__gt=Now() - LATER)
     fresh = rows.filter(~Exists(kept_away.filter(review=OuterRef("pk"))))
-    yield fresh.filter(assigned_to=by)
+    if Review.objects.filter(assigned_to=by, state=Review.State.OPEN).exists():
+        yield fresh.filter(assigned_to=by)
     yield fresh.filter(assigned_to__isnull=True)
     put_off = skips.filter(then__in=("later", "expert"), review__state=Review.State.OPEN, review__project=project)
+    if not put_off.exists():
+        return
     given_up = skips.filter(then="others")
     yield rows.filter(
         Q(assigned_to__isnull=True) | Q(assigned_to=by),
