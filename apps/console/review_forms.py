@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from django import forms
@@ -14,10 +15,13 @@ from django.utils.translation import gettext_lazy
 from apps.console.selectors.review import Shown
 from apps.feedback.services import Said, StepWord
 from apps.feedback.words import MAX_ACTIVE_S, MAX_COMMENT_CHARS, MAX_LABEL_CHARS, MAX_SPANS, MAX_TEXT_CHARS
+from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step
 from tentalis.core.hints import MAX_HINT_CHARS
 
 NO_PREFERENCE, TIE, NONE_GOOD = "", "tie", "none"
+Scores = Mapping[tuple[int, int | None], Sequence[StepScore]]
+NO_SCORES: Scores = MappingProxyType({})
 MAX_SPANS_CHARS = 20_000
 CONFIRM_ABOVE = 100
 THEN = (
@@ -35,6 +39,7 @@ class StepFields:
     Attributes:
         wrong: the radio button that says "this is the first wrong step".
         spans: stretches of the step's text that were marked, as JSON in a hidden field.
+        scores: what the scorers said, where the reviewer may see it first.
     """
 
     step: Step | None
@@ -42,6 +47,7 @@ class StepFields:
     comment: BoundField
     wrong: Any = None
     spans: BoundField | None = None
+    scores: Sequence[StepScore] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class FeedbackForm(forms.Form):
 
     Args:
         shown: the attempts in the order in which the page shows them, and their names there.
+        scores: what stands beside them; none in a blind review.
     """
 
     score = forms.FloatField(
@@ -115,9 +122,10 @@ class FeedbackForm(forms.Form):
     active_s = forms.FloatField(required=False, min_value=0, max_value=MAX_ACTIVE_S, widget=forms.HiddenInput)
     draft_version = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, shown: Sequence[Shown], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, shown: Sequence[Shown], scores: Scores = NO_SCORES, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.shown = list(shown)
+        self.scores = scores
         self.answered = [one for one in self.shown if one.attempt.state == Attempt.State.ANSWERED]
         choices = [(NO_PREFERENCE, _("No preference")), *((str(one.attempt.index), one.name) for one in self.answered)]
         if self.is_pairwise:
@@ -194,6 +202,7 @@ class FeedbackForm(forms.Form):
             comment=self[f"{name}-comment"],
             wrong=wrong.get(str(step.index)) if step is not None else None,
             spans=self[f"{name}-spans"] if step is not None else None,
+            scores=self.scores.get((attempt.pk, None if step is None else step.pk), ()),
         )
 
     @property

@@ -129,12 +129,17 @@ def find_standing_feedback(project: Project, feedback_id: int) -> Feedback | Non
     return found.select_related("task__project", "task__worker", "review__project", "project").first()
 
 
+def find_scores(shown: Sequence[Shown]) -> dict[tuple[int, int | None], list[StepScore]]:
+    """(attempt id, step id, or None for the whole) -> what the scorers said, by their names. One query."""
+    scores: dict[tuple[int, int | None], list[StepScore]] = defaultdict(list)
+    for score in StepScore.objects.filter(attempt__in=[one.attempt for one in shown]).order_by("scorer"):
+        scores[score.attempt_id, score.step_id].append(score)
+    return scores
+
+
 def reveal_attempts(feedback: Feedback, shown: Sequence[Shown]) -> list[AttemptReveal]:
     """What the scorers and everybody else said of the attempts that were judged without it. Two queries."""
-    attempts = [one.attempt for one in shown]
-    scores: dict[tuple[int, int | None], list[StepScore]] = defaultdict(list)
-    for score in StepScore.objects.filter(attempt__in=attempts).order_by("scorer"):
-        scores[score.attempt_id, score.step_id].append(score)
+    scores = find_scores(shown)
     words: dict[tuple[int, int | None], list[StepFeedback]] = defaultdict(list)
     said = StepFeedback.objects.filter(feedback__task=feedback.task_id, feedback__retracted_at__isnull=True)
     for word in said.select_related("feedback").order_by("feedback_id", "id"):

@@ -27,9 +27,9 @@ def rich(text: str, markable: str = "") -> Mapping[str, Any]:
 
 
 @register.simple_tag
-def marked(text: str, words: Sequence[StepFeedback], scores: Sequence[StepScore] = ()) -> SafeString:
+def marked(text: str, words: Sequence[StepFeedback] | None, scores: Sequence[StepScore] = ()) -> SafeString:
     """A step's text with what reviewers marked in it and what scorers hold for made up."""
-    marks = [Mark(*span) for word in words for span in word.spans]
+    marks = [Mark(*span) for word in words or () for span in word.spans]
     for score in scores:
         marks += _read_spans(score)
     return format_html("{}", render_marked(text, marks)) if marks else SafeString("")

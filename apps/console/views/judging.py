@@ -39,13 +39,15 @@ def give_task_feedback(request: HttpRequest, scene: Scene, task_id: int) -> Http
 def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: Review | None) -> HttpResponse:
     """The feedback form of a review, or of a task nobody asked about. What was typed survives every refusal."""
     shown = show_attempts(task, review=review, user=scene.user)
+    is_blind = selectors.is_blind(task, review)
+    scores = {} if is_blind else selectors.find_scores(shown)
     status, preview = 200, None
     if request.method == "POST" and "preview" in request.POST:
-        form = FeedbackForm(request.POST, shown=shown)
+        form = FeedbackForm(request.POST, shown=shown, scores=scores)
         preview = preview_judgement(task, form)
         form.errors.clear()
     elif request.method == "POST":
-        form = FeedbackForm(request.POST, shown=shown)
+        form = FeedbackForm(request.POST, shown=shown, scores=scores)
         status = 400
         if form.is_valid():
             try:
@@ -54,12 +56,12 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
                 show_error(form, error)
                 status = error.status
     else:
-        form = FeedbackForm(initial=_find_typed(review, scene), shown=shown)
+        form = FeedbackForm(initial=_find_typed(review, scene), shown=shown, scores=scores)
     context = {
         "form": form,
         "task": task,
         "review": review,
-        "is_blind": selectors.is_blind(task, review),
+        "is_blind": is_blind,
         "preview": preview,
         "undoable": find_undo(request, scene),
         "query": write_query(read_filters(request)),

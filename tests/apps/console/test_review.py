@@ -93,10 +93,13 @@ def test_afterwards_the_page_tells_who_made_each_answer_and_what_others_said(rev
 
 def test_a_policy_may_let_reviewers_see(review: Review, bob: User) -> None:
     Project.objects.filter(pk=review.project_id).update(review_policy={"blind": False})
+    StepScore.objects.filter(step__isnull=False).update(details={"spans": [[0, 5], [True, 3], "x"]})
     claim(review=review, by=bob)
     html = sign_in(bob).get(path("review", review.pk)).content.decode()
     assert "Attempt 1" in html
     assert "Answer A" not in html
+    assert "verified-secret" in html
+    assert '<mark>think<span class="mark-label"> [scorer-secret: not supported]</span></mark>' in html
 
 
 def test_which_answer_stands_left_is_a_fair_draw_and_stays_as_it_was() -> None:
