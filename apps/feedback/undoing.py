@@ -12,7 +12,7 @@ from apps.feedback.claims import LEASE
 from apps.feedback.comparing import forget
 from apps.feedback.drafts import reopen_draft
 from apps.feedback.errors import CannotUndoError
-from apps.feedback.models import Feedback, Review
+from apps.feedback.models import Feedback, Review, ReviewDraft
 from apps.feedback.rights import MANAGERS, REVIEWERS
 from apps.feedback.words import read_words
 from apps.tasks.models import Task
@@ -79,6 +79,9 @@ def retract_feedback(feedback: Feedback, *, by: User, reason: str, needs_right: 
     if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
         message = f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}"
         raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+    if feedback.review_id is not None and feedback.undo_until is not None:  # what an undo would have brought back
+        name = feedback.author.partition(":")[2]
+        ReviewDraft.objects.filter(review=feedback.review_id, user__username=name).delete()
     return _retract(feedback, by, reason)
 
 
