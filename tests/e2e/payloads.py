@@ -61,22 +61,20 @@ _SCRIPTS = [
     "<fencedframe src='https://planted.example/fence'></fencedframe>",
 ]
 # tag|event
-_EVENTS = [
-    "<{} {}={}>".format(*pair.split("|"), JS)
-    for pair in (
-        "img src=x|onerror; img src=/static/img/mark.svg|onload; svg|onload; body|onload; body|onpageshow; "
-        "body|onhashchange; details open|ontoggle; video src=x|onerror; audio src=x|onerror; video><source|onerror; "
-        "input autofocus|onfocus; select autofocus|onfocus; textarea autofocus|onfocus; button autofocus|onfocus; "
-        "marquee|onstart; object|onerror; iframe src=about:blank|onload; link rel=stylesheet href=x|onerror; "
-        "style|onload; b|onmouseover; b|onclick; b|onpointerenter; b|onfocusin; b contenteditable|onblur; b|onwheel; "
-        "b|oncopy; b|onpaste; b|onselectstart; b|onanimationstart; b|ontransitionend; b popover id=menu|onbeforetoggle; "
-        "b|oncontentvisibilityautostatechange; b|onscrollend; b draggable=true|ondragstart; dialog open|onclose; "
-        "x|onmouseenter; a href=#|onclick; form|onsubmit; form|onformdata; p|onkeydown; p tabindex=1|onkeyup; "
-        "track|oncuechange; image src=x|onerror; svg><animate begin=0s attributeName=x dur=1s|onbegin; "
-        "svg><set attributeName=x|onend; math|onclick; canvas|oncontextlost; img/src=x|onerror; img\tsrc=x|onerror; "
-        "img\nsrc=x|onerror; img\x0csrc=x|onerror; IMG SRC=x|ONERROR; img src=x one=1|onerror; img src='x'|onerror\x00"
-    ).split("; ")
-]
+_PLACES = (
+    "img src=x|onerror; img src=/static/img/mark.svg|onload; svg|onload; body|onload; body|onpageshow; "
+    "body|onhashchange; details open|ontoggle; video src=x|onerror; audio src=x|onerror; video><source|onerror; "
+    "input autofocus|onfocus; select autofocus|onfocus; textarea autofocus|onfocus; button autofocus|onfocus; "
+    "marquee|onstart; object|onerror; iframe src=about:blank|onload; link rel=stylesheet href=x|onerror; "
+    "style|onload; b|onmouseover; b|onclick; b|onpointerenter; b|onfocusin; b contenteditable|onblur; b|onwheel; "
+    "b|oncopy; b|onselectstart; b|onanimationstart; b|ontransitionend; b popover id=menu|onbeforetoggle; "
+    "b|onpaste; b|oncontentvisibilityautostatechange; b|onscrollend; b draggable=true|ondragstart; dialog open|onclose; "
+    "x|onmouseenter; a href=#|onclick; form|onsubmit; form|onformdata; p|onkeydown; p tabindex=1|onkeyup; "
+    "track|oncuechange; image src=x|onerror; svg><animate begin=0s attributeName=x dur=1s|onbegin; "
+    "svg><set attributeName=x|onend; math|onclick; canvas|oncontextlost; img/src=x|onerror; img\tsrc=x|onerror; "
+    "img\nsrc=x|onerror; img\x0csrc=x|onerror; IMG SRC=x|ONERROR; img src=x one=1|onerror; img src='x'|onerror\x00"
+)
+_EVENTS = ["<{} {}={}>".format(*pair.split("|"), JS) for pair in _PLACES.split("; ")]
 _HTMX = [
     f"<div {attribute}></div>"
     for attribute in [
