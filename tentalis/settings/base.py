@@ -171,6 +171,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_SERIALIZER = "django.contrib.sessions.serializers.JSONSerializer"
 X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000  # a review of 64 attempts has that many, where no script leaves out the empty
 if TENTALIS["HTTPS"]:
     SECURE_SSL_REDIRECT = True
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
