@@ -70,8 +70,9 @@ _PLACES = (
     "b|oncopy; b|onselectstart; b|onanimationstart; b|ontransitionend; b popover id=menu|onbeforetoggle; "
     "b|onpaste; b|oncontentvisibilityautostatechange; b|onscrollend; b draggable=true|ondragstart; "
     "dialog open|onclose; x|onmouseenter; a href=#|onclick; form|onsubmit; form|onformdata; p|onkeydown; "
-    "p tabindex=1|onkeyup; track|oncuechange; image src=x|onerror; svg><animate begin=0s attributeName=x dur=1s|onbegin; "
-    "svg><set attributeName=x|onend; math|onclick; canvas|oncontextlost; img/src=x|onerror; img\tsrc=x|onerror; "
+    "p tabindex=1|onkeyup; track|oncuechange; image src=x|onerror; "
+    "svg><animate begin=0s attributeName=x dur=1s|onbegin; svg><set attributeName=x|onend; math|onclick; "
+    "canvas|oncontextlost; img/src=x|onerror; img\tsrc=x|onerror; "
     "img\nsrc=x|onerror; img\x0csrc=x|onerror; IMG SRC=x|ONERROR; img src=x one=1|onerror; img src='x'|onerror\x00"
 )
 _EVENTS = ["<{} {}={}>".format(*pair.split("|"), JS) for pair in _PLACES.split("; ")]
