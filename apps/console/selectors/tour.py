@@ -61,7 +61,7 @@ def find_tour(project: Project, user: User) -> Tour:
             TourStep(
                 _("See it worked"),
                 _("Its page follows the attempts, step by step, while they are made and scored."),
-                *(("task", (task.pk,)) if task else ("task-list", ())), worked,
+                "task" if task else "task-list", (task.pk,) if task else (), worked,
             ),
             TourStep(
                 _("Review it"),

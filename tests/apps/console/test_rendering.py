@@ -8,8 +8,9 @@ import pytest
 from django.template import Context, Template
 from django.utils.html import strip_tags
 
+from apps.console.rendering import visible
 from apps.console.selectors.learning import wilson_interval
-from apps.console.templatetags.console import facts, number, visible, words
+from apps.console.templatetags.console import facts, number, words
 
 CSS = Path(__file__).resolve().parents[3] / "static" / "css" / "tokens.css"
 PAYLOADS = [

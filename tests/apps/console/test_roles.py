@@ -109,7 +109,7 @@ class Visitor:
     def send(self, verb: str, page: str, slug: str = "shop", query: str = "", **changed: Any) -> Any:
         with transaction.atomic(), CaptureQueriesContext(connection) as queries:
             path = path_of(page, self.ids | changed, slug) + query
-            answer = self.client.get(path) if verb == "get" else self.client.post(path, BODIES.get(page, {}))
+            answer: Any = self.client.get(path) if verb == "get" else self.client.post(path, BODIES.get(page, {}))
             if answer.streaming:
                 b"".join(answer.streaming_content)
             transaction.set_rollback(True)
@@ -181,7 +181,7 @@ def test_rows_of_another_project_answer_like_missing_ones(ids: dict[str, Any]) -
     owner = make_user("charlie")
     Member.objects.create(project=make_project("own"), user=owner, role=Role.OWNER)
     visitor = Visitor(owner, ids)
-    missing = {name: 999_999 for name in ids if name.endswith("_id")}
+    missing: dict[str, Any] = {name: 999_999 for name in ids if name.endswith("_id")}
     wrong = []
     for page, entry in find_pages().items():
         if not any(name in missing for name in entry.pattern.converters):
