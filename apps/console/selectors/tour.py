@@ -1,14 +1,13 @@
 """The first five minutes: four steps from a task to what its review changed, as far as somebody has come."""
 
 from dataclasses import dataclass
-from typing import Any
 
+from django.db.models import Exists, OuterRef, Subquery
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project, User
 from apps.feedback.models import Feedback
-from apps.rollouts.models import TrainingUse
 from apps.tasks.models import Task
 
 
@@ -38,35 +37,36 @@ class Tour:
 
 
 def find_tour(project: Project, user: User) -> Tour:
-    """At most four short reads."""
-    task = Task.objects.filter(project=project).order_by("-id").only("pk", "state").first()
-    worked = Task.objects.filter(
-        project=project, state__in=(Task.State.IN_REVIEW, Task.State.LEARNING, Task.State.DONE)
-    ).exists()
-    said = (
-        Feedback.objects.standing()
-        .filter(project=project, author=user.handle)
-        .order_by("-id")
-        .values_list("pk", "task_id")
+    """One short read."""
+    tasks = Task.objects.filter(project=OuterRef("pk"))
+    mine = Feedback.objects.standing().filter(project=OuterRef("pk"), author=user.handle)
+    judged = (Task.State.IN_REVIEW, Task.State.LEARNING, Task.State.DONE)
+    task_id, worked, said, learned = (
+        Project.objects.filter(pk=project.pk)
+        .values_list(
+            Subquery(tasks.order_by("-id").values("pk")[:1]),
+            Exists(tasks.filter(state__in=judged)),
+            Exists(mine),
+            Exists(mine.filter(task__rollouts__training_use__isnull=False)),
+        )
+        .get()
     )
-    mine: Any = said.first()
-    learned = mine is not None and TrainingUse.objects.filter(rollout__task__in=[pk for _id, pk in said[:50]]).exists()
     return Tour(
         (
             TourStep(
                 _("Submit a task"),
                 _("Give the worker something to do, such as a ticket of the desk. It takes a minute."),
-                "task-new", (), task is not None,
+                "task-new", (), task_id is not None,
             ),
             TourStep(
                 _("See it worked"),
                 _("Its page follows the attempts, step by step, while they are made and scored."),
-                "task" if task else "task-list", (task.pk,) if task else (), worked,
+                "task" if task_id else "task-list", (task_id,) if task_id else (), worked,
             ),
             TourStep(
                 _("Review it"),
                 _("Say which steps are right and what should be learned. Press ? there to see its keys."),
-                "review-list", (), mine is not None,
+                "review-list", (), said,
             ),
             TourStep(
                 _("See what it changed"),
