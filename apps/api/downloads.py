@@ -59,7 +59,14 @@ def rollout_parquet(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
     import pyarrow
     import pyarrow.parquet
 
-    step = pyarrow.struct([("start", pyarrow.int64()), ("end", pyarrow.int64()), ("score", pyarrow.float64())])
+    step = pyarrow.struct(
+        [
+            ("start", pyarrow.int64()),
+            ("end", pyarrow.int64()),
+            ("score", pyarrow.float64()),
+            ("said", pyarrow.float64()),
+        ]
+    )
     schema = pyarrow.schema(
         [
             ("rollout_id", pyarrow.int64()),

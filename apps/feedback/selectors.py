@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
@@ -171,7 +171,7 @@ def _read_word(feedback: Feedback) -> _Word:
 
 def _load_step_scores(task: Task, attempts: Iterable[Attempt]) -> tuple[_Steps, _Steps]:
     """(attempt id, step id) -> score: by the judging scorers, averaged by their weights; and by the verifiers."""
-    weights = {one.pk: one.score_details.get("profile", {}) for one in attempts}
+    weights = {one.pk: _read_scorer_weights(one.score_details) for one in attempts}
     rows: Iterable[tuple[int, int, str, float]] = (
         task.attempts.order_by()
         .filter(step_scores__step__isnull=False, step_scores__score__isnull=False)
@@ -187,6 +187,12 @@ def _load_step_scores(task: Task, attempts: Iterable[Attempt]) -> tuple[_Steps, 
         else:
             judged[attempt, step].append((weights[attempt].get(scorer, 0.0), score))
     return _average(judged), verified
+
+
+def _read_scorer_weights(details: Mapping[str, Any]) -> dict[str, float]:
+    """Scorer -> its weight in the profile times how far it was trusted when it scored."""
+    trust = details.get("trust", {})
+    return {name: weight * trust.get(name, 1.0) for name, weight in details.get("profile", {}).items()}
 
 
 def _reward_by_words(

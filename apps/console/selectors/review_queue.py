@@ -56,7 +56,7 @@ def say_priority(review: Review) -> Priority:
 def say_purpose(review: Review) -> str:
     """A gold item must look like any other."""
     words = {Review.Purpose.SECOND.value: _("Second opinion"), Review.Purpose.APPEAL.value: _("Appeal")}
-    return words.get(review.purpose, "")
+    return words.get(review.shown_purpose, "")
 
 
 def find_narrowings(project: Project, filters: QueueFilter) -> list[Narrowing]:

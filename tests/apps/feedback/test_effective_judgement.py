@@ -131,3 +131,14 @@ def test_words_wait_for_no_model_where_none_is_configured(project: Project, bob:
     extract_hint(task.pk)
     assert task.hints.get().reason == "no model is configured to draw hints from words"
     assert find_hint(task) == ""
+
+
+def test_a_judge_that_is_not_trusted_gives_no_step_scores(project: Project) -> None:
+    task = make_chat_task(project, ["only"])
+    details = {"profile": {"prm": 0.6, "hallucination": 0.4}, "trust": {"prm": 0.0}}
+    Attempt.objects.update(score=0.5, score_details=details)
+    attempt = task.attempts.get()
+    step = attempt.steps.all()[0]
+    for scorer, score in (("prm", 1.0), ("hallucination", 0.25)):
+        StepScore.objects.create(attempt=attempt, step=step, scorer=scorer, score=score)
+    assert judge(task)[0].step_scores == {step.pk: 0.25}
