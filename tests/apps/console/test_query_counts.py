@@ -1,0 +1,114 @@
+"""Every page's number of queries: the same however much there is to show, and written down here."""
+
+from collections.abc import Mapping
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tests.apps.console.growth import FIRST, grow
+from tests.e2e.pages import find_manager_pages, find_own_pages, find_pages
+from tests.e2e.scenery import build_scene
+
+pytestmark = pytest.mark.django_db
+
+ROWS = 60
+QUERIES: Mapping[str, int] = {
+    "dashboard": 23,
+    "tasks": 13,
+    "task": 18,
+    "failed_task": 15,
+    "task_new": 13,
+    "feedback": 13,
+    "reviews": 19,
+    "review": 13,
+    "review_skip": 10,
+    "proposals": 12,
+    "proposal": 10,
+    "proposals_decided": 10,
+    "proposal_rules": 10,
+    "quality": 13,
+    "rater": 14,
+    "runs": 13,
+    "run": 14,
+    "failed_run": 14,
+    "adapters": 18,
+    "adapter": 18,
+    "adapter_people": 14,
+    "adapter_moved": 12,
+    "feedback_trace": 18,
+    "my_feedback": 10,
+    "task_versions": 13,
+    "workers": 12,
+    "worker": 17,
+    "sessions": 11,
+    "session": 13,
+    "datasets": 11,
+    "dataset": 11,
+    "blockers": 14,
+    "dead_letters": 11,
+    "audit": 13,
+    "exports": 10,
+    "members": 10,
+    "settings": 9,
+    "tokens": 14,
+    "review_bulk_new": 14,
+    "review_compare": 12,
+    "review_appeal": 11,
+    "rater_out": 13,
+    "adapter_promote": 19,
+    "adapter_canary": 11,
+    "roll_back": 11,
+    "worker_new": 10,
+    "worker_change": 11,
+    "attempt_compare": 12,
+    "run_compare": 14,
+    "preferences": 3,
+}
+"""Page -> statements, session and user among them. Fewer is fine; more takes a new number here, and a reason."""
+
+ONE_MORE = {"proposals"}
+"""Counts what waits only where that is more than the page holds."""
+
+
+def count_queries(client: Client, pages: Mapping[str, str]) -> dict[str, list[str]]:
+    """Page -> its statements at the second look."""
+    asked = {}
+    for name, path in pages.items():
+        assert client.get(path).status_code == 200, f"{name}: {path}"
+        with CaptureQueriesContext(connection) as captured:
+            client.get(path)
+        asked[name] = [str(row["sql"]) for row in captured.captured_queries]
+    return asked
+
+
+def test_pages_cost_the_same_with_sixty_rows_more_of_everything() -> None:
+    scene = build_scene(updates=3)
+    client = Client()
+    client.force_login(scene.alice)
+    pages = find_pages(scene) | find_manager_pages(scene) | find_own_pages()
+    del pages["review_reveal"]  # only for who gave the review
+    grow(scene, 1)
+    few = count_queries(client, pages)
+    grow(scene, ROWS, first=FIRST + 1)
+    many = count_queries(client, pages)
+    grown = {name for name in pages if len(many[name]) > len(few[name]) + (name in ONE_MORE)}
+    told = "\n".join(f"{name}: {sql[:160]}" for name in grown for sql in find_new(few[name], many[name]))
+    assert grown == set(), told
+    counts = {name: len(sqls) for name, sqls in many.items()}
+    more = {name: count for name, count in counts.items() if count > QUERIES.get(name, 0)}
+    assert more == {}, f"pages ask more than is written down, or nothing is written down of them: {more}"
+    assert set(QUERIES) <= set(pages), "a page is gone and its number is not"
+
+
+def find_new(few: list[str], many: list[str]) -> list[str]:
+    """Statements that came more often than before, by their first words."""
+    left = [sql[:160] for sql in few]
+    new = []
+    for sql in many:
+        if sql[:160] in left:
+            left.remove(sql[:160])
+        else:
+            new.append(sql)
+    return new
