@@ -1,9 +1,10 @@
 """The last word on each attempt of a task, and the hint that teaches it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
+from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from apps.calibration.selectors import weights_of
@@ -82,6 +83,10 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
     What was retracted counts for nothing, and so does what was said of a gold item. Of one author only the last
     feedback with a number in it counts; several of one rank are averaged by their trust times their author's weight
     (how often they were right). A word on an attempt beats the score of the whole task.
+
+    A score of the whole says how well the task was done, not which attempt is better. Attempts without a word of their
+    own keep the differences the next rank sees between them, moved so that their mean is the score, within [0, 1];
+    where the next rank knows nothing of one of them, each gets the score.
 
     A preference for attempt p moves what the same feedback, or else the next rank, says (b_i): r_p = (1 + max b) / 2,
     every other r_i = b_i / 2; where nobody says anything r_p = 1 and the others are 0. So p leads the others by 1/2 or
@@ -215,8 +220,9 @@ def _values_of(word: _Word, answered: Mapping[int, int], below: Mapping[int, _Re
     Args:
         answered: attempt index -> id.
     """
-    own = {attempt: word.attempts.get(attempt, word.score) for attempt in answered.values()}
-    said = {attempt: value for attempt, value in own.items() if value is not None}
+    own = set(answered.values())
+    said = _spread_score(word, own - set(word.attempts), below)
+    said |= {attempt: value for attempt, value in word.attempts.items() if attempt in own}
     base = {attempt: reward.value for attempt, reward in below.items() if attempt in own} | said
     groups = [[answered[index] for index in group if index in answered] for group in word.ranking]
     if any(groups):
@@ -231,6 +237,16 @@ def _values_of(word: _Word, answered: Mapping[int, int], below: Mapping[int, _Re
         top = max(said.values(), default=0.0)
         said = {attempt: value * min(1.0, BEST_OF_NONE / top) if top else 0.0 for attempt, value in said.items()}
     return said
+
+
+def _spread_score(word: _Word, attempts: Collection[int], below: Mapping[int, _Reward]) -> dict[int, float]:
+    """The score of the whole task on these attempts."""
+    if word.score is None or not attempts:
+        return {}
+    if not all(attempt in below for attempt in attempts):
+        return dict.fromkeys(attempts, word.score)
+    shift = word.score - fmean(below[attempt].value for attempt in attempts)
+    return {attempt: min(1.0, max(0.0, below[attempt].value + shift)) for attempt in attempts}
 
 
 def _rank(groups: Sequence[Sequence[int]], base: Mapping[int, float]) -> dict[int, float]:

@@ -75,7 +75,7 @@ def test_an_upheld_appeal_retracts_what_it_contradicts_and_rollouts_follow(
     assert given.undo_until is None
     disputed.refresh_from_db()
     assert (disputed.retracted_at is not None) == is_upheld
-    assert set(Rollout.objects.values_list("reward", flat=True)) == ({0.0} if is_upheld else {0.875})
+    assert set(Rollout.objects.values_list("reward", flat=True)) == ({0.0, 0.5} if is_upheld else {0.375, 1.0})
     kinds = set(AuditEntry.objects.filter(subject_type="feedback").values_list("kind", flat=True))
     assert ("feedback.retracted" in kinds) == is_upheld
     with pytest.raises(ConflictError):

@@ -170,7 +170,7 @@ def test_undone_late_what_no_run_has_is_taken_back_and_the_rest_is_told(project:
     assert (bulk.state, bulk.undone) == ("undone", 1)
     assert bulk.report == [{"review": reviews[0].pk, "reason": "batch 1 of echo has it: what learnt from it stays"}]
     rewards = dict(Rollout.objects.filter(attempt__index=1).values_list("task", "reward"))
-    assert rewards == {reviews[0].task_id: 0.25, reviews[1].task_id: 1.0}
+    assert rewards == {reviews[0].task_id: 0.75, reviews[1].task_id: 1.0}
 
 
 def test_a_chunk_takes_as_many_queries_for_many_as_for_few(project: Project, alice: User) -> None:

@@ -63,6 +63,17 @@ def test_a_word_on_an_attempt_beats_the_score_of_the_whole(project: Project, bob
     assert rewards(task) == [(0.1, "human"), (0.9, "human")]
 
 
+def test_a_score_of_the_whole_moves_the_level_and_keeps_what_is_known_of_the_differences(
+    project: Project, bob: User
+) -> None:
+    task = make_chat_task(project, ["a", "b", "c"])
+    save_scores(task, "prm", [0.2, 0.4, 0.9])
+    give_task_feedback(task=task, by=bob, score=0.6)
+    assert [one.reward for one in judge(task)] == pytest.approx([0.3, 0.5, 1.0])
+    give_task_feedback(task=task, by=bob, score=0.6, steps=[StepWord(attempt_index=2, score=0.0)])
+    assert [one.reward for one in judge(task)] == pytest.approx([0.5, 0.7, 0.0])
+
+
 def test_a_preference_alone_is_a_win_and_losses(project: Project, bob: User) -> None:
     task = make_chat_task(project, ["a", "b", "c"])
     give_task_feedback(task=task, by=bob, preferred_attempt=1)

@@ -127,7 +127,7 @@ def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, 
     remove_gold(item=item, by=alice)
     rollouts = list(Rollout.objects.filter(task=task).order_by("attempt__index"))
     assert TrainingUse.objects.filter(rollout__task=task).count() == len(rollouts) == 2
-    wanted = [0.75, 0.75] if real else [0.0, 1.0]
+    wanted = [0.25, 1.0] if real else [0.0, 1.0]
     assert [rollout.reward for rollout in rollouts] == pytest.approx(wanted)
     assert not Hint.objects.filter(feedback__review__purpose="gold").exists()
     assert Feedback.objects.filter(task=task, review__purpose="gold").count() == sum(is_gold for is_gold, _ in said)

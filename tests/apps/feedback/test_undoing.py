@@ -236,7 +236,7 @@ def judged(project: Project, by: User, *, outcome: bool = False, **said: Any) ->
 
 def test_what_waits_in_an_open_batch_is_judged_anew(project: Project, bob: User) -> None:
     task, given = judged(project, bob, outcome=True, score=0.25)
-    assert set(Rollout.objects.values_list("reward", "reward_source")) == {(0.25, "human")}
+    assert set(Rollout.objects.values_list("reward", "reward_source")) == {(0.0, "human"), (0.75, "human")}
     effect = flow.retract_feedback(feedback=given, by=bob, reason="the wrong task")
     assert effect == "2 rollouts that no run has trained on are judged anew."
     assert list(Rollout.objects.order_by("attempt__index").values_list("reward", "reward_source")) == [
@@ -267,7 +267,7 @@ def test_what_a_run_has_is_named_and_stays(project: Project, alice: User, bob: U
     run = flow.close_batch(worker=task.worker, by=alice)
     effect = flow.retract_feedback(feedback=given, by=alice, reason="bob misread it")
     assert effect == f"{run.batch} holds it, for run {run.pk} (queued)."
-    assert set(Rollout.objects.values_list("reward", flat=True)) == {0.25}
+    assert set(Rollout.objects.values_list("reward", flat=True)) == {0.0, 0.75}
     assert all(one.reward_source == "verified" for one in effective_judgement(task).values())
 
 
