@@ -100,6 +100,11 @@ class AuditEntryAdmin(ReadOnlyAdmin):
             return entries
         return entries.filter(project_id__in=list(find_audited_projects(user).values_list("pk", flat=True)))
 
+    def get_list_display(self, request: HttpRequest) -> list[str]:
+        """Subjects lead to their rows for those who may see these; others read their names."""
+        user: Any = request.user
+        return [name if name != "subject" or user.is_superuser else "subject_name" for name in self.list_display]  # type: ignore[misc]
+
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
         own = [
@@ -145,13 +150,17 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("subject"))
     def subject(self, entry: AuditEntry) -> str:
         """Links to the row the entry is about, as long as its kind has a page here."""
-        name = f"{entry.subject_type} {entry.subject_id}" if entry.subject_id is not None else entry.subject_type
+        name = self.subject_name(entry)
         label = APP_LABELS.get(entry.subject_type, "")
         try:
             page = reverse(f"admin:{label}_{entry.subject_type}_change", args=[entry.subject_id])
         except NoReverseMatch:
             return name
         return format_html('<a href="{}">{}</a>', page, name)
+
+    @admin.display(description=gettext_lazy("subject"))
+    def subject_name(self, entry: AuditEntry) -> str:
+        return f"{entry.subject_type} {entry.subject_id}" if entry.subject_id is not None else entry.subject_type
 
     @admin.display(description=gettext_lazy("project"))
     def project(self, entry: AuditEntry) -> str:

@@ -81,4 +81,9 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
 
 def find_own_pages() -> dict[str, str]:
     """The pages that stand above projects."""
-    return {"preferences": reverse("console:preferences")}
+    return {
+        "preferences": reverse("console:preferences"),
+        "admin": reverse("admin:index"),
+        "admin_audit": reverse("admin:audit_auditentry_changelist"),
+        "not_found": "/p/no-such-project/",
+    }

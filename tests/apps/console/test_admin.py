@@ -94,6 +94,7 @@ def test_an_auditor_sees_the_audit_of_their_projects_and_nothing_else(project: P
     page = client.get(AUDIT).content.decode()
     assert f'/auditentry/{shown.pk}/change/"' in page
     assert f'/auditentry/{hidden.pk}/change/"' not in page
+    assert "/accounts/project/" not in page
     assert client.get(reverse("admin:audit_auditentry_change", args=[shown.pk])).status_code == 200
     assert client.get(reverse("admin:audit_auditentry_change", args=[hidden.pk])).status_code == 302
     assert client.get(AUDIT, {"project_id": project.pk}).context["cl"].result_count == 0
