@@ -65,6 +65,8 @@ QUERIES: Mapping[str, int] = {
     "attempt_compare": 12,
     "run_compare": 14,
     "preferences": 3,
+    "admin": 12,
+    "admin_audit": 16,
 }
 """Page -> statements, session and user among them. Fewer is fine; more takes a new number here, and a reason."""
 
@@ -87,8 +89,8 @@ def test_pages_cost_the_same_with_sixty_rows_more_of_everything() -> None:
     scene = build_scene(updates=3)
     client = Client()
     client.force_login(scene.alice)
-    pages = find_pages(scene) | find_manager_pages(scene) | find_own_pages()
-    del pages["review_reveal"]  # only for who gave the review
+    named = find_pages(scene) | find_manager_pages(scene) | find_own_pages()
+    pages = {name: path for name, path in named.items() if client.get(path).status_code == 200}
     grow(scene, 1)
     few = count_queries(client, pages)
     grow(scene, ROWS, first=FIRST + 1)
@@ -99,7 +101,7 @@ def test_pages_cost_the_same_with_sixty_rows_more_of_everything() -> None:
     counts = {name: len(sqls) for name, sqls in many.items()}
     more = {name: count for name, count in counts.items() if count > QUERIES.get(name, 0)}
     assert more == {}, f"pages ask more than is written down, or nothing is written down of them: {more}"
-    assert set(QUERIES) <= set(pages), "a page is gone and its number is not"
+    assert set(QUERIES) <= set(pages), "a page is gone or does not answer, and its number stands here"
 
 
 def find_new(few: list[str], many: list[str]) -> list[str]:
