@@ -27,7 +27,8 @@ SMALL_TARGETS = """() => [...document.querySelectorAll("button, summary, select,
     .filter(([, box]) => Math.min(box.width, box.height) < 24)
     .map(([html, box]) => `${html}: ${Math.round(box.width)}x${Math.round(box.height)}`)"""
 UNLABELLED = """() => [...document.querySelectorAll("input, select, textarea, button, a, meter, progress")]
-    .filter((one) => one.type !== "hidden" && !one.labels?.length && !one.textContent.trim())
+    .filter((one) => one.type !== "hidden" && !one.closest("[aria-hidden=true]"))
+    .filter((one) => !one.labels?.length && !one.textContent.trim())
     .filter((one) => !one.ariaLabel && !one.getAttribute("aria-labelledby"))
     .map((one) => one.outerHTML.slice(0, 120))"""
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
