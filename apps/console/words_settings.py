@@ -30,6 +30,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("Share of known answers"),
         _("Reviews whose right judgement is known, from 0 to 1; 0.05 is usual."),
     ),
+    "undo_s": (
+        _("Time to undo, in seconds"),
+        _("So long a judgement may be taken back; only then it is learned from."),
+    ),
     "blind": (_("Blind"), _("People judge before they see who made an answer, its scores and what others said.")),
     "ai_manager": (_("AI manager"), _("Who judges where an AI is asked.")),
     "model": (_("Model of the AI manager"), _("Empty: the installation's.")),

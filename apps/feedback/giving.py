@@ -21,10 +21,10 @@ from apps.feedback.rules import validate_review_policy
 from apps.feedback.standing import note_standing
 from apps.feedback.words import Said, Words, store_feedback
 from apps.tasks.models import Task
+from tentalis.core.review_policy import MAX_UNDO_S
 
 OUTSIDE_TRUST = 0.5
 """How far an app's word for its user is trusted, unless it says less."""
-MAX_UNDO_S = 3600
 
 
 def give_feedback(

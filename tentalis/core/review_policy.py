@@ -15,6 +15,7 @@ Reviewer = Literal["ai", "human"]
 
 MAX_NAME_CHARS = 200
 MAX_PATIENCE_S = 365 * 24 * 3600
+MAX_UNDO_S = 3600
 
 
 class PolicyError(ValueError):
@@ -48,6 +49,8 @@ class ReviewPolicy:
             persons review), in [0, 1]; drawn like `rate`, independently of it.
         gold_rate: share of the reviews handed out that are gold items, whose right judgement is known and of which the
             reviewer is not told, in [0, 1]; 0.05 is usual.
+        undo_s: how long a person may take a judgement back as if it had not been, 0 s to an hour; only then it is
+            learned from.
         blind: people judge before they see adapters, scores and what others said; the answers stand in an order by lot.
     Raises:
         PolicyError: naming the field.
@@ -63,6 +66,7 @@ class ReviewPolicy:
     double_review_rate: float = 0.0
     gold_rate: float = 0.0
     blind: bool = True
+    undo_s: int = 60
     ai_manager: AiManager = ""
     model: str = ""
 
@@ -72,6 +76,8 @@ class ReviewPolicy:
         _require_number("rate", self.rate, 0.0, 1.0)
         _require_number("double_review_rate", self.double_review_rate, 0.0, 1.0)
         _require_number("gold_rate", self.gold_rate, 0.0, 1.0)
+        if type(self.undo_s) is not int or not 0 <= self.undo_s <= MAX_UNDO_S:
+            raise PolicyError("undo_s", wanted=f"whole seconds, 0 to {MAX_UNDO_S}", found=self.undo_s)
         if not isinstance(self.blind, bool):
             raise PolicyError("blind", wanted="true or false", found=self.blind)
         if self.uncertain_spread is not None:

@@ -20,12 +20,11 @@ from apps.console.selectors.review_queue import write_query
 from apps.console.views.frame import Scene, leave, project_view, show
 from apps.feedback import services as reviews
 from apps.feedback.models import Review
-from apps.feedback.services import QueueFilter, claim_review, find_draft, save_draft
+from apps.feedback.services import QueueFilter, claim_review, find_draft, save_draft, validate_review_policy
 from apps.pipeline import flow
 from apps.tasks.models import Task
 
 UNDO = "undo_feedback"
-UNDO_S = 60
 NOT_DRAFTED = ("csrfmiddlewaretoken", "draft_version", "preview")
 
 
@@ -75,8 +74,9 @@ def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None,
         flow.give_task_feedback(task=task, by=scene.user, **form.said)
         messages.success(request, _("Thank you: your feedback is recorded and will be learned from."))
         return leave(scene, "task", task.pk)
+    undo_s = validate_review_policy(scene.project.review_policy).undo_s
     feedback = flow.give_feedback(
-        review=review, by=scene.user, undo_s=UNDO_S, typed=_read_typed(request.POST), **form.said
+        review=review, by=scene.user, undo_s=undo_s, typed=_read_typed(request.POST), **form.said
     )
     request.session[UNDO] = feedback.pk
     return open_next(request, scene, read_filters(request))
