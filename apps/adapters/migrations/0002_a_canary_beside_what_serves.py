@@ -5,40 +5,48 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('adapters', '0001_initial'),
-        ('workers', '0001_initial'),
+        ("adapters", "0001_initial"),
+        ("workers", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='deployment',
-            name='canary',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='adapters.adapter'),
+            model_name="deployment",
+            name="canary",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to="adapters.adapter"
+            ),
         ),
         migrations.AddField(
-            model_name='deployment',
-            name='canary_after_task',
+            model_name="deployment",
+            name="canary_after_task",
             field=models.BigIntegerField(default=0),
         ),
         migrations.AddField(
-            model_name='deployment',
-            name='canary_percent',
+            model_name="deployment",
+            name="canary_percent",
             field=models.PositiveSmallIntegerField(default=0),
         ),
         migrations.AddField(
-            model_name='deployment',
-            name='canary_started_at',
+            model_name="deployment",
+            name="canary_started_at",
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
-            model_name='deployment',
-            name='canary_words',
-            field=models.CharField(blank=True, default='', max_length=300),
+            model_name="deployment",
+            name="canary_words",
+            field=models.CharField(blank=True, default="", max_length=300),
         ),
         migrations.AddConstraint(
-            model_name='deployment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('canary__isnull', True), ('canary_percent', 0)), models.Q(('canary__isnull', False), ('canary_percent__gte', 1), ('canary_percent__lte', 50)), _connector='OR'), name='a_canary_gets_1_to_50_percent'),
+            model_name="deployment",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("canary__isnull", True), ("canary_percent", 0)),
+                    models.Q(("canary__isnull", False), ("canary_percent__gte", 1), ("canary_percent__lte", 50)),
+                    _connector="OR",
+                ),
+                name="a_canary_gets_1_to_50_percent",
+            ),
         ),
     ]
