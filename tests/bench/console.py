@@ -18,7 +18,7 @@ from rich.console import Console
 from tentalis.platform.up import RunningStack, running_stack
 from tests.chaos.stage import make_environ, own_home
 
-SMALL = (8_000, 800)
+SMALL = (40_000, 4_000)
 
 
 def main() -> int:
