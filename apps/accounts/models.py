@@ -1,6 +1,6 @@
 """People and agents, the projects they share, their rights and their tokens."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
@@ -77,6 +77,8 @@ class Role(models.TextChoices):
 
 class Member(Timestamped):
     """A user's role in a project."""
+
+    GOES_WITH_PROJECT: ClassVar = True  # no evidence of work: a project that holds only such rows can be deleted
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="members")
     user = models.ForeignKey(User, models.CASCADE, related_name="memberships")

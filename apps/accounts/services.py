@@ -205,7 +205,7 @@ def delete_project(*, project: Project, by: User) -> None:
         held = {
             relation.get_accessor_name(): relation.related_model._default_manager.filter(project=row).exists()
             for relation in Project._meta.related_objects
-            if relation.related_model is not Member
+            if not getattr(relation.related_model, "GOES_WITH_PROJECT", False)
         }
         if kept := sorted(str(name) for name, is_held in held.items() if is_held):
             raise ConflictError(f"project {row.slug} still holds {', '.join(kept)}; it can only be deleted empty")

@@ -1,6 +1,6 @@
 """What people set for themselves: how the console looks and answers, and the filters they come back to."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from django.db import models
 from django.db.models import Q
@@ -53,6 +53,8 @@ class Preference(models.Model):
 
 class SavedView(Timestamped):
     """A list's filter under a name: one person's, or with no owner the whole team's."""
+
+    GOES_WITH_PROJECT: ClassVar = True
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="saved_views")
     owner = models.ForeignKey(User, models.CASCADE, null=True, blank=True, related_name="saved_views")

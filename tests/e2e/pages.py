@@ -2,6 +2,7 @@
 
 from django.urls import reverse
 
+from apps.calibration.models import Rater
 from apps.feedback.services import claim
 from tests.e2e.scenery import Scene
 
@@ -28,7 +29,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "proposals_decided": path("proposal-decided"),
         "proposal_rules": path("proposal-rules"),
         "quality": path("quality"),
-        "rater": path("rater", scene.project.raters.get(handle="user:bob").pk),
+        "rater": path("rater", Rater.objects.get(project=scene.project, handle="user:bob").pk),
         "runs": path("run-list"),
         "run": path("run", scene.run.pk),
         "failed_run": path("run", scene.failed_run.pk),
@@ -68,7 +69,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "review_reveal": path("review", scene.reviewed.reviews.get(state="closed").pk),
         "review_compare": f"{path('task-compare', scene.reviewed.pk)}?left=0&right=1&what=whole",
         "review_appeal": path("feedback-appeal", scene.reviewed.feedback.earliest("pk").pk),
-        "rater_out": path("rater", scene.project.raters.get(handle="scorer:prm").pk),
+        "rater_out": path("rater", Rater.objects.get(project=scene.project, handle="scorer:prm").pk),
         "adapter_promote": path("adapter-promote", scene.candidate.pk),
         "adapter_canary": path("adapter-canary", scene.candidate.pk),
         "roll_back": path("roll-back", scene.worker.name),

@@ -409,6 +409,7 @@ def _propose(task: Task) -> Proposal:
         decided_at=now - timedelta(minutes=20),
         decision={"action": {"kind": "tool", "tool": "refund", "arguments": {"order": 4131, "amount": 42.25}}},
     )
+    Proposal.objects.filter(pk=decided.pk).update(created_at=now - timedelta(minutes=21))
     record(Kind.PROPOSAL_EDITED, subject=decided, by="user:bob", payload={"task": task.pk, "tool": "refund"})
     waiting = Proposal.objects.create(**values, deadline_at=now + timedelta(minutes=4, seconds=30))
     record(Kind.PROPOSAL_MADE, subject=waiting, by="agent:claw", payload={"task": task.pk, "tool": "refund"})

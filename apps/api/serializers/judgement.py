@@ -14,13 +14,13 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.feedback.drafts import MAX_BYTES
-from apps.feedback.giving import MAX_UNDO_S
 from apps.feedback.models import Feedback, Review, ReviewDraft
 from apps.feedback.queue import CHOICES, MAX_NAME_CHARS, PURPOSES
 from apps.feedback.skipping import Then
 from apps.feedback.words import MAX_ACTIVE_S, MAX_SPANS
 from apps.tasks.models import Environment
 from tentalis.core.hints import MAX_HINT_CHARS
+from tentalis.core.review_policy import MAX_UNDO_S
 
 MAX_WORDS_CHARS = 20_000
 MAX_COMMENT_CHARS = 4_000

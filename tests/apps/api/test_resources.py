@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.console.models import SavedView
 from apps.feedback.models import Review
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -31,6 +32,7 @@ def test_an_empty_project_can_be_deleted_and_one_with_work_cannot(as_charlie: Ca
     assert "workers" in refused.body["detail"]
     worker = Worker.objects.get()
     assert as_charlie.delete(f"workers/{worker.pk}").status == 204
+    SavedView.objects.create(project=Project.objects.get(slug="lab"), page="task-list", name="Mine", owner=charlie)
     assert as_charlie.delete("projects/lab").status == 204
     assert not Project.objects.filter(slug="lab").exists()
 
