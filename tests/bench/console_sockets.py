@@ -237,7 +237,7 @@ async def _measure(
         restart_back_s = max((ear.heard_s.get(first, came_back_s + GIVE_UP_S) for ear in ears), default=0) - came_back_s
         restart_gaps = _count_gaps(ears, restart)
 
-        out = [ear for ear in ears if ear.user == dropped.user]
+        out = [ear for ear in ears if ear.user.pk == dropped.user_id]
         await asyncio.to_thread(dropped.delete)
         revoked_at_s = time.perf_counter()
         await asyncio.sleep(REVOKED_BAR_S)
