@@ -104,7 +104,6 @@ class Ear:
                     f"{self._address}?after={self._last}",
                     additional_headers={"Cookie": self._cookie},
                     origin=self._origin,  # type: ignore[arg-type]
-                    compression=None,
                     open_timeout=GIVE_UP_S,
                     max_size=None,
                 ) as self._socket:
@@ -246,6 +245,7 @@ async def _measure(
             task.cancel()
         await asyncio.gather(writing, *tasks, return_exceptions=True)
     late = [heard_s - revoked_at_s for ear in out for number, heard_s in ear.heard_s.items() if heard_s > revoked_at_s]
+    told_others = sum(at_s > revoked_at_s and n in ears[0].heard_s for n, at_s in writer.committed_s.items())
     told_after = sum(writer.committed_s.get(n, 0) > revoked_at_s for ear in out for n in ear.heard_s)
     p99_s = quantile(ordered, 0.99)
     checks = {
@@ -256,6 +256,7 @@ async def _measure(
         f"back {restart_back_s:.1f} s after Postgres, wanted {BACK_BAR_S:g} s": restart_back_s <= BACK_BAR_S,
         f"{restart_gaps} gaps after Postgres came back": restart_gaps == 0,
         f"{told_after} announcements to those without the right": told_after == 0,
+        "nothing was told to the others meanwhile": told_others > 0,
     }
     return Sockets(
         count=len(ears),
