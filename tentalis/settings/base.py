@@ -90,6 +90,7 @@ TEMPLATES = [
         },
     },
 ]
+FORM_RENDERER = "apps.base.forms.PlainRenderer"
 
 
 def database_from(url: str) -> dict[str, Any]:
