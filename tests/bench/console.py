@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--attempts", type=int, default=1_000_000)
     parser.add_argument("--reviews", type=int, default=100_000, help="open ones")
     parser.add_argument("--requests", type=int, default=200, help="of each page")
+    parser.add_argument("--pages", default="", help="only those whose name begins so, comma between; empty: all")
     parser.add_argument("--sockets", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long events come, and how long the cut is")
     parser.add_argument("--only", choices=("pages", "sockets"), default=None)
@@ -59,7 +60,9 @@ def measure(console: Console, stack: RunningStack, options: argparse.Namespace) 
         written = ", ".join(f"{count:,} {table}" for table, count in list(rows.items())[:9])
         console.print(f"written in {time.monotonic() - began:.0f} s: {written}", highlight=False)
     if options.only != "sockets":
-        pages = console_pages.measure_pages(stack, requests=options.requests, small=small)
+        pages = console_pages.measure_pages(
+            stack, requests=options.requests, small=small, only=tuple(options.pages.split(","))
+        )
         console_pages.print_pages(console, pages)
         missed += pages.missed
         result["pages"] = asdict(pages)

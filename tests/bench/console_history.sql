@@ -21,14 +21,14 @@ SELECT '<step>The customer writes about order ' || n || '; the rule for neighbou
 CREATE OR REPLACE FUNCTION pg_temp.share(n bigint) RETURNS float LANGUAGE sql IMMUTABLE AS $$
 SELECT (n * 7919 % 1000) / 1000.0 $$;
 
--- every task with its fate: one open review each on as many as were asked for, 7919 a prime that spreads them
+-- every task with its fate, rich in steps at the front of the queue, where reviewers are: one open review each on as many as were asked for, 7919 a prime that spreads them
 CREATE TEMP TABLE seeded ON COMMIT DROP AS
 SELECT i, i * 7919 % given.tasks < given.reviews AS waits,
     CASE WHEN i * 7919 % given.tasks < given.reviews THEN 'in_review'
          WHEN i / 5 % 50 = 0 THEN 'failed' WHEN i / 5 % 50 = 1 THEN 'cancelled' WHEN i / 5 % 50 = 2 THEN 'queued'
          WHEN i / 5 % 50 = 3 THEN 'working' WHEN i / 5 % 50 = 4 THEN 'learning' ELSE 'done' END AS state,
     CASE WHEN i % 10 < 7 THEN given.desk ELSE given.phone END AS worker,
-    i / 5 % 5 = 0 AS is_rich,
+    i / 5 % 5 = 0 OR i <= given.tasks / 20 AS is_rich,
     now() - interval '60 days' * (given.tasks - i + 1) / given.tasks AS at
 FROM given, generate_series(1::bigint, given.tasks) i;
 

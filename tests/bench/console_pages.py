@@ -234,8 +234,10 @@ def make_session(user: User) -> str:
     return str(session.session_key)
 
 
-def measure_pages(stack: RunningStack, *, requests: int, small: Mapping[str, Counted] | None) -> Pages:
-    """Every page of the real web process, `requests` times each."""
+def measure_pages(
+    stack: RunningStack, *, requests: int, small: Mapping[str, Counted] | None, only: tuple[str, ...]
+) -> Pages:
+    """The real web process's pages whose names begin with one of `only`, `requests` times each."""
     origin = stack.state().addresses["console_url"]
     person = User.objects.get(username=OWNER)
     stop_watch = StopWatch(psutil.Process(stack.pid_of("web")), psutil.Process(stack.pid_of("postgres")))
@@ -244,6 +246,8 @@ def measure_pages(stack: RunningStack, *, requests: int, small: Mapping[str, Cou
     with _open(origin, person) as web:
         pages, left_out = find_paths(lambda path: web.get(path).status_code, find_values())
         for name, paths in pages.items():
+            if not name.startswith(only):
+                continue
             taken = stop_watch.time(requests, cycle([partial(_get, web, path) for path in paths]))
             rows.append(_make_row(name, taken, small, full.get(name)))
     with ExitStack() as kept:
@@ -260,7 +264,7 @@ def measure_pages(stack: RunningStack, *, requests: int, small: Mapping[str, Cou
         for name, bar_ms in BARS_MS.items()
         if name in by_name and by_name[name].p95_ms > bar_ms
     ]
-    missed += [f"{name} was not found" for name in BARS_MS if name not in by_name]
+    missed += [f"{name} was not found" for name in BARS_MS if name not in by_name and name.startswith(only)]
     missed += [
         f"{row.name}: {row.queries_small} queries over the small history, {row.queries} over the full one"
         for row in rows
