@@ -29,6 +29,7 @@ class Review(Stateful):
         purpose: the work itself, a blind second opinion, a gold item whose right judgement is known, or an appeal.
         about: the feedback an appeal disputes.
         priority: how much is learned from judging it, in [0, 1]: uncertainty and disagreement.
+        lowest_score: the least any scorer said of an attempt as a whole, in [0, 1]; None: none said anything.
         rank_at: where it stands in the queue, oldest first: when it was opened, moved back in time by its priority.
         assigned_to: the only person it is for; None: for anyone.
         claimed_by, lease_until: who has it open, in database time.
@@ -72,6 +73,7 @@ class Review(Stateful):
     about = models.ForeignKey("Feedback", models.CASCADE, null=True, blank=True, related_name="appeals")
     reason = models.CharField(max_length=300, blank=True, help_text="Why the policy asked.")
     priority = models.FloatField(default=0.0)
+    lowest_score = models.FloatField(null=True, blank=True)
     rank_at = models.DateTimeField(db_default=Now())
     state = models.CharField(max_length=16, choices=State.choices, default=State.OPEN)
     assigned_to = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")

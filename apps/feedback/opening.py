@@ -75,7 +75,7 @@ def open_human_review(
 
     Its place in the queue is that of a review which waits since 24 h times its priority.
     """
-    priority = rate_priority(task)
+    priority, lowest_score = rate(task)
     review = Review.objects.create(
         project_id=task.project_id,
         task=task,
@@ -84,6 +84,7 @@ def open_human_review(
         about=about,
         reason=reason[:MAX_REASON_CHARS],
         priority=priority,
+        lowest_score=lowest_score,
         rank_at=Now() - timedelta(hours=HEAD_START_H * priority),
         due_at=Now() + timedelta(seconds=rules.patience_s),
     )
@@ -91,24 +92,26 @@ def open_human_review(
     return review
 
 
-def rate_priority(task: Task) -> float:
-    """How much is learned from judging the task, in [0, 1]. One query."""
+def rate(task: Task) -> tuple[float, float | None]:
+    """How much is learned from judging the task, and the least any scorer said of an attempt, in [0, 1]. One query."""
     overall = Q(step_scores__step__isnull=True)
     rows = task.attempts.order_by().annotate(
         low=Min("step_scores__score", filter=overall),
         high=Max("step_scores__score", filter=overall),
         votes=Max("step_scores__spread"),
     )
-    spreads, scores = [], []
+    spreads, scores, lows = [], [], []
     for low, high, votes, score in rows.values_list("low", "high", "votes", "score"):
         spreads += [votes] if votes is not None else []
         spreads += [high - low] if low is not None and high is not None else []
         scores += [score] if score is not None else []
-    return find_priority(
+        lows += [low] if low is not None else []
+    priority = find_priority(
         score=task.score,
         vote_spread=max(spreads, default=None),
         attempt_spread=max(scores) - min(scores) if scores else None,
     )
+    return priority, min(lows, default=None)
 
 
 def answer_waiting_reviews(task: Task) -> None:

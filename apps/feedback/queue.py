@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project, User
@@ -13,7 +13,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.base.errors import BadInputError
 from apps.feedback.models import Review, ReviewQuerySet
-from apps.tasks.models import Attempt, Environment
+from apps.tasks.models import Environment
 
 MAX_LIMIT = 200
 COUNT_CAP = 10_000
@@ -190,14 +190,8 @@ def narrow_rows(rows: ReviewQuerySet, by: User, filters: QueueFilter) -> ReviewQ
     if filters.min_priority is not None:
         rows = rows.filter(priority__gte=filters.min_priority)
     if filters.min_score is not None:
-        rows = rows.filter(_said(score__gte=filters.min_score), ~_said(score__lt=filters.min_score))
+        rows = rows.filter(lowest_score__gte=filters.min_score)
     return rows
-
-
-def _said(**score: float) -> Exists:
-    """Whether a scorer said such a score of an attempt as a whole."""
-    of_attempt = {f"step_scores__{name}": value for name, value in {"step__isnull": True, **score}.items()}
-    return Exists(Attempt.objects.filter(task=OuterRef("task"), **of_attempt))
 
 
 def _read_share(name: str, text: str, errors: dict[str, list[str]]) -> float | None:

@@ -138,10 +138,12 @@ FROM places, generate_series(0, 4) step WHERE is_rich
 UNION ALL
 SELECT at, n, NULL, scorer, pg_temp.share(n * 3), '' FROM places, (VALUES ('outcome'), ('prm')) scorers (scorer) WHERE is_rich;
 
-INSERT INTO feedback_review (id, created_at, project_id, task_id, audience, purpose, reason, priority, rank_at, state,
-                             assigned_to_id, needs_expert, snoozed_until, claimed_by_id, lease_until, due_at, closed_at)
+INSERT INTO feedback_review (id, created_at, project_id, task_id, audience, purpose, reason, priority, lowest_score,
+                             rank_at, state, assigned_to_id, needs_expert, snoozed_until, claimed_by_id,
+                             lease_until, due_at, closed_at)
 SELECT i, at, given.project, i, 'human', 'work', 'scorers lie ' || round(pg_temp.share(i)::numeric, 2) || ' apart',
-       pg_temp.share(i), at - interval '2 days' * pg_temp.share(i), CASE WHEN waits THEN 'open' ELSE 'closed' END,
+       pg_temp.share(i), CASE WHEN is_rich THEN pg_temp.share(i * 3) END,
+       at - interval '2 days' * pg_temp.share(i), CASE WHEN waits THEN 'open' ELSE 'closed' END,
        CASE WHEN waits AND i % 50 = 7 THEN given.first_reviewer + i % given.reviewers END,
        i % 40 = 3, CASE WHEN waits AND i % 100 = 11 THEN now() + interval '1 day' END,
        CASE WHEN waits AND i % 500 = 13 THEN given.first_reviewer + i % given.reviewers END,

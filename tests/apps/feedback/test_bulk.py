@@ -14,14 +14,14 @@ from apps.feedback.claims import LATER
 from apps.feedback.errors import CountChangedError
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.queue import QueueFilter
-from apps.feedback.services import claim, extract_hint, give_task_feedback
+from apps.feedback.services import claim, extract_hint, give_task_feedback, open_review
 from apps.outbox.models import Segment
 from apps.pipeline import bulk as bulks
 from apps.pipeline import flow
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
-from tests.apps.feedback.builders import make_open_review, save_scores
+from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores
 from tests.factories import make_judged_task
 
 WORDS = {"score": 1.0, "text": "Accepted: every scorer agrees."}
@@ -41,7 +41,9 @@ def run(bulk: BulkJudgement, *, limit: int = 2) -> BulkJudgement:
 
 def test_all_that_match_are_judged_once_and_learn_when_no_undo_can_come(project: Project, alice: User) -> None:
     for score in (0.95, 0.95, 0.95, 0.2):
-        save_scores(make_open_review(project).task, "prm", [score, score])
+        task = make_chat_task(project, score=score)
+        save_scores(task, "prm", [score, score])
+        open_review(task.pk)
     bulk = run(start(project, alice, 3, QueueFilter(min_score=0.9)))
     assert (bulk.state, bulk.done, bulk.total, bulk.report) == ("done", 3, 3, [])
     given = list(Feedback.objects.all())

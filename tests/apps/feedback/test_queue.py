@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
@@ -81,8 +83,8 @@ def test_the_queue_can_be_narrowed_every_way(project: Project, alice: User, bob:
     rows.filter(pk=second.pk).update(purpose="second", due_at=Now() + timedelta(minutes=5))
     rows.filter(pk=gold.pk).update(purpose="gold")
     other = make_open_review(make_project("other"))
-    save_scores(plain.task, "prm", [0.9, 0.95])
-    save_scores(mine.task, "prm", [0.9, 0.2])
+    rows.filter(pk=plain.pk).update(lowest_score=0.9)
+    rows.filter(pk=mine.pk).update(lowest_score=0.2)
     everything = [row.pk for row in (plain, mine, held, late, second, gold)]
     assert found(project, bob) == everything
     assert found(project, bob, assigned="me") == [mine.pk]
@@ -131,6 +133,7 @@ def test_the_more_there_is_to_learn_the_sooner_it_is_handed_out(project: Project
         open_review(task.pk)
     ranks = {review.task_id: review for review in Review.objects.all()}
     assert (ranks[dull.pk].priority, ranks[disputed.pk].priority) == (0.0, 1.0)
+    assert (ranks[dull.pk].lowest_score, ranks[disputed.pk].lowest_score) == (1.0, 0.0)
     ahead = ranks[dull.pk].rank_at - ranks[disputed.pk].rank_at
     assert timedelta(hours=23, minutes=59) < ahead < timedelta(hours=24, seconds=1)
     first = claim_review(project, bob)
@@ -155,3 +158,11 @@ def test_charlie_learns_nothing_of_the_queue(project: Project, charlie: User) ->
     for read in (find_queue, count_queue):
         with pytest.raises(NotFoundError, match="no project shop"):
             read(project, charlie)
+
+
+def test_reviews_that_waited_before_their_lowest_score_was_kept_get_it(project: Project, bob: User) -> None:
+    scored, unscored = make_open_review(project), make_open_review(project)
+    save_scores(scored.task, "prm", [0.9, 0.4])
+    import_module("apps.feedback.migrations.0004_lowest_score").write_lowest_scores(apps, None)
+    assert dict(Review.objects.values_list("pk", "lowest_score")) == {scored.pk: 0.4, unscored.pk: None}
+    assert found(project, bob, min_score=0.4) == [scored.pk]
