@@ -52,6 +52,16 @@ class Project(Timestamped):
     group_size = models.PositiveSmallIntegerField(default=8, help_text="Attempts at a task, compared with each other.")
     batch_tasks = models.PositiveIntegerField(default=24, help_text="Tasks that fill a training batch.")
     learning_enabled = models.BooleanField(default=True)
+    session_policy = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="How conversations are learnt from: idle time, signals, redaction; empty: the built-in.",
+    )
+    limits = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day; empty: none.",
+    )
 
     objects = ProjectQuerySet.as_manager()
 
@@ -103,6 +113,7 @@ class ApiToken(Timestamped):
     user = models.ForeignKey(User, models.CASCADE, related_name="tokens")
     project = models.ForeignKey(Project, models.CASCADE, null=True, blank=True, related_name="tokens")
     scopes = models.JSONField(default=list)
+    limits = models.JSONField(default=dict, blank=True, help_text="As a project's, for this token alone.")
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -1,5 +1,8 @@
 """Model endpoints, and the calls made to them with their exact tokens."""
 
+import uuid
+
+from django.contrib.postgres.functions import RandomUUID
 from django.db import models
 from django.db.models import Q
 
@@ -9,7 +12,14 @@ from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32
 
 
 class Provider(Timestamped):
-    """An OpenAI-compatible model server. `project` None: offered to every project."""
+    """A model server. `project` None: offered to every project.
+
+    Attributes:
+        kind: which row of the registry says how it is spoken to.
+        more_urls: further addresses that serve the same models; sessions are spread over all of them.
+        allow_private: loopback and private addresses are allowed; only an installation's admin may say so.
+        requests_per_minute, tokens_per_minute: what all callers together may ask of it; None: no limit of ours.
+    """
 
     class Kind(models.TextChoices):
         ENGINE = "engine"
@@ -25,7 +35,12 @@ class Provider(Timestamped):
     api_key_sealed = models.BinaryField(
         default=b"", editable=False, help_text="Encrypted; empty when the server wants none."
     )
+    more_urls = models.JSONField(default=list, blank=True)
     default_model = models.CharField(max_length=200, blank=True)
+    allow_private = models.BooleanField(default=False)
+    timeout_s = models.FloatField(null=True, blank=True, help_text="Longest silence; empty: the installation's.")
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
+    tokens_per_minute = models.PositiveIntegerField(null=True, blank=True)
     is_active = models.BooleanField(default=True)
 
     class Meta:
@@ -37,26 +52,82 @@ class Provider(Timestamped):
         return self.name
 
 
+class Price(Timestamped):
+    """What a model costs, in US dollars a million tokens, from a moment on; the latest that began counts.
+
+    Attributes:
+        provider: None: of every provider of this kind.
+        model: name, or a prefix of names that ends with *.
+        cached_input: of prompt tokens the server had in its cache; None: as input.
+    """
+
+    provider = models.ForeignKey(Provider, models.CASCADE, null=True, blank=True, related_name="prices")
+    kind = models.CharField(max_length=16, blank=True)
+    model = models.CharField(max_length=200)
+    input = models.DecimalField(max_digits=12, decimal_places=6)
+    output = models.DecimalField(max_digits=12, decimal_places=6)
+    cached_input = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
+    valid_from = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-valid_from", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.input} in, {self.output} out"
+
+
 class Session(Timestamped):
-    """A conversation seen by the gateway."""
+    """A conversation seen by the gateway.
+
+    Attributes:
+        key: as its agent names it; unique in the project.
+        agent: handle of the user whose token spoke first.
+        end_user: who talks to the agent, as the agent names them; "" where it does not say.
+        closed_at: it was said to be done, or was idle for the project's time.
+    """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="sessions")
     key = models.CharField(max_length=200)
     worker_name = models.CharField(max_length=64, blank=True)
+    agent = models.CharField(max_length=160, blank=True)
+    end_user = models.CharField(max_length=200, blank=True)
     last_seen_at = models.DateTimeField(auto_now=True)
     closed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "key"], name="session_key_is_unique")]
+        indexes = [
+            models.Index(fields=["project", "-last_seen_at"], name="session_by_project"),
+            models.Index(fields=["last_seen_at"], condition=Q(closed_at__isnull=True), name="session_open"),
+            models.Index(fields=["project", "end_user"], condition=~Q(end_user=""), name="session_by_end_user"),
+        ]
 
     def __str__(self) -> str:
         return self.key
 
 
 class Exchange(Timestamped):
-    """One request and its answer, token for token.
+    """One request and one of its answers, token for token.
+
+    A conversation's turn k is stored as what is new since turn k-1: `messages` and `prompt_token_ids` begin where the
+    parent's conversation (its prompt and its answer) ends; `apps.inference.selectors` puts them together again.
 
     Attributes:
+        public_id: what callers know it by; the choices of one request share it.
+        choice: which of the request's answers this is.
+        parent: the exchange whose conversation this one goes on; None: everything is here.
+        shared_messages, shared_tokens: how many of the conversation's messages, and of the prompt's tokens, are the
+            parent's.
+        api: chat, completions, responses or messages: the dialect the caller spoke.
+        turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats).
+        task_id, step_index: of the task and step it was made for, as the caller said (the rows live on a higher floor).
+        request: what else was asked: sampling, tools, response format.
+        reasoning: what the model thought aloud before its answer, where the server tells.
+        status: HTTP status the caller got.
+        is_truncated: the answer broke off: the server or the caller went away.
+        is_mixed: another adapter served at its end than at its start; nothing is trained on it.
+        cost_usd: by the price known then; None: no price was known.
+        upstream: address that served it.
         adapter_name: what really served it; "" for the base model.
         policy_version: version number of that adapter; 0 for the base model.
         prompt_token_ids, token_ids: packed little-endian int32; empty where the server gave none.
@@ -64,15 +135,27 @@ class Exchange(Timestamped):
         sampled: packed bits, 1 where the policy chose the token (tool results are 0).
     """
 
+    public_id = models.UUIDField(default=uuid.uuid4, db_default=RandomUUID(), editable=False)
+    choice = models.PositiveSmallIntegerField(default=0)
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="+")
+    shared_messages = models.PositiveIntegerField(default=0)
+    shared_tokens = models.PositiveIntegerField(default=0)
     project = models.ForeignKey(Project, models.CASCADE, related_name="exchanges")
     session = models.ForeignKey(Session, models.CASCADE, null=True, blank=True, related_name="exchanges")
     provider = models.ForeignKey(Provider, models.SET_NULL, null=True, blank=True, related_name="+")
     worker_name = models.CharField(max_length=64, blank=True)
+    agent = models.CharField(max_length=160, blank=True)
+    api = models.CharField(max_length=16, blank=True)
+    turn = models.CharField(max_length=8, default="main")
+    task_id = models.BigIntegerField(null=True, blank=True)
+    step_index = models.PositiveIntegerField(null=True, blank=True)
     model = models.CharField(max_length=200)
+    request = models.JSONField(default=dict)
     adapter_name = models.CharField(max_length=200, blank=True)
     policy_version = models.PositiveIntegerField(default=0)
     messages = models.JSONField(default=list)
     text = models.TextField(blank=True)
+    reasoning = models.TextField(blank=True)
     tool_calls = models.JSONField(default=list)
     finish_reason = models.CharField(max_length=32, blank=True)
     prompt_token_ids = models.BinaryField(default=b"")
@@ -81,13 +164,26 @@ class Exchange(Timestamped):
     sampled = models.BinaryField(default=b"")
     prompt_tokens = models.PositiveIntegerField(default=0)
     completion_tokens = models.PositiveIntegerField(default=0)
+    cached_tokens = models.PositiveIntegerField(default=0)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True, blank=True)
     latency_ms = models.FloatField(null=True)
+    first_token_ms = models.FloatField(null=True)
+    upstream = models.CharField(max_length=500, blank=True)
+    status = models.PositiveSmallIntegerField(default=200)
+    is_streamed = models.BooleanField(default=False)
+    is_truncated = models.BooleanField(default=False)
+    is_mixed = models.BooleanField(default=False)
     error = models.TextField(blank=True)
 
     class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["public_id", "choice"], name="exchange_choice_is_unique"),
+        ]
         indexes = [
             models.Index(fields=["project", "-id"], name="exchange_by_project"),
             models.Index(fields=["session", "id"], condition=Q(session__isnull=False), name="exchange_by_session"),
+            models.Index(fields=["task_id"], condition=Q(task_id__isnull=False), name="exchange_by_task"),
+            models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="exchange_by_parent"),
         ]
 
     def __str__(self) -> str:
@@ -96,7 +192,9 @@ class Exchange(Timestamped):
     @property
     def has_exact_tokens(self) -> bool:
         """Whether the server told its token ids and log-probs, without which nothing can be trained."""
-        return bool(self.token_ids) and bool(self.prompt_token_ids) and len(self.logprobs) == len(self.token_ids)
+        has_prompt = bool(self.prompt_token_ids) or self.shared_tokens > 0
+        is_whole = not (self.is_truncated or self.is_mixed)
+        return is_whole and has_prompt and bool(self.token_ids) and len(self.logprobs) == len(self.token_ids)
 
     def unpack_prompt_token_ids(self) -> list[int]:
         return unpack_int32(self.prompt_token_ids)
@@ -109,3 +207,19 @@ class Exchange(Timestamped):
 
     def unpack_sampled(self) -> list[bool]:
         return unpack_bools(self.sampled, len(self.token_ids) // 4)
+
+
+class SpoolPosition(models.Model):
+    """How far a gateway's spool is in the database: moved in the transaction that writes the rows, so each comes once.
+
+    Attributes:
+        name: of the spool's directory.
+        segment, offset: file number, and the byte behind the last record that is stored.
+    """
+
+    name = models.CharField(max_length=200, unique=True)
+    segment = models.PositiveBigIntegerField(default=0)
+    offset = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.segment}+{self.offset}"
