@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "apps.experiments",
     "apps.pipeline",
     "apps.api",
+    "apps.gateway",
     "apps.console",
 ]
 

@@ -1,0 +1,128 @@
+"""What the edge hands over for capture: one record a request, cheap to make; its parsing is the writer's work."""
+
+import struct
+from typing import NamedTuple, Protocol, TypedDict
+
+import orjson
+
+_LENGTHS = struct.Struct("<III")
+RECORD_VERSION = 1
+
+
+class Header(TypedDict):
+    """What the edge knows about a request besides its bytes.
+
+    Attributes:
+        v: RECORD_VERSION.
+        id: the exchange's public id, a UUID's 32 hexadecimal digits.
+        at: when the request came, in seconds since the epoch.
+        project: primary key.
+        agent: handle of the token's user.
+        token: key id of the token.
+        session: its key; never empty.
+        end_user: who talks to the agent, as the agent names them; "" where it does not say.
+        is_done: the caller said that the session ends with this request.
+        turn: main or side.
+        task, step: as the caller said.
+        worker: name; "" where a provider's model was asked for.
+        model: as the caller asked.
+        asked: name the upstream was asked for.
+        served: name the upstream said it answered with, at the answer's start; "" before it said anything.
+        adapter, policy_version: the adapter that served, and its number; "" and 0 for a base model.
+        provider: primary key; None for the installation's own engine.
+        kind: of the provider.
+        upstream: address that answered; "" where none did.
+        api: dialect the caller spoke: chat, completions, responses or messages.
+        form: dialect of the record's bytes: chat or completions (the others are translated before).
+        is_stream: the answer's bytes are server-sent events, as they came; else one JSON object.
+        status: what the caller got.
+        is_truncated: the answer broke off: the upstream or the caller went away.
+        error: in words; "" where there was none.
+        latency_ms: from the request's arrival to the answer's last byte.
+        first_ms: to the answer's first byte; None where there was none.
+    """
+
+    v: int
+    id: str
+    at: float
+    project: int
+    agent: str
+    token: str
+    session: str
+    end_user: str
+    is_done: bool
+    turn: str
+    task: int | None
+    step: int | None
+    worker: str
+    model: str
+    asked: str
+    served: str
+    adapter: str
+    policy_version: int
+    provider: int | None
+    kind: str
+    upstream: str
+    api: str
+    form: str
+    is_stream: bool
+    status: int
+    is_truncated: bool
+    error: str
+    latency_ms: float
+    first_ms: float | None
+
+
+class Record(NamedTuple):
+    """One request and its answer.
+
+    Attributes:
+        request: the request's body as JSON in the header's `form`, before anything was injected into it.
+        answer: the upstream's body, with token ids and log-probs where it told them; b"" where nothing came.
+    """
+
+    header: Header
+    request: bytes
+    answer: bytes
+
+
+class Spool(Protocol):
+    """Where records survive the process. One event loop calls it; no call may wait for the network."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether new requests are to be refused (429) until the writer has caught up."""
+
+    def append(self, header: Header, request: bytes, answer: bytes) -> None:
+        """Keep a record: when this returns, a killed process loses it no more.
+
+        Raises:
+            SpoolError: it could not be kept; the caller must not be told that all went well.
+        """
+
+
+class SpoolError(OSError):
+    """A record could not be kept: the disk is full or away."""
+
+
+def pack_record(header: Header, request: bytes, answer: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """The parts of a record in the order in which they are written: three lengths, header, request, answer."""
+    head = orjson.dumps(header)
+    return _LENGTHS.pack(len(head), len(request), len(answer)), head, request, answer
+
+
+def unpack_record(data: bytes | memoryview) -> Record:
+    """A record from its joined parts.
+
+    Raises:
+        ValueError: that is not a whole record.
+    """
+    view = memoryview(data)
+    if len(view) < _LENGTHS.size:
+        raise ValueError(f"a record begins with {_LENGTHS.size} bytes of lengths, found {len(view)}")
+    head, request, answer = _LENGTHS.unpack_from(view)
+    ends = _LENGTHS.size + head, _LENGTHS.size + head + request, _LENGTHS.size + head + request + answer
+    if len(view) != ends[2]:
+        raise ValueError(f"wanted a record of {ends[2]} bytes, found {len(view)}")
+    header: Header = orjson.loads(view[_LENGTHS.size : ends[0]])
+    return Record(header, bytes(view[ends[0] : ends[1]]), bytes(view[ends[1] : ends[2]]))
