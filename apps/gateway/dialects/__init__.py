@@ -1,0 +1,35 @@
+"""Pure translators between what callers and servers speak and the internal language, OpenAI's chat completions.
+
+A caller's request goes through `previous_id` (what is found there is given as `earlier`) and `to_chat` to a server; its
+answer comes back through `from_chat` or, streamed, `make_stream`. A server that does not speak chat completions has an
+`Upstream`. One that speaks the caller's own dialect needs neither. Nothing here reads a clock, a socket or a database.
+"""
+
+from apps.gateway.dialects.chat import ChatDialect
+from apps.gateway.dialects.errors import ErrorWords, read_error
+from apps.gateway.dialects.protocol import (
+    AnswerStream,
+    BadRequestError,
+    Dialect,
+    Upstream,
+    UpstreamFailedError,
+    UpstreamStream,
+)
+
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (ChatDialect(),)}
+"""By `Exchange.api`."""
+UPSTREAMS: dict[str, Upstream] = {}
+"""By name of the dialect a server speaks; `chat` is not among them."""
+
+__all__ = [
+    "DIALECTS",
+    "UPSTREAMS",
+    "AnswerStream",
+    "BadRequestError",
+    "Dialect",
+    "ErrorWords",
+    "Upstream",
+    "UpstreamFailedError",
+    "UpstreamStream",
+    "read_error",
+]
