@@ -35,18 +35,27 @@ class Right(models.TextChoices):
     AUDIT_READ = "audit:read"
     METRICS_READ = "metrics:read"
     PIPELINE_WRITE = "pipeline:write"
+    SKILLS_READ = "skills:read"
+    SKILLS_WRITE = "skills:write"
+    SESSIONS_READ = "sessions:read"
+    EVALS_READ = "evals:read"
+    WEBHOOKS_READ = "webhooks:read"
+    WEBHOOKS_WRITE = "webhooks:write"
 
 
 ALL_RIGHTS = frozenset(Right)
 _OWN_TOKENS = frozenset({Right.TOKENS_READ, Right.TOKENS_WRITE})
-_LOOK = frozenset(right for right in Right if right.endswith(":read")) - {Right.AUDIT_READ} | _OWN_TOKENS
+_LOOK = (
+    frozenset(right for right in Right if right.endswith(":read")) - {Right.AUDIT_READ, Right.WEBHOOKS_READ}
+    | _OWN_TOKENS
+)
 
 ROLE_RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
     {
         Role.OWNER: ALL_RIGHTS,
         Role.MANAGER: ALL_RIGHTS - {Right.MEMBERS_WRITE, Right.PROJECTS_WRITE},
         Role.REVIEWER: _LOOK | {Right.REVIEWS_WRITE, Right.FEEDBACK_WRITE, Right.TASKS_WRITE},
-        Role.AUDITOR: _LOOK | {Right.AUDIT_READ},
+        Role.AUDITOR: _LOOK | {Right.AUDIT_READ, Right.WEBHOOKS_READ},
         Role.VIEWER: _LOOK,
         Role.AGENT: frozenset(
             {
@@ -58,6 +67,8 @@ ROLE_RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
                 Right.ATTEMPTS_WRITE,
                 Right.FEEDBACK_READ,
                 Right.FEEDBACK_WRITE,
+                Right.SESSIONS_READ,
+                Right.SKILLS_READ,
             }
         ),
     }

@@ -7,6 +7,7 @@ from typing import Any
 from apps.base.errors import BadInputError
 from tentalis.core.learning.gate import GateError, GatePolicy
 from tentalis.core.learning.recipes import Recipe, RecipeError
+from tentalis.core.limits import Limits, LimitsError
 from tentalis.core.review_policy import PolicyError, ReviewPolicy
 from tentalis.core.scoring.protocol import ScoringError
 from tentalis.core.scoring.weights import ENVIRONMENTS, WeightProfile
@@ -20,7 +21,7 @@ def check_project_settings(values: Mapping[str, Any]) -> None:
         if name in values:
             try:
                 check(values[name])
-            except (PolicyError, RecipeError, ScoringError, GateError, TypeError) as error:
+            except (PolicyError, RecipeError, ScoringError, GateError, LimitsError, TypeError) as error:
                 raise BadInputError(f"{name}: {error}", errors={name: [str(error)]}) from None
     for name, (low, high) in RANGES.items():
         value = values.get(name, low)
@@ -61,9 +62,15 @@ def _check_gate_policy(value: Any) -> None:
     GatePolicy(**policy)
 
 
+def check_limits(value: Any) -> None:
+    """Raises LimitsError or TypeError where a project's or a token's limits cannot be these."""
+    Limits.from_json(_require_object(value))
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "weight_profiles": _check_weight_profiles,
     "review_policy": _check_review_policy,
     "recipe": _check_recipe,
     "gate_policy": _check_gate_policy,
+    "limits": check_limits,
 }

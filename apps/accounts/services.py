@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.rules import check_project_settings
-from apps.accounts.tokens import create_token, find_token, revoke_token
+from apps.accounts.tokens import change_token, create_token, find_token, revoke_token
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError, NotSignedInError
@@ -19,6 +19,7 @@ __all__ = [
     "add_member",
     "change_member",
     "change_project",
+    "change_token",
     "create_project",
     "create_token",
     "create_user",
@@ -45,6 +46,7 @@ PROJECT_FIELDS = frozenset(
         "group_size",
         "batch_tasks",
         "learning_enabled",
+        "limits",
     }
 )
 

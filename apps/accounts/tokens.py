@@ -3,8 +3,9 @@
 import re
 import secrets
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -13,9 +14,11 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from apps.accounts.models import ApiToken, Member, Project, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.accounts.rules import check_limits
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, NotAllowedError, NotFoundError, NotSignedInError
+from tentalis.core.limits import LimitsError
 
 ALPHABET = string.ascii_letters + string.digits
 KEY_ID_LENGTH = 12
@@ -39,18 +42,21 @@ def create_token(
     by: User,
     project: Project | None = None,
     expires_in_days: int = 90,
+    limits: Mapping[str, Any] | None = None,
 ) -> tuple[ApiToken, str]:
     """Make a token for `user`. Its plain text is in the return value and nowhere else.
 
     Args:
         scopes: rights the token may use, of those its user has.
         project: bind the token to one project; needed when `by` makes it for an agent.
+        limits: as a project's, for this token alone.
     Raises:
         NotAllowedError: `by` may make none for `user`.
         NotFoundError: `user` is no member of the project.
         BadInputError: naming the field.
     """
     wanted = _check(name=name, scopes=scopes, expires_in_days=expires_in_days)
+    limits = _read_limits(limits or {})
     _require_maker(user=user, project=project, by=by)
     secret = "".join(secrets.choice(ALPHABET) for _ in range(SECRET_LENGTH))
     token = ApiToken(
@@ -60,6 +66,7 @@ def create_token(
         user=user,
         project=project,
         scopes=wanted,
+        limits=limits,
         expires_at=timezone.now() + timedelta(days=expires_in_days),
     )
     with transaction.atomic():
@@ -91,20 +98,55 @@ def find_token(text: str) -> ApiToken:
     return token
 
 
+def change_token(*, token: ApiToken, by: User, limits: Mapping[str, Any]) -> ApiToken:
+    """Give a token other limits; {} takes them all away.
+
+    Raises:
+        NotFoundError: it is neither theirs nor of an agent of a project they own.
+        NotAllowedError: one's own limits are set by an owner of the token's project.
+        BadInputError: naming what is wrong.
+    """
+    _require_keeper(token, by)
+    if token.limits and not (by.is_superuser or token.project is None or _owns(by, token.project)):
+        raise NotAllowedError(f"the limits of this token are changed by an owner of {token.project}")
+    wanted = _read_limits(limits)
+    with transaction.atomic():
+        row = ApiToken.objects.select_for_update().get(pk=token.pk)
+        if row.limits != wanted:
+            before, row.limits = row.limits, wanted
+            row.save(update_fields=["limits"])
+            payload = {"key_id": row.key_id, "before": before, "after": wanted}
+            record(Kind.TOKEN_CHANGED, subject=row, by=by.handle, payload=payload)
+        token.limits = wanted
+    return token
+
+
 def revoke_token(*, token: ApiToken, by: User) -> ApiToken:
     """Make a token worthless from the next request on. Revoking twice is revoking once.
 
     Raises:
         NotFoundError: it is neither theirs nor of an agent of a project they own.
     """
-    if token.user_id != by.pk and not by.is_superuser and not _owns(by, token.project):
-        raise NotFoundError(f"no token {token.pk}")
+    _require_keeper(token, by)
     with transaction.atomic():
         now = timezone.now()
         if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=now):
             token.revoked_at = now
             record(Kind.TOKEN_REVOKED, subject=token, by=by.handle, payload={"key_id": token.key_id})
     return token
+
+
+def _require_keeper(token: ApiToken, by: User) -> None:
+    if token.user_id != by.pk and not by.is_superuser and not _owns(by, token.project):
+        raise NotFoundError(f"no token {token.pk}")
+
+
+def _read_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        check_limits(limits)
+    except (LimitsError, TypeError) as error:
+        raise _bad("limits", str(error)) from None
+    return dict(limits)
 
 
 def _check(*, name: str, scopes: Iterable[str], expires_in_days: int) -> list[str]:

@@ -12,11 +12,17 @@ class Kind(models.TextChoices):
     MEMBER_CHANGED = "member.changed"
     MEMBER_REMOVED = "member.removed"
     TOKEN_CREATED = "token.created"  # noqa: S105
+    TOKEN_CHANGED = "token.changed"  # noqa: S105
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
     USER_CREATED = "user.created"
     USER_SIGNED_IN = "user.signed_in"
     SIGN_IN_FAILED = "user.sign_in_failed"
     ACCESS_DENIED = "access.denied"
+    # webhooks
+    WEBHOOK_CREATED = "webhook.created"
+    WEBHOOK_CHANGED = "webhook.changed"
+    WEBHOOK_DELETED = "webhook.deleted"
+    WEBHOOK_DISABLED = "webhook.disabled"
     # inference, workers
     PROVIDER_CREATED = "provider.created"
     PROVIDER_CHANGED = "provider.changed"
@@ -86,6 +92,9 @@ class Kind(models.TextChoices):
     DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"
     CANARY_STARTED = "canary.started"
     CANARY_ENDED = "canary.ended"
+    # skills
+    SKILL_CREATED = "skill.created"
+    SKILL_CHANGED = "skill.changed"
     # evals, experiments
     DATASET_REGISTERED = "dataset.registered"
     EVAL_FINISHED = "eval.finished"

@@ -105,6 +105,9 @@ def test_expired_and_revoked_tokens_are_worthless_at_once(alice: User) -> None:
         ({"scopes": ["tasks:eat"]}, "scopes"),
         ({"expires_in_days": 0}, "expires_in_days"),
         ({"expires_in_days": 366}, "expires_in_days"),
+        ({"limits": {"requests_per_minute": 0}}, "limits"),
+        ({"limits": {"requests": 1}}, "limits"),
+        ({"limits": ["requests_per_minute"]}, "limits"),
     ],
 )
 def test_a_token_that_cannot_be_is_refused_by_field(alice: User, values: dict[str, Any], field: str) -> None:
@@ -131,6 +134,34 @@ def test_nobody_makes_tokens_for_another_but_owners_for_their_agents(
     with pytest.raises(NotFoundError):
         services.revoke_token(token=token, by=bob)
     services.revoke_token(token=token, by=alice)
+
+
+def test_an_agent_cannot_widen_the_limits_its_owner_gave_it(project: Project, alice: User, bob: User) -> None:
+    claw = make_user("claw", is_agent=True)
+    Member.objects.create(project=project, user=claw, role=Role.AGENT)
+    Member.objects.filter(user=alice).update(role=Role.OWNER)
+    limits = {"requests_per_minute": 10, "usd_per_day": 1.5}
+    token, _ = make_token(claw, project=project, by=alice, limits=limits)
+    assert ApiToken.objects.get(pk=token.pk).limits == limits
+    with pytest.raises(NotAllowedError):
+        services.change_token(token=token, by=claw, limits={})
+    with pytest.raises(NotFoundError):
+        services.change_token(token=token, by=bob, limits={})
+    services.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
+    services.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
+    assert ApiToken.objects.get(pk=token.pk).limits == {"tokens_per_day": 5}
+    entry = AuditEntry.objects.get(kind="token.changed")
+    assert entry.payload == {"key_id": token.key_id, "before": limits, "after": {"tokens_per_day": 5}}
+
+
+def test_limits_of_a_project_are_checked_by_what_reads_them(project: Project, alice: User) -> None:
+    Member.objects.filter(user=alice).update(role=Role.OWNER)
+    services.change_project(project=project, by=alice, limits={"tokens_per_minute": 1000})
+    for wrong in ({"tokens_per_minute": 1.5}, {"tokens_per_minute": True}, {"usd_per_day": 0}, {"tokens": 1}, []):
+        with pytest.raises(BadInputError) as refused:
+            services.change_project(project=project, by=alice, limits=wrong)
+        assert list(refused.value.errors) == ["limits"]
+    assert Project.objects.get(pk=project.pk).limits == {"tokens_per_minute": 1000}
 
 
 def test_a_right_is_a_roles_and_a_stranger_learns_nothing(

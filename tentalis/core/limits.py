@@ -1,0 +1,61 @@
+"""How much a project or a token may ask of models."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+MAX_COUNT = 10**12
+MAX_USD = 10**9
+
+
+class LimitsError(ValueError):
+    """Limits are not what they should be; the message names the part, what was wanted and what was found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What may be asked at most; None: no limit.
+
+    Args:
+        requests_per_minute, tokens_per_minute, tokens_per_day: whole numbers from 1; tokens are prompt plus completion.
+        usd_per_day: more than 0, by the prices known.
+    Raises:
+        LimitsError: naming the field.
+    """
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    usd_per_day: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("requests_per_minute", "tokens_per_minute", "tokens_per_day"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or not 1 <= value <= MAX_COUNT):
+                raise LimitsError(f"{name}: wanted a whole number from 1 to {MAX_COUNT:,}, found {value!r}")
+        usd = self.usd_per_day
+        if usd is not None and (
+            isinstance(usd, bool)
+            or not isinstance(usd, int | float)
+            or not math.isfinite(usd)
+            or not 0 < usd <= MAX_USD
+        ):
+            raise LimitsError(f"usd_per_day: wanted a number above 0 and at most {MAX_USD:,}, found {usd!r}")
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Limits as they are stored: what is left out or null is no limit.
+
+        Raises:
+            LimitsError: a name nobody knows, or a value that cannot be.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        if unknown := sorted(set(value) - set(known)):
+            raise LimitsError(f"wanted {', '.join(known)}; found {', '.join(map(str, unknown))[:200]}")
+        return cls(**value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Only what is limited."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
