@@ -35,7 +35,7 @@ class Limits:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or not 1 <= value <= MAX_COUNT):
                 raise LimitsError(f"{name}: wanted a whole number from 1 to {MAX_COUNT:,}, found {value!r}")
-        usd = self.usd_per_day
+        usd: object = self.usd_per_day
         if usd is not None and (
             isinstance(usd, bool)
             or not isinstance(usd, int | float)
