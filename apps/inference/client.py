@@ -6,11 +6,10 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from apps.inference.errors import ProviderAnswerError, ProviderBusyError, ProviderRefusedError
+from apps.inference.registry import ProviderKind, find_kind
 from apps.inference.transport import Transport
 
 DEFAULT_TIMEOUT_S = 120.0
-VLLM_KINDS = frozenset({"engine", "vllm"})
-"""Servers that load adapters and tell token ids; to others those fields are not even sent."""
 _NAME_TAKEN = "adapter_name_taken"
 
 
@@ -48,7 +47,7 @@ class ModelClient:
     Every call raises ProviderBusyError, ProviderRefusedError (ModelNotServedError) or ProviderAnswerError.
 
     Args:
-        kind: a `Provider.Kind`.
+        kind: a row of the registry; what its server does not know is not even sent.
         timeout_s: longest silence of the server while it answers.
     """
 
@@ -58,13 +57,17 @@ class ModelClient:
     timeout_s: float = DEFAULT_TIMEOUT_S
 
     @cached_property
+    def _row(self) -> ProviderKind:
+        return find_kind(self.kind)
+
+    @cached_property
     def _transport(self) -> Transport:
-        return Transport(self.base_url, self.api_key, self.timeout_s)
+        return Transport(self._row, self.base_url, self.api_key, self.timeout_s)
 
     @property
     def tells_tokens(self) -> bool:
         """Whether the server tells exact token ids, without which nothing it says can be trained on."""
-        return self.kind in VLLM_KINDS
+        return self._row.tells_tokens
 
     def sample(
         self,
@@ -102,7 +105,7 @@ class ModelClient:
             **({"seed": seed} if seed is not None else {}),
         }
         if self.tells_tokens:
-            body |= {"return_token_ids": True, "include_stop_str_in_output": True}
+            body |= self._row.capture_fields(completions=True) | {"include_stop_str_in_output": True}
             if stop_token_ids:
                 body["stop_token_ids"] = list(stop_token_ids)
         answer = self._transport.call_api("POST", "/completions", body)
@@ -133,7 +136,7 @@ class ModelClient:
         body: dict[str, Any] = {
             "model": model,
             "messages": messages,
-            "max_completion_tokens" if self.kind == "openai" else "max_tokens": max_tokens,
+            self._row.max_tokens_field: max_tokens,
             "temperature": temperature,
             **({"n": n} if n > 1 else {}),
             **({"top_p": top_p} if top_p < 1.0 else {}),
@@ -142,7 +145,7 @@ class ModelClient:
             **(extra or {}),
         }
         if self.tells_tokens:
-            body |= {"return_token_ids": True, "logprobs": True, "include_stop_str_in_output": True}
+            body |= self._row.capture_fields() | {"include_stop_str_in_output": True}
         answer = self._transport.call_api("POST", "/chat/completions", body)
         return [self._read(_read_chat, choice, answer) for choice in self._read_choices(answer, model, None)[:n]]
 

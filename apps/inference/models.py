@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
+from apps.inference.registry import CHOICES
 from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32
 
 
@@ -17,24 +18,21 @@ class Provider(Timestamped):
     Attributes:
         kind: which row of the registry says how it is spoken to.
         more_urls: further addresses that serve the same models; sessions are spread over all of them.
+        api_key_sealed: encrypted, and bound to this row, its project and the origins it may be sent to.
+        sealed_with: id of the key in the ring that sealed it; "" where there is no API key.
         allow_private: loopback and private addresses are allowed; only an installation's admin may say so.
         requests_per_minute, tokens_per_minute: what all callers together may ask of it; None: no limit of ours.
+        probe, probed_at: what the last test found (`probes.Probe` as JSON); {} and None before the first.
     """
-
-    class Kind(models.TextChoices):
-        ENGINE = "engine"
-        VLLM = "vllm"
-        OPENAI = "openai"
-        OLLAMA = "ollama"
-        CUSTOM = "custom"
 
     project = models.ForeignKey(Project, models.CASCADE, null=True, blank=True, related_name="providers")
     name = models.SlugField(max_length=64)
-    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.CUSTOM)
+    kind = models.CharField(max_length=16, choices=CHOICES, default="custom")
     base_url = models.URLField(max_length=500)
     api_key_sealed = models.BinaryField(
         default=b"", editable=False, help_text="Encrypted; empty when the server wants none."
     )
+    sealed_with = models.CharField(max_length=16, blank=True, editable=False)
     more_urls = models.JSONField(default=list, blank=True)
     default_model = models.CharField(max_length=200, blank=True)
     allow_private = models.BooleanField(default=False)
@@ -42,10 +40,15 @@ class Provider(Timestamped):
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     tokens_per_minute = models.PositiveIntegerField(null=True, blank=True)
     is_active = models.BooleanField(default=True)
+    probe = models.JSONField(default=dict, blank=True, editable=False)
+    probed_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["project", "name"], name="provider_name_is_unique", nulls_distinct=False),
+        ]
+        indexes = [
+            models.Index(fields=["sealed_with", "id"], condition=~Q(sealed_with=""), name="provider_by_sealing_key"),
         ]
 
     def __str__(self) -> str:
@@ -59,6 +62,7 @@ class Price(Timestamped):
         provider: None: of every provider of this kind.
         model: name, or a prefix of names that ends with *.
         cached_input: of prompt tokens the server had in its cache; None: as input.
+        source: the page it was read from, or who gave it.
     """
 
     provider = models.ForeignKey(Provider, models.CASCADE, null=True, blank=True, related_name="prices")
@@ -68,9 +72,22 @@ class Price(Timestamped):
     output = models.DecimalField(max_digits=12, decimal_places=6)
     cached_input = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
     valid_from = models.DateTimeField()
+    source = models.CharField(max_length=500, blank=True)
 
     class Meta:
         ordering = ["-valid_from", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["provider", "kind", "model", "valid_from"], name="price_is_unique", nulls_distinct=False
+            ),
+            models.CheckConstraint(
+                condition=Q(provider__isnull=False) ^ ~Q(kind=""), name="price_is_of_a_provider_or_a_kind"
+            ),
+            models.CheckConstraint(
+                condition=Q(input__gte=0) & Q(output__gte=0) & (Q(cached_input__isnull=True) | Q(cached_input__gte=0)),
+                name="price_is_not_negative",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.model}: {self.input} in, {self.output} out"

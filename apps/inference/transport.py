@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
+from apps.base.errors import BadInputError
 from apps.inference.errors import (
     ModelNotServedError,
     ProviderAnswerError,
     ProviderBusyError,
     ProviderRefusedError,
 )
+from apps.inference.registry import ProviderKind
 
 CONNECT_TIMEOUT_S = 3.0
 _WRITE_TIMEOUT_S = 30.0
@@ -42,23 +44,23 @@ class Transport:
     """Requests to one server.
 
     Args:
+        kind: how it is spoken to.
         base_url: with or without the API's prefix: `http://host:8300`, `https://host/v1`, `https://host/some/api`.
-        api_key: sent as a bearer token; never part of an error.
+        api_key: sent as the kind says; never part of an error.
         timeout_s: longest silence of the server while it answers.
     """
 
-    def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
-        root = base_url.rstrip("/")
-        parts = urlsplit(root)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ProviderRefusedError(f"base_url must be like http://host:port, found {base_url!r}")
-        self.root = root.removesuffix("/v1")
-        self.api_path = parts.path if parts.path not in {"", "/v1"} else "/v1"
+    def __init__(self, kind: ProviderKind, base_url: str, api_key: str, timeout_s: float) -> None:
+        try:
+            urls = kind.urls(base_url)
+        except BadInputError as error:
+            raise ProviderRefusedError(str(error)) from None
+        self.root = urls.root
+        parts = urlsplit(urls.api)
+        self.api_path = parts.path
         self._server = f"{parts.scheme}://{parts.netloc}"
-        self._server_path = urlsplit(self.root).path
-        self._headers = {"Content-Type": "application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._server_path = urlsplit(urls.root).path
+        self._headers = {"Content-Type": "application/json", **kind.headers(api_key)}
         self._timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, write=_WRITE_TIMEOUT_S)
 
     def call_api(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

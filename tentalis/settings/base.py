@@ -247,7 +247,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "WorkerKindEnum": "apps.workers.models.Worker.Kind",
-        "ProviderKindEnum": "apps.inference.models.Provider.Kind",
+        "ProviderKindEnum": "apps.inference.registry.CHOICES",
     },
 }
 

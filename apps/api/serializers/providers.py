@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WordField
 from apps.inference.models import Provider
+from apps.inference.registry import CHOICES
 
 MAX_KEY_CHARS = 2_000
 
@@ -38,7 +39,7 @@ class ProviderChange(StrictSerializer):
     """What of a model server can change. A new address takes the key away, unless one comes with it."""
 
     name = TextField(required=False, max_length=64)
-    kind = WordField(required=False, choices=Provider.Kind.choices)
+    kind = WordField(required=False, choices=CHOICES)
     base_url = TextField(required=False, max_length=500)
     api_key = TextField(required=False, allow_blank=True, max_length=MAX_KEY_CHARS, write_only=True)
     default_model = TextField(required=False, allow_blank=True, max_length=200)
@@ -50,7 +51,7 @@ class ProviderIn(StrictSerializer):
 
     project = TextField(max_length=64)
     name = TextField(max_length=64)
-    kind = WordField(choices=Provider.Kind.choices)
+    kind = WordField(choices=CHOICES)
     base_url = TextField(max_length=500)
     api_key = TextField(required=False, allow_blank=True, max_length=MAX_KEY_CHARS, write_only=True)
     default_model = TextField(required=False, allow_blank=True, max_length=200)
