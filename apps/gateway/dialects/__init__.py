@@ -7,6 +7,7 @@ answer comes back through `from_chat` or, streamed, `make_stream`. A server that
 
 from apps.gateway.dialects.chat import ChatDialect
 from apps.gateway.dialects.errors import ErrorWords, read_error
+from apps.gateway.dialects.messages import MessagesDialect
 from apps.gateway.dialects.protocol import (
     AnswerStream,
     BadRequestError,
@@ -16,7 +17,7 @@ from apps.gateway.dialects.protocol import (
     UpstreamStream,
 )
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (ChatDialect(),)}
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (ChatDialect(), MessagesDialect())}
 """By `Exchange.api`."""
 UPSTREAMS: dict[str, Upstream] = {}
 """By name of the dialect a server speaks; `chat` is not among them."""

@@ -1,7 +1,7 @@
 """Fields of an untrusted JSON object, refused by their path when they are not what was wanted."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from apps.gateway.dialects.protocol import BadRequestError, Body
 
@@ -12,7 +12,7 @@ def read_str(body: Body, key: str, *, at: str = "") -> str:
     """A field that must be there and be a non-empty string."""
     value = body.get(key, _MISSING)
     if not isinstance(value, str) or not value:
-        refuse(_join(at, key), "a non-empty string", value)
+        raise refusal(_join(at, key), "a non-empty string", value)
     return value
 
 
@@ -20,7 +20,7 @@ def read_text(body: Body, key: str, *, at: str = "") -> str:
     """A field that must be there and be a string."""
     value = body.get(key, _MISSING)
     if not isinstance(value, str):
-        refuse(_join(at, key), "a string", value)
+        raise refusal(_join(at, key), "a string", value)
     return value
 
 
@@ -28,22 +28,22 @@ def read_list(body: Body, key: str, *, at: str = "") -> list[Any]:
     """A field that must be there and be a list."""
     value = body.get(key, _MISSING)
     if not isinstance(value, list):
-        refuse(_join(at, key), "a list", value)
+        raise refusal(_join(at, key), "a list", value)
     return value
 
 
 def read_object(value: object, *, at: str) -> Body:
     """A value that must be an object."""
     if not isinstance(value, Mapping):
-        refuse(at, "an object", value)
+        raise refusal(at, "an object", value)
     return value
 
 
-def refuse(at: str, wanted: str, found: object) -> NoReturn:
-    """Raise BadRequestError saying what was wanted at this path, and what was there."""
+def refusal(at: str, wanted: str, found: object) -> BadRequestError:
+    """The error that says what was wanted at this path, and what was there."""
     if found is _MISSING:
-        raise BadRequestError(f"{at}: field required ({wanted})", param=at)
-    raise BadRequestError(f"{at}: wanted {wanted}, found {describe(found)}", param=at)
+        return BadRequestError(f"{at}: field required ({wanted})", param=at)
+    return BadRequestError(f"{at}: wanted {wanted}, found {describe(found)}", param=at)
 
 
 def describe(value: object) -> str:

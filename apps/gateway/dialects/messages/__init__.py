@@ -1,0 +1,5 @@
+"""Anthropic's Messages API: spoken to callers, and to servers that speak nothing else."""
+
+from apps.gateway.dialects.messages.dialect import MessagesDialect
+
+__all__ = ["MessagesDialect"]

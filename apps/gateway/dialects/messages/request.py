@@ -1,0 +1,163 @@
+"""A Messages request as a chat request."""
+
+from collections.abc import Iterator, Mapping
+
+from apps.gateway.dialects.content import BLOCK_GAP, join_content
+from apps.gateway.dialects.messages.blocks import (
+    read_assistant,
+    read_part,
+    read_text_blocks,
+    read_tool_result,
+)
+from apps.gateway.dialects.protocol import BadRequestError, Body, Json
+from apps.gateway.dialects.reading import read_list, read_object, read_str, refusal
+
+_EFFORTS = ((2048, "low"), (8192, "medium"))
+_CANNOT = ("mcp_servers", "container")
+"""What would have to run on Anthropic's own servers."""
+
+
+def read_request(body: Body) -> Json:
+    """The same request in chat completions; `thinking`, `top_k` and the `thinking_blocks` of messages are extensions.
+
+    Raises:
+        BadRequestError: naming the field.
+    """
+    max_tokens = body.get("max_tokens")
+    if type(max_tokens) is not int or max_tokens < 1:
+        raise refusal("max_tokens", "a positive integer", max_tokens)
+    for key in _CANNOT:
+        if body.get(key):
+            raise BadRequestError(f"{key}: not offered here: it needs Anthropic's own servers", param=key)
+    messages = [*_read_system(body.get("system")), *_read_messages(body)]
+    chat: Json = {"model": read_str(body, "model"), "messages": messages, "max_tokens": max_tokens}
+    for key in ("temperature", "top_p", "top_k", "stream"):
+        if body.get(key) is not None:
+            chat[key] = body[key]
+    if chat.get("stream"):
+        chat["stream_options"] = {"include_usage": True}
+    if stop := body.get("stop_sequences"):
+        chat["stop"] = stop
+    if user := _read_user(body.get("metadata")):
+        chat["user"] = user
+    if messages[-1]["role"] == "assistant":
+        chat |= {"add_generation_prompt": False, "continue_final_message": True}
+    return chat | _read_tools(body) | _read_thinking(body) | _read_output(body)
+
+
+def _read_system(system: object) -> list[Json]:
+    text = system if isinstance(system, str) else BLOCK_GAP.join(read_text_blocks(system, at="system"))
+    return [{"role": "system", "content": text}] if text else []
+
+
+def _read_messages(body: Body) -> list[Json]:
+    found = read_list(body, "messages")
+    if not found:
+        raise BadRequestError("messages: at least one message is required", param="messages")
+    return [message for index, each in enumerate(found) for message in _read_message(each, at=f"messages.{index}")]
+
+
+def _read_message(found: object, *, at: str) -> Iterator[Json]:
+    message = read_object(found, at=at)
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(content, str | list):
+        raise refusal(f"{at}.content", "a string or a list of blocks", content)
+    if role == "assistant":
+        yield read_assistant(content, at=f"{at}.content")
+    elif role == "user":
+        yield from _read_user_turn(content, at=f"{at}.content")
+    elif role == "system":
+        yield from _read_system(content)
+    else:
+        raise refusal(f"{at}.role", "user, assistant or system", role)
+
+
+def _read_user_turn(content: str | list[object], *, at: str) -> Iterator[Json]:
+    """Tool results first, as chat wants them right behind the calls; then what the user says."""
+    if isinstance(content, str):
+        yield {"role": "user", "content": content}
+        return
+    texts: list[str] = []
+    parts: list[Json] = []
+    for index, found in enumerate(content):
+        block = read_object(found, at=f"{at}.{index}")
+        if block.get("type") == "tool_result":
+            result, shown = read_tool_result(block, at=f"{at}.{index}")
+            parts += shown
+            yield result
+        elif isinstance(part := read_part(block, at=f"{at}.{index}"), str):
+            texts.append(part)
+        else:
+            parts.append(part)
+    if texts or parts:
+        yield {"role": "user", "content": join_content(texts, parts)}
+
+
+def _read_user(metadata: object) -> str:
+    user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    return user if isinstance(user, str) else ""
+
+
+def _read_tools(body: Body) -> Json:
+    chat: Json = {}
+    if tools := body.get("tools"):
+        chat["tools"] = [_read_tool(tool, at=f"tools.{index}") for index, tool in enumerate(read_list(body, "tools"))]
+    if not (choice := body.get("tool_choice")):
+        return chat
+    kind = read_object(choice, at="tool_choice").get("type")
+    if kind == "tool":
+        name = read_str(choice, "name", at="tool_choice")
+        chat["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif kind in (plain := {"auto": "auto", "any": "required", "none": "none"}):
+        chat["tool_choice"] = plain[kind]
+    else:
+        raise refusal("tool_choice.type", "auto, any, tool or none", kind)
+    if tools and choice.get("disable_parallel_tool_use") is not None:
+        chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
+    return chat
+
+
+def _read_tool(found: object, *, at: str) -> Json:
+    tool = read_object(found, at=at)
+    if (kind := tool.get("type") or "custom") != "custom":
+        raise BadRequestError(f"{at}.type: the built-in tool {kind} is not offered here; give it as custom", param=at)
+    function: Json = {"name": read_str(tool, "name", at=at)}
+    if tool.get("description"):
+        function["description"] = tool["description"]
+    function["parameters"] = dict(read_object(tool.get("input_schema"), at=f"{at}.input_schema"))
+    if tool.get("strict") is not None:
+        function["strict"] = tool["strict"]
+    return {"type": "function", "function": function}
+
+
+def _read_thinking(body: Body) -> Json:
+    """The budget as an effort, which is what chat servers know, and as it is for those that know budgets."""
+    thinking = body.get("thinking")
+    if thinking is None:
+        return {}
+    kind = read_object(thinking, at="thinking").get("type")
+    chat: Json = {"thinking": dict(thinking)}
+    if kind == "enabled":
+        budget = thinking.get("budget_tokens")
+        if type(budget) is not int or budget < 1:
+            raise refusal("thinking.budget_tokens", "a positive integer", budget)
+        chat["reasoning_effort"] = next((effort for most, effort in _EFFORTS if budget <= most), "high")
+    elif kind not in ("disabled", "adaptive", "between_tools"):
+        raise refusal("thinking.type", "enabled, disabled, adaptive or between_tools", kind)
+    return chat
+
+
+def _read_output(body: Body) -> Json:
+    output = read_object(body.get("output_config") or {}, at="output_config")
+    chat: Json = {}
+    if effort := output.get("effort"):
+        chat["reasoning_effort"] = "high" if effort == "max" else effort
+    if wanted := output.get("format"):
+        if read_object(wanted, at="output_config.format").get("type") != "json_schema":
+            raise refusal("output_config.format.type", "json_schema", wanted.get("type"))
+        schema = dict(read_object(wanted.get("schema"), at="output_config.format.schema"))
+        chat["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "output", "schema": schema, "strict": True},
+        }
+    return chat
