@@ -1,4 +1,7 @@
-"""Loaded before Django: the tests' own Postgres and Redis, unless the environment names some."""
+"""Loaded before Django: the tests' own Postgres and Redis, unless the environment names some.
+
+Each process of a parallel run (`-n 2`) has servers of its own: many tests look at all of a Redis.
+"""
 
 import atexit
 import os
@@ -7,18 +10,23 @@ import tempfile
 from pathlib import Path
 
 NAMES = ("TENTALIS_DATABASE_URL", "TENTALIS_REDIS_URL")
+STARTED_BY = "TESTS_SERVERS_STARTED_BY"
+"""Process number of who started those the environment names; unset: they were given."""
 
 
 def start_servers() -> None:
     """Start throw-away servers in a home of their own, gone with this process."""
-    if all(os.environ.get(name) for name in NAMES):
+    if all(os.environ.get(name) for name in NAMES) and STARTED_BY not in os.environ:
         return
     from tentalis.platform.home import Home
     from tentalis.platform.up import ensure_embedded_servers
 
     root = Path(tempfile.mkdtemp(prefix="tentalis-tests-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
+    for name in NAMES:
+        os.environ.pop(name, None)
     os.environ["TENTALIS_HOME"] = str(root)
+    os.environ[STARTED_BY] = str(os.getpid())
     for name, url in zip(NAMES, ensure_embedded_servers(Home(root)), strict=True):
         os.environ[name] = url
 
