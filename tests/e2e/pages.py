@@ -1,10 +1,15 @@
 """Every page of the console, by name."""
 
 from django.urls import reverse
+from django.utils import timezone
 
+from apps.adapters.models import Adapter, Deployment
 from apps.calibration.models import Rater
+from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import claim
-from tests.e2e.scenery import Scene
+from apps.workers.models import Worker
+from tests.e2e.scenery import Scene, add_task
+from tests.factories import make_worker
 
 
 def find_pages(scene: Scene) -> dict[str, str]:
@@ -37,7 +42,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "adapter": path("adapter", scene.adapter.pk),
         "adapter_people": path("adapter-people", scene.adapter.pk),
         "adapter_moved": path("adapter-moved", scene.adapter.pk),
-        "feedback_trace": path("feedback", scene.reviewed.feedback.get().pk),
+        "feedback_trace": path("feedback", scene.reviewed.feedback.earliest("pk").pk),
         "my_feedback": path("my-feedback"),
         "task_versions": path("task-versions", scene.reviewed.pk),
         "workers": path("worker-list"),
@@ -66,18 +71,79 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
     older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
     return {
         "review_bulk_new": path("bulk-new"),
-        "review_reveal": path("review", scene.reviewed.reviews.get(state="closed").pk),
+        "review_bulk": path("bulk", _judge_many(scene).pk),
+        "review_reveal": path("review", _judge(scene).pk),
+        "review_offer": path("review", _offer(scene).pk),
         "review_compare": f"{path('task-compare', scene.reviewed.pk)}?left=0&right=1&what=whole",
         "review_appeal": path("feedback-appeal", scene.reviewed.feedback.earliest("pk").pk),
         "rater_out": path("rater", Rater.objects.get(project=scene.project, handle="scorer:prm").pk),
         "adapter_promote": path("adapter-promote", scene.candidate.pk),
         "adapter_canary": path("adapter-canary", scene.candidate.pk),
         "roll_back": path("roll-back", scene.worker.name),
+        "canary_stop": path("canary-stop", _try_adapter(scene).name),
         "worker_new": path("worker-new"),
         "worker_change": path("worker-change", scene.worker.name),
         "attempt_compare": f"{path('attempt-compare')}?left={left.pk}&right={right.pk}",
         "run_compare": f"{path('run', scene.run.pk)}{f'?with={older.pk}' if older else ''}",
     }
+
+
+def _judge(scene: Scene) -> Review:
+    """A second opinion of alice's own."""
+    review = Review.objects.create(
+        project=scene.project,
+        task=scene.reviewed,
+        audience="human",
+        purpose="second",
+        state="closed",
+        closed_at=timezone.now(),
+    )
+    Feedback.objects.create(
+        project=scene.project,
+        task=scene.reviewed,
+        review=review,
+        source="human",
+        author=scene.alice.handle,
+        score=0.6,
+        text="The surcharge is named and then forgotten.",
+        preferred_attempt=scene.reviewed.attempts.earliest("index"),
+    )
+    return review
+
+
+def _offer(scene: Scene) -> Review:
+    """One that waits, and that nobody has open."""
+    task = add_task(scene, attempts=2)
+    return Review.objects.create(project=scene.project, task=task, audience="human", reason="one task in five")
+
+
+def _judge_many(scene: Scene) -> BulkJudgement:
+    return BulkJudgement.objects.create(
+        project=scene.project,
+        by=scene.alice,
+        state="done",
+        total=40,
+        done=39,
+        words={"score": 1.0, "text": "Right, and said well."},
+        report=[{"review": scene.review.pk, "reason": "alice has it open"}],
+    )
+
+
+def _try_adapter(scene: Scene) -> Worker:
+    """A worker beside the others that has an adapter on trial."""
+    worker = make_worker(scene.project, name="trial")
+    digest = "7a51" * 16
+    candidate = Adapter.objects.create(
+        project=scene.project,
+        worker=worker,
+        name=f"trial@v1-{digest[:8]}",
+        version=1,
+        uri="file:///x",
+        sha256=digest,
+        manifest={},
+    )
+    Deployment.objects.create(worker=worker, canary=candidate, canary_percent=10, canary_words="31 of 200 tasks done")
+    return worker
 
 
 def find_own_pages() -> dict[str, str]:

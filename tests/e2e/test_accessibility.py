@@ -11,7 +11,7 @@ from apps.accounts.models import Member, Project, Role
 from apps.audit.models import AuditEntry
 from tests.e2e.axe import find_violations
 from tests.e2e.browser import open_context, sign_in
-from tests.e2e.pages import find_own_pages, find_pages
+from tests.e2e.pages import find_manager_pages, find_own_pages, find_pages
 from tests.e2e.scenery import build_scene
 from tests.factories import make_project, make_user, make_worker
 
@@ -62,7 +62,7 @@ def test_every_page_of_a_project_that_has_lived_is_accessible(address: str, page
     Member.objects.filter(project=scene.project, user=scene.alice).update(role=Role.OWNER)
     found = look_at_all(page, address, {"sign in": "/sign-in/"})
     sign_in(page, address, "alice")
-    found += look_at_all(page, address, find_pages(scene) | find_own_pages())
+    found += look_at_all(page, address, find_pages(scene) | find_manager_pages(scene) | find_own_pages())
     assert found == []
 
 

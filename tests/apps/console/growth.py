@@ -1,5 +1,6 @@
 """The scene of the browser tests, grown: more rows of everything its pages show."""
 
+import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -46,7 +47,7 @@ def grow(scene: Scene, rows: int, *, first: int = FIRST) -> None:
     session = Session.objects.filter(project=project).earliest("pk")
     _copy(session, rows, key=lambda n: f"claw-{first + n}")
     for exchange in list(Exchange.objects.filter(session=session).order_by("pk")[:2]):
-        _copy(exchange, rows)
+        _copy(exchange, rows, public_id=lambda n: uuid.uuid4())
     dataset = Dataset.objects.filter(project=project).earliest("pk")
     for evaluated in list(EvalRun.objects.filter(dataset=dataset).order_by("pk")[:1]):
         _copy(evaluated, rows)

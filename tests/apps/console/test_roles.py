@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls import URLPattern, URLResolver, get_resolver, resolve, reverse
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
@@ -22,6 +22,9 @@ from apps.feedback.models import BulkJudgement
 from apps.inference.models import Session
 from apps.supervision.models import Proposal
 from apps.tasks.models import Task
+from tests.e2e.pages import find_manager_pages, find_own_pages
+from tests.e2e.pages import find_pages as find_looked_at
+from tests.e2e.scenery import build_scene
 from tests.edges.lived_in import EVERY_ROLE, make_lived_in
 from tests.factories import make_project, make_user
 
@@ -33,6 +36,8 @@ TABLE: dict[str, str | list[str]] = tomllib.loads(
 # what has to be said for a page to know what is meant
 BODIES = {"view-keep": {"page": "task-list", "name": "mine"}, "settings": {"section": "general"}}
 WRITES = re.compile(r"^\s*(INSERT|UPDATE|DELETE)(?! (INTO|FROM)? ?\"django_session\")", re.IGNORECASE)
+# what one can open and is no page of its own: a number beside a link, where the form of another page is sent
+NO_PAGES = {"proposal-count", "proposal-decide"}
 # what differs from answer to answer
 CHANGING = re.compile(r'nonce="[^"]+"|csrfmiddlewaretoken" value="[^"]+"|/p/[\w-]+/[^"<\s]*|data-live-after="\d+"')
 
@@ -119,6 +124,17 @@ class Visitor:
 
 def test_every_page_is_classified() -> None:
     assert sorted(set(find_pages()) ^ set(TABLE)) == []
+
+
+def test_every_page_is_looked_at(ids: dict[str, Any]) -> None:
+    """By axe, by the photographs, by the query counts: what one can open is in one of the lists they read."""
+    owner = Visitor(User.objects.get(username=EVERY_ROLE["owner"]), ids)
+    opened = {page for page in find_pages() if owner.send("get", page).status_code != 405}
+    scene = build_scene(updates=2)
+    listed = find_looked_at(scene) | find_manager_pages(scene) | find_own_pages()
+    looked_at = {resolve(path.partition("?")[0]).url_name for path in listed.values() if "no-such" not in path}
+    assert sorted(opened - looked_at - NO_PAGES) == []
+    assert opened >= NO_PAGES
 
 
 def test_every_right_of_the_table_exists() -> None:
