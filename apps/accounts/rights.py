@@ -9,7 +9,10 @@ from apps.accounts.models import Role
 
 
 class Right(models.TextChoices):
-    """Something a member may do in a project. Reading a resource and writing it are two rights."""
+    """Something a member may do in a project. Reading a resource and writing it are two rights.
+
+    `gateway:use` is asking models through the gateway.
+    """
 
     PROJECTS_READ = "projects:read"
     PROJECTS_WRITE = "projects:write"
@@ -41,6 +44,7 @@ class Right(models.TextChoices):
     EVALS_READ = "evals:read"
     WEBHOOKS_READ = "webhooks:read"
     WEBHOOKS_WRITE = "webhooks:write"
+    GATEWAY_USE = "gateway:use"
 
 
 ALL_RIGHTS = frozenset(Right)
@@ -54,7 +58,7 @@ ROLE_RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
     {
         Role.OWNER: ALL_RIGHTS,
         Role.MANAGER: ALL_RIGHTS - {Right.MEMBERS_WRITE, Right.PROJECTS_WRITE},
-        Role.REVIEWER: _LOOK | {Right.REVIEWS_WRITE, Right.FEEDBACK_WRITE, Right.TASKS_WRITE},
+        Role.REVIEWER: _LOOK | {Right.REVIEWS_WRITE, Right.FEEDBACK_WRITE, Right.TASKS_WRITE, Right.GATEWAY_USE},
         Role.AUDITOR: _LOOK | {Right.AUDIT_READ, Right.WEBHOOKS_READ},
         Role.VIEWER: _LOOK,
         Role.AGENT: frozenset(
@@ -69,6 +73,7 @@ ROLE_RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
                 Right.FEEDBACK_WRITE,
                 Right.SESSIONS_READ,
                 Right.SKILLS_READ,
+                Right.GATEWAY_USE,
             }
         ),
     }
