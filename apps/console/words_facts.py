@@ -1,0 +1,110 @@
+"""What runs, verdicts, manifests and settings call things, in words: one table for every page that lists such facts."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from apps.console.selectors.metrics import WORDS
+from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS
+
+Words = str | Promise
+
+
+class Named(NamedTuple):
+    """A fact's name as people read it, and the unit of its value; "" where it has none."""
+
+    label: Words
+    unit: Words = ""
+
+
+FACTS: Mapping[str, Named] = {
+    # recipe: units beside the labels that the settings page has
+    "beta1": Named(_("AdamW beta 1")),
+    "beta2": Named(_("AdamW beta 2")),
+    "max_staleness": Named(_("Oldest version learned from"), _("versions")),
+    "opd_clip": Named(_("Largest pull of a hint"), _("nats")),
+    "kl_coef": Named(_("Pull towards the base model")),
+    "schema": Named(_("Format")),
+    # the run in a few numbers
+    "rollouts": Named(_("Attempts"), _("attempts")),
+    "rollouts_learned": Named(_("Attempts learned from"), _("attempts")),
+    "rollouts_hinted": Named(_("Attempts with a hint"), _("attempts")),
+    "updates": Named(_("Updates"), _("updates")),
+    "reward": Named(_("Mean reward")),
+    "wall_s": Named(_("Time it took"), _("s")),
+    "train_seconds": Named(_("Time it took"), _("s")),
+    "clip_fraction": Named(_("Clipped tokens"), _("of all")),
+    "max_ratio": Named(_("Largest ratio")),
+    # a verdict
+    "panel": Named(_("Held-out tasks")),
+    "sampled accuracy": Named(_("Fully right")),
+    "step scores": Named(_("Steps right")),
+    "items": Named(_("compared"), _("items")),
+    "candidate": Named(_("this adapter")),
+    "reference": Named(_("the one it is compared with")),
+    "difference": Named(_("Difference")),
+    "low": Named(_("interval from")),
+    "high": Named(_("interval to")),
+    "std": Named(_("spread")),
+    "confidence": Named(_("Confidence")),
+    "metric": Named(_("Measured by")),
+    "outcome": Named(_("Outcome")),
+    "alarms": Named(_("Alarms")),
+    # a manifest
+    "worker": Named(_("Worker")),
+    "base_model": Named(_("Base model")),
+    "base_sha256": Named(_("Digest of the base model")),
+    "parent_sha256": Named(_("Digest of the one it continues")),
+    "run_id": Named(_("Run")),
+    "attempt": Named(_("Try")),
+    "recipe_hash": Named(_("Digest of the recipe")),
+    "rollouts_sha256": Named(_("Digest of what it learned from")),
+    "rank": Named(_("LoRA rank")),
+    "alpha": Named(_("LoRA alpha")),
+    "files": Named(_("File")),
+    "size_bytes": Named(_("size"), _("bytes")),
+    "sha256": Named(_("digest")),
+    "versions": Named(_("Version of")),
+    # reviews
+    "text": Named(_("Said of each")),
+    "score": Named(_("Score")),
+    "before": Named(_("Reviews up to")),
+    "accuracy": Named(_("Fully right")),
+}
+NAMES = {"torch": "PyTorch", "peft": "PEFT", "transformers": "Transformers", "python": "Python", "tentalis": "Tentalis"}
+# whose keys are names of their own, never words of ours
+OWN_NAMES = frozenset({"files", "versions"})
+
+REWARD_SOURCES: Mapping[str, Words] = {
+    "human": _("a person's word"),
+    "verified": _("checked by the world"),
+    "outside": _("an app, for its user"),
+    "ai": _("an AI manager's word"),
+    "scorers": _("the scorers"),
+}
+HINT_SOURCES: Mapping[str, Words] = {
+    "grammar": _("read off the words"),
+    "edited answer": _("from the corrected answer"),
+    "reviewer": _("written by the reviewer"),
+}
+
+
+def name_fact(name: str) -> Named:
+    """The words of a fact; of one nobody has described, its own name, readably."""
+    if name in FACTS:
+        return FACTS[name]
+    if name in FIELD_WORDS:
+        return Named(FIELD_WORDS[name][0])
+    if name in WORDS:
+        return Named(WORDS[name].label, WORDS[name].unit)
+    if name.startswith("refused_"):
+        return Named(_("Not learned from: %(reason)s") % {"reason": name.removeprefix("refused_").replace("_", " ")})
+    said = NAMES.get(name, name.replace("_", " "))
+    return Named(said[:1].upper() + said[1:])
+
+
+def name_choice(name: str, value: Any) -> Words:
+    """A choice's words, where the settings page has some; else the value."""
+    return CHOICE_WORDS[value] if name in FIELD_WORDS and value in CHOICE_WORDS else str(value)
