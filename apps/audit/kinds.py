@@ -71,6 +71,11 @@ class Kind(models.TextChoices):
     PROPOSAL_TAKEN_OVER = "proposal.taken_over"
     PROPOSAL_EXPIRED = "proposal.expired"
     HINT_EXTRACTED = "hint.extracted"
+    # conversations
+    TURN_CLOSED = "turn.closed"
+    TURN_SETTLED = "turn.settled"
+    TURN_FAILED = "turn.failed"
+    PERSON_FORGOTTEN = "person.forgotten"
     # rollouts, training
     ROLLOUTS_BUILT = "rollouts.built"
     BATCH_OPENED = "batch.opened"

@@ -278,6 +278,7 @@ class Feedback(Timestamped):
         HUMAN = "human", "A person"
         AI = "ai", "An AI manager"
         OUTSIDE = "outside", "An agent or app, for its user"
+        IMPLICIT = "implicit", "What a person's next words showed"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="feedback")
     task = models.ForeignKey(Task, models.CASCADE, related_name="feedback")

@@ -114,6 +114,9 @@ class Attempt(Timestamped):
         outcome: verified result in [0, 1]; None where nothing can verify it.
         score: combined score in [0, 1]; None while unscored.
         score_details: weights used, and what was redistributed from whom and why.
+        unfit: why its tokens may train nothing, whatever is said of it; "" where they may.
+        hidden: [[start, end], …], stretches of its tokens that are kept out of the loss.
+        is_private: its conversation holds what must not be written into training files.
     """
 
     class State(models.TextChoices):
@@ -136,6 +139,9 @@ class Attempt(Timestamped):
     score_details = models.JSONField(default=dict)
     missing_steps = models.PositiveSmallIntegerField(default=0)
     elapsed_s = models.FloatField(null=True)
+    unfit = models.CharField(max_length=300, blank=True, default="", db_default="")
+    hidden = models.JSONField(default=list, db_default=[], blank=True)
+    is_private = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering = ["index"]
@@ -151,6 +157,26 @@ class Attempt(Timestamped):
 
     def __str__(self) -> str:
         return f"attempt {self.index + 1} at task {self.task_id}"
+
+
+class FurtherExchange(models.Model):
+    """A later call of an attempt that took several. Its prompt continues the call before it token for token, so that
+    all of them together are one sequence, in which what the agent was told between them is not sampled.
+
+    Attributes:
+        place: from 1; the attempt's own `exchange` is 0.
+    """
+
+    exchange = models.OneToOneField(Exchange, models.CASCADE, primary_key=True, related_name="further_of")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="further")
+    place = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ["place"]
+        constraints = [models.UniqueConstraint(fields=["attempt", "place"], name="one_exchange_per_place")]
+
+    def __str__(self) -> str:
+        return f"exchange {self.exchange_id} of attempt {self.attempt_id}"
 
 
 class Step(models.Model):

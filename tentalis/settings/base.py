@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "apps.scoring",
     "apps.feedback",
     "apps.rollouts",
+    "apps.conversations",
     "apps.training",
     "apps.evals",
     "apps.experiments",
@@ -219,6 +220,7 @@ CELERY_TASK_ROUTES = {
     "tasks.*": {"queue": "workers"},
     "scoring.*": {"queue": "scorers"},
     "feedback.extract_hint": {"queue": "hints"},
+    "conversations.hear": {"queue": "hints"},
 }
 
 REST_FRAMEWORK = {

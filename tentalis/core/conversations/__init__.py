@@ -1,0 +1,1 @@
+"""What people say to an agent, read for what it tells of the agent's work."""

@@ -1,0 +1,107 @@
+"""Where one turn of a conversation ends and the next begins: what a person said, and what only looks like it."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+WRAPPERS: Final = (
+    ("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>", "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"),
+    ("<system-reminder>", "</system-reminder>"),
+    ("<environment_context>", "</environment_context>"),
+)
+"""What agents put around words of their own in a message of role user: OpenClaw, Claude Code, Codex."""
+_WRAPPED: Final = re.compile(
+    "|".join(f"{re.escape(opened)}.*?(?:{re.escape(closed)}|\\Z)" for opened, closed in WRAPPERS), re.DOTALL
+)
+_TEXT_PARTS: Final = frozenset({"text", "input_text"})
+_ANSWERING: Final = frozenset({"assistant", "tool", "function"})
+
+
+class Began(StrEnum):
+    """How a turn began, seen from the one before it."""
+
+    NEXT = "next"  # the person said something more
+    REWRITTEN = "rewritten"  # the person changed what they had said
+    AGAIN = "again"  # the very same was asked for again
+
+
+class Change(NamedTuple):
+    """What became of a person's words between two requests.
+
+    Args:
+        began: None where nothing was added.
+        start: place of the first new one.
+    """
+
+    began: Began | None
+    start: int
+
+
+def read_words(message: Mapping[str, Any]) -> str:
+    """What a person said in a message of any dialect; "" where nobody did (system, tools, the agent's own context)."""
+    if message.get("role") != "user":
+        return ""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [content]
+    return _WRAPPED.sub("", "\n".join(filter(None, map(_read_part, parts)))).strip()
+
+
+def _read_part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and part.get("type", "text") in _TEXT_PARTS and isinstance(part.get("text"), str):
+        return str(part["text"])
+    return ""
+
+
+def find_words(messages: Sequence[Any]) -> list[str]:
+    """Everything a person said in a conversation, in order, without what was empty."""
+    said = (read_words(message) for message in messages if isinstance(message, Mapping))
+    return [words for words in said if words]
+
+
+def goes_on(messages: Sequence[Any]) -> bool:
+    """Whether the agent has said or done something since the person's last words: the request is within a turn."""
+    for message in reversed(messages):
+        if not isinstance(message, Mapping):
+            continue
+        if read_words(message):
+            return False
+        if message.get("role") in _ANSWERING or _holds_tool_result(message):
+            return True
+    return False
+
+
+def _holds_tool_result(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return message.get("type") == "function_call_output" or any(
+        isinstance(part, Mapping) and part.get("type") == "tool_result" for part in parts
+    )
+
+
+def digest_words(words: str) -> str:
+    """A short name of what was said: 64 bits, blanks aside."""
+    return hashlib.sha256(" ".join(words.split()).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def find_change(before: Sequence[str], now: Sequence[str]) -> Change:
+    """What a request's words add to those of the request before it.
+
+    A conversation that lost its beginning (an agent shortens what it sends) goes on where the two overlap.
+
+    Args:
+        before, now: a person's words, or their digests, in order.
+    """
+    size = len(before)
+    if not now or list(now) == list(before):
+        return Change(None, len(now))
+    if size < len(now) and list(now[:size]) == list(before):
+        return Change(Began.NEXT, size)
+    for kept in range(min(size, len(now)), 0, -1):
+        if list(before[size - kept :]) == list(now[:kept]):
+            return Change(None, kept) if kept == len(now) else Change(Began.NEXT, kept)
+    same = next((place for place, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), len(now))
+    return Change(Began.REWRITTEN, min(same, len(now) - 1))

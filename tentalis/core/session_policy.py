@@ -1,0 +1,73 @@
+"""How a project learns from conversations, and what it keeps of people's words for that."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
+
+Redaction = Literal["off", "mask", "mask_loss_only"]
+REDACTIONS: Final[tuple[Redaction, ...]] = ("mask", "mask_loss_only", "off")
+MAX_NAMES, MAX_NAME_CHARS = 1_000, 200
+
+
+class SessionPolicyError(ValueError):
+    """A policy field is not what it must be; the message names it, what was wanted and what was found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionPolicy:
+    """`Project.session_policy`, read.
+
+    Args:
+        learn: whether conversations that nobody submitted as tasks are learnt from. What is captured does not depend
+            on it.
+        idle_s: silence after which a session counts as done.
+        judge: whether a model is asked where rules cannot tell.
+        votes: how often it is asked of one turn; odd.
+        redaction: what becomes of personal data and secrets in what is stored for training: `mask` masks the texts and
+            refuses exchanges whose tokens hold some; `mask_loss_only` masks the texts, and trains on such exchanges
+            without those answers that hold some; `off` looks for nothing.
+        names: people's names and other words to mask wherever they stand.
+    """
+
+    learn: bool = False
+    idle_s: float = 1_800.0
+    judge: bool = True
+    votes: int = 3
+    redaction: Redaction = "mask"
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("learn", "judge"):
+            if not isinstance(getattr(self, name), bool):
+                raise SessionPolicyError(f"{name}: wanted true or false, found {getattr(self, name)!r:.80}")
+        if not _is_number(self.idle_s) or not 10 <= self.idle_s <= 30 * 86_400:
+            raise SessionPolicyError(f"idle_s: wanted 10 to 2,592,000 seconds, found {self.idle_s!r:.80}")
+        if type(self.votes) is not int or self.votes not in range(1, 16, 2):
+            raise SessionPolicyError(f"votes: wanted an odd number from 1 to 15, found {self.votes!r:.80}")
+        if self.redaction not in REDACTIONS:
+            raise SessionPolicyError(f"redaction: wanted one of {', '.join(REDACTIONS)}, found {self.redaction!r:.80}")
+        names: Any = self.names
+        if not isinstance(names, tuple) or not all(isinstance(name, str) and name.strip() for name in names):
+            raise SessionPolicyError(f"names: wanted a list of words, found {names!r:.80}")
+        if len(names) > MAX_NAMES or any(len(name) > MAX_NAME_CHARS for name in names):
+            raise SessionPolicyError(f"names: wanted at most {MAX_NAMES} of at most {MAX_NAME_CHARS} characters")
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read a policy; a field that is left out takes its default.
+
+        Raises:
+            SessionPolicyError: an unknown field, or one that is not what it must be.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        if unknown := sorted(set(map(str, data)) - set(known)):
+            raise SessionPolicyError(f"a session policy has no field {', '.join(unknown)}; it knows {', '.join(known)}")
+        values = dict(data)
+        if isinstance(values.get("names"), list):
+            values["names"] = tuple(values["names"])
+        return cls(**values)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

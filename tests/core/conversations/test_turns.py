@@ -1,0 +1,82 @@
+"""Where turns begin: exact on what agents send, and on any history."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tentalis.core.conversations.turns import Began, Change, find_change, find_words, goes_on, read_words
+
+INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nThe time is noon.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+DISTINCT = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=8)
+
+
+def user(content: object) -> dict[str, object]:
+    return {"role": "user", "content": content}
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (user("Hello"), "Hello"),
+        (user([{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "x"}}]), "Look"),
+        (user([{"type": "input_text", "text": "Hi"}]), "Hi"),
+        (user(INTERNAL), ""),
+        (user(f"{INTERNAL}\nWhat is it?"), "What is it?"),
+        (user("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>> cut off"), ""),
+        (user([{"type": "tool_result", "tool_use_id": "a", "content": "42"}]), ""),
+        (user([{"type": "text", "text": "<system-reminder>mind the gap</system-reminder>"}]), ""),
+        ({"role": "system", "content": "You are"}, ""),
+        ({"role": "tool", "content": "42"}, ""),
+        (user(None), ""),
+        ({}, ""),
+    ],
+)
+def test_only_what_a_person_said_counts_as_words(message: dict[str, object], words: str) -> None:
+    assert read_words(message) == words
+
+
+def test_openclaws_last_user_message_is_not_the_persons() -> None:
+    messages = [{"role": "system", "content": "x" * 40_000}, user("Sum these."), user(INTERNAL)]
+    assert find_words(messages) == ["Sum these."]
+
+
+def test_a_request_with_tool_results_goes_on_with_its_turn() -> None:
+    asked = [user("Sum these.")]
+    assert not goes_on([*asked, user(INTERNAL)])
+    assert goes_on([*asked, {"role": "assistant", "content": ""}, {"role": "tool", "content": "3"}])
+    assert goes_on([*asked, user([{"type": "tool_result", "content": "3"}])])
+    assert not goes_on([])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change"),
+    [
+        ("", "a", Change(Began.NEXT, 0)),
+        ("a", "ab", Change(Began.NEXT, 1)),
+        ("a", "abc", Change(Began.NEXT, 1)),
+        ("ab", "ab", Change(None, 2)),
+        ("abc", "bcd", Change(Began.NEXT, 2)),
+        ("abc", "bc", Change(None, 2)),
+        ("ab", "ac", Change(Began.REWRITTEN, 1)),
+        ("ab", "a", Change(Began.REWRITTEN, 0)),
+        ("ab", "xyz", Change(Began.REWRITTEN, 0)),
+        ("ab", "", Change(None, 0)),
+    ],
+)
+def test_what_a_request_adds(before: str, now: str, change: Change) -> None:
+    assert find_change(list(before), list(now)) == change
+
+
+@given(DISTINCT, DISTINCT)
+def test_words_added_to_any_history_are_found_exactly(history: list[str], added: list[str]) -> None:
+    fresh = [f"+{words}" for words in added]
+    found = find_change(history, [*history, *fresh])
+    assert found == Change(Began.NEXT if fresh else None, len(history))
+
+
+@given(DISTINCT, st.integers(0, 8), st.text(max_size=4))
+def test_a_history_that_lost_its_beginning_goes_on(history: list[str], lost: int, words: str) -> None:
+    kept = history[lost:]
+    if kept:
+        assert find_change(history, [*kept, f"+{words}"]) == Change(Began.NEXT, len(kept))
+        assert find_change(history, kept) == Change(None, len(kept))
