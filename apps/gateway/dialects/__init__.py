@@ -16,8 +16,11 @@ from apps.gateway.dialects.protocol import (
     UpstreamFailedError,
     UpstreamStream,
 )
+from apps.gateway.dialects.responses import ResponsesDialect
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (ChatDialect(), MessagesDialect())}
+DIALECTS: dict[str, Dialect] = {
+    dialect.name: dialect for dialect in (ChatDialect(), MessagesDialect(), ResponsesDialect())
+}
 """By `Exchange.api`."""
 UPSTREAMS: dict[str, Upstream] = {}
 """By name of the dialect a server speaks; `chat` is not among them."""

@@ -18,7 +18,7 @@ class ChatDialect:
     def previous_id(self, body: Body) -> str | None:
         return None
 
-    def to_chat(self, body: Body, *, earlier: Sequence[Body] = ()) -> Json:
+    def to_chat(self, body: Body, *, earlier: Sequence[Body] | None = None) -> Json:
         read_str(body, "model")
         if not read_list(body, "messages"):
             raise BadRequestError("messages must not be empty", param="messages")

@@ -53,11 +53,12 @@ class Dialect(Protocol):
     def previous_id(self, body: Body) -> str | None:
         """Id of the earlier answer this request goes on from, whose messages `to_chat` then wants; else None."""
 
-    def to_chat(self, body: Body, *, earlier: Sequence[Body] = ()) -> Json:
+    def to_chat(self, body: Body, *, earlier: Sequence[Body] | None = None) -> Json:
         """The request as a chat request; `stream` is kept, and a stream is asked for its usage.
 
         Args:
-            earlier: chat messages up to and with the answer that `previous_id` names.
+            earlier: chat messages up to and with the answer that `previous_id` names; None: there is no such answer,
+                which is refused if one is named.
         Raises:
             BadRequestError: naming the field.
         """

@@ -19,7 +19,7 @@ class MessagesDialect:
     def previous_id(self, body: Body) -> str | None:
         return None
 
-    def to_chat(self, body: Body, *, earlier: Sequence[Body] = ()) -> Json:
+    def to_chat(self, body: Body, *, earlier: Sequence[Body] | None = None) -> Json:
         return read_request(body)
 
     def from_chat(self, answer: Body, request: Body, *, id: str) -> Json:

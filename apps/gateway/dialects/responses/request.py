@@ -1,0 +1,126 @@
+"""A Responses request as a chat request."""
+
+from collections.abc import Sequence
+
+from apps.gateway.dialects.protocol import BadRequestError, Body, Json
+from apps.gateway.dialects.reading import read_list, read_object, read_str, refusal
+from apps.gateway.dialects.responses.items import read_items
+
+INSTRUCTIONS = "instructions"
+"""Name of the system message that holds a request's instructions: a later request does not inherit them."""
+LOGPROBS = "message.output_text.logprobs"
+_CANNOT = {
+    "background": "answers in the background",
+    "conversation": "stored conversations",
+    "prompt": "stored prompts",
+    "moderation": "moderation",
+    "context_management": "compaction",
+}
+_SAME = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "prompt_cache_key", "stream")
+_BUILT_IN = "is not offered here; tools must be of type function"
+
+
+class PreviousNotFoundError(BadRequestError):
+    """The answer to go on from is not known, or not the caller's; 400, as OpenAI says it."""
+
+    code = "previous_response_not_found"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"Previous response with id '{id[:100]}' not found.", param="previous_response_id")
+
+
+def read_request(body: Body, *, earlier: Sequence[Body] | None) -> Json:
+    """The same request in chat completions.
+
+    Args:
+        earlier: messages up to and with the answer that `previous_response_id` names; None: there is no such answer.
+    Raises:
+        BadRequestError: naming the field.
+    """
+    for key, what in _CANNOT.items():
+        if body.get(key):
+            raise BadRequestError(f"{key}: {what} are not offered here", param=key)
+    chat: Json = {"model": read_str(body, "model"), "messages": _read_messages(body, earlier)}
+    chat |= {key: body[key] for key in _SAME if body.get(key) is not None}
+    if chat.get("stream"):
+        chat["stream_options"] = {"include_usage": True}
+    if (limit := body.get("max_output_tokens")) is not None:
+        if type(limit) is not int or limit < 1:
+            raise refusal("max_output_tokens", "a positive integer", limit)
+        chat["max_tokens"] = limit
+    if (effort := read_object(body.get("reasoning") or {}, at="reasoning").get("effort")) is not None:
+        chat["reasoning_effort"] = effort
+    if LOGPROBS in (body.get("include") or ()) or body.get("top_logprobs"):
+        chat |= {"logprobs": True, "top_logprobs": body.get("top_logprobs") or 0}
+    return chat | _read_tools(body) | _read_text(body)
+
+
+def _read_messages(body: Body, earlier: Sequence[Body] | None) -> list[Json]:
+    messages: list[Json] = []
+    instructions = body.get("instructions")
+    if instructions is not None and not isinstance(instructions, str):
+        raise refusal("instructions", "a string", instructions)
+    if instructions:
+        messages.append({"role": "system", "content": instructions, "name": INSTRUCTIONS})
+    if previous := body.get("previous_response_id"):
+        if earlier is None:
+            raise PreviousNotFoundError(str(previous))
+        messages += [dict(message) for message in earlier if not _are_instructions(message)]
+    given = body.get("input")
+    if isinstance(given, str):
+        messages.append({"role": "user", "content": given})
+    elif isinstance(given, list):
+        messages += read_items(given, at="input")
+    else:
+        raise refusal("input", "a string or a list of items", given)
+    if not messages:
+        raise BadRequestError("input: at least one item is required", param="input")
+    return messages
+
+
+def _are_instructions(message: Body) -> bool:
+    return message.get("role") == "system" and message.get("name") == INSTRUCTIONS
+
+
+def _read_tools(body: Body) -> Json:
+    if not body.get("tools"):
+        return {}
+    tools = [_read_tool(tool, at=f"tools.{index}") for index, tool in enumerate(read_list(body, "tools"))]
+    choice = body.get("tool_choice")
+    if choice is None or isinstance(choice, str):
+        return {"tools": tools} | ({"tool_choice": choice} if choice else {})
+    kind = read_object(choice, at="tool_choice").get("type")
+    if kind == "function":
+        function = {"name": read_str(choice, "name", at="tool_choice")}
+        return {"tools": tools, "tool_choice": {"type": "function", "function": function}}
+    if kind == "allowed_tools":
+        allowed = {read_object(tool, at="tool_choice.tools").get("name") for tool in choice.get("tools") or ()}
+        kept = [tool for tool in tools if tool["function"]["name"] in allowed]
+        return {"tools": kept, "tool_choice": choice.get("mode") or "auto"} if kept else {}
+    raise BadRequestError(f"tool_choice.type: the built-in tool {str(kind)[:60]} {_BUILT_IN}", param="tool_choice.type")
+
+
+def _read_tool(found: object, *, at: str) -> Json:
+    tool = read_object(found, at=at)
+    if (kind := tool.get("type")) != "function":
+        raise BadRequestError(f"{at}.type: the built-in tool {str(kind)[:60]} {_BUILT_IN}", param=f"{at}.type")
+    function: Json = {"name": read_str(tool, "name", at=at)}
+    function |= {key: tool[key] for key in ("description", "parameters", "strict") if tool.get(key) is not None}
+    return {"type": "function", "function": function}
+
+
+def _read_text(body: Body) -> Json:
+    text = read_object(body.get("text") or {}, at="text")
+    chat: Json = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    wanted = read_object(text.get("format") or {"type": "text"}, at="text.format")
+    kind = wanted.get("type")
+    if kind == "json_object":
+        chat["response_format"] = {"type": "json_object"}
+    elif kind == "json_schema":
+        schema: Json = {"name": read_str(wanted, "name", at="text.format")}
+        schema["schema"] = dict(read_object(wanted.get("schema"), at="text.format.schema"))
+        schema |= {key: wanted[key] for key in ("description", "strict") if wanted.get(key) is not None}
+        chat["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif kind != "text":
+        raise refusal("text.format.type", "text, json_object or json_schema", kind)
+    return chat

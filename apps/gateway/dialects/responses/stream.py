@@ -1,0 +1,122 @@
+"""Chat chunks as the events of a streamed Response."""
+
+from apps.gateway.dialects.content import first_choice, read_reasoning
+from apps.gateway.dialects.protocol import Body, Json
+from apps.gateway.dialects.responses.answer import end_of, make_logprobs, make_usage, start_response, status_of
+from apps.gateway.dialects.responses.streamed import Call, Item, Message, Reasoning
+from apps.gateway.dialects.wire import PING, dump_event
+
+_FAILURES = {429: "rate_limit_exceeded", 400: "invalid_prompt"}
+
+
+class ResponseStream:
+    """Items begin as the answer changes from thoughts to text to calls, and end before the next one begins.
+
+    A call whose arguments are not complete yet stays open: servers may mix the pieces of parallel calls.
+    """
+
+    def __init__(self, request: Body, *, id: str) -> None:
+        self._request = request
+        self._id = id
+        self._head: Json = {}
+        self._number = 0
+        self._items: list[Item] = []
+        self._spoken: Reasoning | Message | None = None
+        self._calls: dict[int, Call] = {}
+        self._finish: object = None
+        self._usage: object = None
+
+    def feed(self, chunk: Body) -> bytes:
+        events = self._start(chunk)
+        self._usage = chunk.get("usage") or self._usage
+        choice = first_choice(chunk)
+        self._finish = choice.get("finish_reason") or self._finish
+        delta = choice.get("delta") or {}
+        if reasoning := read_reasoning(delta):
+            thoughts, begun = self._think()
+            events += begun + thoughts.say(reasoning)
+        text, refusal = delta.get("content"), delta.get("refusal")
+        if text or refusal:
+            message, begun = self._speak()
+            events += begun
+            if text:
+                events += message.say(text, make_logprobs((choice.get("logprobs") or {}).get("content")))
+            if refusal:
+                events += message.refuse(refusal)
+        for piece in delta.get("tool_calls") or ():
+            events += self._call(piece)
+        return self._dump(events)
+
+    def finish(self) -> bytes:
+        """The open items' ends, then `response.completed`, or `response.incomplete` for an answer that was cut."""
+        status = status_of(self._finish)
+        events = [*self._start({}), *self._end_spoken(status)]
+        for call in self._calls.values():
+            events += [] if call.is_done else call.end("completed")
+        output = [item.make(status if isinstance(item, Message) else "completed") for item in self._items]
+        whole = self._head | end_of(self._finish) | {"output": output, "usage": make_usage(self._usage)}
+        return self._dump([*events, {"type": f"response.{status}", "response": whole}])
+
+    def fail(self, *, status: int, message: str, code: str = "") -> bytes:
+        """`response.failed`, with what was said until then; its error's code is one of OpenAI's closed list."""
+        error = {"code": _FAILURES.get(status, "server_error"), "message": message}
+        events = self._start({})
+        output = [item.make("incomplete") for item in self._items]
+        whole = self._head | {"status": "failed", "error": error, "output": output}
+        return self._dump([*events, {"type": "response.failed", "response": whole}])
+
+    def ping(self) -> bytes:
+        return PING
+
+    def _start(self, chunk: Body) -> list[Json]:
+        if self._head:
+            return []
+        model, created = chunk.get("model"), chunk.get("created")
+        self._head = start_response(self._request, id=self._id, model=model, created=created)
+        return [{"type": f"response.{kind}", "response": self._head} for kind in ("created", "in_progress")]
+
+    def _think(self) -> tuple[Reasoning, list[Json]]:
+        if isinstance(self._spoken, Reasoning):
+            return self._spoken, []
+        item = Reasoning(self._name(Reasoning), len(self._items))
+        return item, self._begin(item)
+
+    def _speak(self) -> tuple[Message, list[Json]]:
+        if isinstance(self._spoken, Message):
+            return self._spoken, []
+        item = Message(self._name(Message), len(self._items))
+        return item, self._begin(item)
+
+    def _call(self, piece: Body) -> list[Json]:
+        function = piece.get("function") or {}
+        index = piece.get("index")
+        key = index if isinstance(index, int) else len(self._calls)
+        call = self._calls.get(key)
+        events: list[Json] = []
+        if call is None:
+            call = Call(self._id, len(self._items), call_id=piece.get("id"), name=function.get("name"))
+            events = self._begin(call)
+            self._calls[key] = call
+        return events + (call.say(function["arguments"]) if function.get("arguments") else [])
+
+    def _name(self, kind: type[Item]) -> str:
+        """The answer's id for the first item of a kind, which is all that most answers have; then with a number."""
+        before = sum(isinstance(item, kind) for item in self._items)
+        return f"{self._id}_{before}" if before else self._id
+
+    def _begin(self, item: Item) -> list[Json]:
+        events = self._end_spoken("completed")
+        for call in self._calls.values():
+            events += call.end("completed") if call.is_complete and not call.is_done else []
+        self._items.append(item)
+        self._spoken = item if isinstance(item, Reasoning | Message) else None
+        return events + item.begin()
+
+    def _end_spoken(self, status: str) -> list[Json]:
+        spoken, self._spoken = self._spoken, None
+        return spoken.end(status if isinstance(spoken, Message) else "completed") if spoken else []
+
+    def _dump(self, events: list[Json]) -> bytes:
+        first = self._number
+        self._number += len(events)
+        return b"".join(dump_event(event | {"sequence_number": first + k}) for k, event in enumerate(events))
