@@ -6,8 +6,9 @@ answer comes back through `from_chat` or, streamed, `make_stream`. A server that
 """
 
 from apps.gateway.dialects.chat import ChatDialect
+from apps.gateway.dialects.completions import CompletionsDialect
 from apps.gateway.dialects.errors import ErrorWords, read_error
-from apps.gateway.dialects.messages import MessagesDialect
+from apps.gateway.dialects.messages import MessagesDialect, MessagesUpstream
 from apps.gateway.dialects.protocol import (
     AnswerStream,
     BadRequestError,
@@ -19,10 +20,10 @@ from apps.gateway.dialects.protocol import (
 from apps.gateway.dialects.responses import ResponsesDialect
 
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (ChatDialect(), MessagesDialect(), ResponsesDialect())
+    dialect.name: dialect for dialect in (ChatDialect(), CompletionsDialect(), MessagesDialect(), ResponsesDialect())
 }
 """By `Exchange.api`."""
-UPSTREAMS: dict[str, Upstream] = {}
+UPSTREAMS: dict[str, Upstream] = {"messages": MessagesUpstream()}
 """By name of the dialect a server speaks; `chat` is not among them."""
 
 __all__ = [

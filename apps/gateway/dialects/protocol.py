@@ -104,19 +104,25 @@ class Upstream(Protocol):
     Attributes:
         name: of the dialect it speaks.
         path: of its endpoint, behind the base URL.
+        headers: what every request to it carries, the key aside.
     """
 
     name: str
     path: str
+    headers: Mapping[str, str]
 
     def from_chat(self, request: Body) -> Json:
         """A chat request in the server's dialect. Raises BadRequestError for what it cannot say."""
 
-    def to_chat(self, answer: Body) -> Json:
-        """The server's answer as a chat answer."""
+    def to_chat(self, answer: Body, *, created: int) -> Json:
+        """The server's answer as a chat answer.
 
-    def make_stream(self, request: Body) -> UpstreamStream:
-        """Translator of one streamed answer to the chat request `request`."""
+        Args:
+            created: seconds since the epoch; the server may not tell.
+        """
+
+    def make_stream(self, *, created: int) -> UpstreamStream:
+        """Translator of one streamed answer."""
 
 
 class UpstreamFailedError(Exception):
