@@ -1,0 +1,176 @@
+"""The guard for httpx: one connection pool whose every connection was looked at."""
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import httpcore
+import httpx
+
+from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, require_allowed
+
+MAX_BYTES = 1 << 20
+TOTAL_S = 30.0
+CONNECT_S = 3.0
+
+Resolve = Callable[[str, int], list[str]]
+
+
+class AnswerTooLongError(httpx.TransportError):
+    """The answer is larger, or takes longer, than was allowed."""
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """IP addresses of a name, in the system's order. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def guarded_client(
+    *,
+    allow_private: bool = False,
+    bound_to: Origin | None = None,
+    max_bytes: int = MAX_BYTES,
+    total_s: float | None = TOTAL_S,
+    timeout: httpx.Timeout | float | None = None,
+    max_connections: int = 16,
+    headers: Mapping[str, str] | None = None,
+    base_url: str = "",
+    resolve: Resolve = resolve,
+    network: httpcore.NetworkBackend | None = None,
+) -> httpx.Client:
+    """A client that connects to public addresses only, follows nothing and reads no more than it was told to.
+
+    A request raises httpx.TransportError (AnswerTooLongError among them), or BlockedAddressError where the address
+    may not be used. May be used by many threads at once; close it.
+
+    Args:
+        allow_private: an admin allowed loopback and private networks.
+        bound_to: requests to any other origin are refused before anything is sent.
+        max_bytes: of an answer's body, headers not counted.
+        total_s: of an answer's body, however slowly it drips; None: each read has its own time only.
+        network: opens the connections, to addresses that were looked at; None: the system's sockets.
+    """
+    transport = GuardedTransport(
+        allow_private=allow_private,
+        bound_to=bound_to,
+        max_bytes=max_bytes,
+        total_s=total_s,
+        max_connections=max_connections,
+        resolve=resolve,
+        network=network or httpcore.SyncBackend(),
+    )
+    return httpx.Client(
+        transport=transport,
+        base_url=base_url,
+        trust_env=False,
+        follow_redirects=False,
+        timeout=timeout or httpx.Timeout(10.0, connect=CONNECT_S),
+        headers={"User-Agent": "tentalis", **(headers or {}), "Accept-Encoding": "identity"},
+    )
+
+
+class GuardedTransport(httpx.HTTPTransport):
+    """Looks at every request, connection and answer; see `guarded_client`."""
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool,
+        bound_to: Origin | None,
+        max_bytes: int,
+        total_s: float | None,
+        max_connections: int,
+        resolve: Resolve,
+        network: httpcore.NetworkBackend,
+    ) -> None:
+        self._bound_to = bound_to
+        self._max_bytes = max_bytes
+        self._total_s = total_s
+        # httpx offers no way to say where connections come from; its transport is a thin cover of this pool
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=httpx.create_ssl_context(trust_env=False),
+            max_connections=max_connections,
+            max_keepalive_connections=max_connections,
+            network_backend=_GuardedBackend(network, allow_private=allow_private, resolve=resolve),
+        )
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url
+        try:
+            origin = check_url(f"{url.scheme}://{url.netloc.decode('ascii')}")
+        except ValueError as error:
+            raise BlockedAddressError(f"the address {error}") from None
+        if self._bound_to is not None and origin != self._bound_to:
+            raise BlockedAddressError(f"this client speaks to {self._bound_to} only, and was asked for {origin}")
+        response = super().handle_request(request)
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            response.close()
+            raise AnswerTooLongError("the answer is compressed, which was not asked for", request=request)
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        response.stream = _Bounded(response.stream, request, self._max_bytes, self._total_s)
+        return response
+
+
+class _GuardedBackend(httpcore.NetworkBackend):
+    """Resolves once, looks at every address found, and connects to one of exactly those."""
+
+    def __init__(self, network: httpcore.NetworkBackend, *, allow_private: bool, resolve: Resolve) -> None:
+        self._network = network
+        self._allow_private = allow_private
+        self._resolve = resolve
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        try:
+            addresses = self._resolve(host, port)
+        except OSError as error:
+            raise httpcore.ConnectError(f"the name {host} cannot be resolved: {error.strerror or error}") from error
+        for address in addresses:
+            require_allowed(address, host, allow_private=self._allow_private)
+        failure: Exception = httpcore.ConnectError(f"the name {host} has no address")
+        for address in addresses:
+            try:
+                return self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore.NetworkStream:
+        raise BlockedAddressError(f"{path} is a socket of this machine")
+
+    def sleep(self, seconds: float) -> None:
+        self._network.sleep(seconds)
+
+
+class _Bounded(httpx.SyncByteStream):
+    """A body that ends with an error where it is too long in bytes or in time."""
+
+    def __init__(self, stream: httpx.SyncByteStream, request: httpx.Request, max_bytes: int, total_s: float | None):
+        self._stream = stream
+        self._request = request
+        self._max_bytes = max_bytes
+        self._total_s = total_s
+
+    def __iter__(self) -> Iterator[bytes]:
+        read = 0
+        until = None if self._total_s is None else time.monotonic() + self._total_s
+        for chunk in self._stream:
+            read += len(chunk)
+            if read > self._max_bytes:
+                raise AnswerTooLongError(f"the answer is longer than {self._max_bytes} bytes", request=self._request)
+            if until is not None and time.monotonic() > until:
+                raise AnswerTooLongError(f"the answer takes longer than {self._total_s:g} s", request=self._request)
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()
