@@ -151,6 +151,8 @@ VARIABLES: dict[str, Variable] = {
         Variable("RETRY_BASE_SECONDS", read_float(0.0, 3600), 1.0, "first wait before a retry; doubles, with jitter"),
         Variable("WATCHDOG_SECONDS", read_float(1, 86_400), 30.0, "work claimable and none claimed: leave, restart"),
         Variable("RUN_SILENCE_SECONDS", read_float(1, 86_400), 60.0, "a training without a sign of life is retried"),
+        Variable("WEBHOOK_TIMEOUT_SECONDS", read_float(0.1, 120), 15.0, "a webhook's address answers in so long"),
+        Variable("WEBHOOK_DISABLE_DAYS", read_float(0.0001, 365), 5.0, "a webhook failing for so long is switched off"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),
         Variable("CRASH_AT", read_text, "", "name of a crash point to die at (fault tests only)"),
         # meanings kept from the older system

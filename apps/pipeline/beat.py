@@ -9,6 +9,8 @@ from django.db import connection
 
 from apps.audit.chain import seal_entries
 from apps.pipeline import sweep
+from apps.webhooks.sending import forget_old
+from apps.webhooks.telling import tell
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ TIMETABLE = (
     Entry("sweep runs", 5.0, sweep.sweep_runs),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),
     Entry("watch canaries", 5.0, sweep.watch_canaries),
+    Entry("tell webhooks", 0.5, tell),
+    Entry("forget what webhooks took", 600.0, forget_old),
 )
 
 

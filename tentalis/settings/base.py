@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "apps.accounts",
     "apps.audit",
     "apps.outbox",
+    "apps.webhooks",
     "apps.inference",
     "apps.workers",
     "apps.skills",

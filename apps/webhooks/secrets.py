@@ -1,0 +1,39 @@
+"""The secrets messages are signed with: made here, kept encrypted, two in force while one replaces the other."""
+
+import secrets
+from datetime import timedelta
+
+from django.utils import timezone
+
+from apps.inference.sealing import seal, unseal
+from apps.webhooks.models import Webhook
+from tentalis.core.webhooks import write_secret
+
+SECRET_BYTES = 32
+OVERLAP = timedelta(hours=24)
+
+
+def give_secret(webhook: Webhook) -> str:
+    """Give an unsaved webhook its secret; its text, which is nowhere else."""
+    text = write_secret(secrets.token_bytes(SECRET_BYTES))
+    webhook.secret_sealed = seal(text)
+    return text
+
+
+def replace_secret(webhook: Webhook) -> str:
+    """Give an unsaved change of a webhook a new secret; the old one signs too for a day."""
+    webhook.old_secret_sealed = webhook.secret_sealed
+    webhook.old_until = timezone.now() + OVERLAP
+    return give_secret(webhook)
+
+
+def read_secrets(webhook: Webhook) -> list[str]:
+    """Every secret in force, the newest first.
+
+    Raises:
+        SealedKeyError: it was sealed under a key that is no more.
+    """
+    found = [unseal(webhook.secret_sealed)]
+    if webhook.old_secret_sealed and webhook.old_until and webhook.old_until > timezone.now():
+        found.append(unseal(webhook.old_secret_sealed))
+    return found
