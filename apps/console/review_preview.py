@@ -2,12 +2,19 @@
 
 from dataclasses import dataclass
 
+from django.core.cache import cache
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
+from apps.accounts.models import User
 from apps.console.rendering import diff_words
 from apps.console.review_forms import FeedbackForm
-from apps.feedback.services import Words, preview_hint
+from apps.feedback.services import NOTHING, Drawn, Words, needs_model, preview_hint
 from apps.tasks.models import Task
+from tentalis.core.canon import content_hash
+
+ASKED_FOR_S = 120
+KEPT_S = 3600
 
 
 @dataclass(frozen=True)
@@ -18,6 +25,7 @@ class Preview:
         hint: the words of the hint; "" where nothing is taught, for `reason`.
         diff: the answer with what goes and what comes marked; "" where none is edited.
         base: name of the answer that was edited.
+        must_ask: only a model can say, and it was not asked for these words.
     """
 
     hint: str
@@ -25,10 +33,15 @@ class Preview:
     reason: str
     diff: SafeString
     base: str
+    must_ask: bool = False
 
 
-def preview_judgement(task: Task, form: FeedbackForm) -> Preview:
-    """Read what can be read of a form that may be half filled; asks no model."""
+def preview_judgement(task: Task, form: FeedbackForm, *, by: User, may_ask: bool) -> Preview:
+    """Read what can be read of a form that may be half filled.
+
+    Args:
+        may_ask: a model may be asked, at most one for a person at a time; what it said of the same words is kept.
+    """
     form.is_valid()
     data = form.cleaned_data
     edited = str(data.get("edited_answer") or "")
@@ -41,11 +54,34 @@ def preview_judgement(task: Task, form: FeedbackForm) -> Preview:
         edited_answer=edited,
         hint_text=str(data.get("hint_text") or ""),
     )
-    drawn = preview_hint(task, words)
+    drawn = _draw(task, words, by=by, may_ask=may_ask)
     return Preview(
-        hint=drawn.text,
-        source=drawn.source,
-        reason=drawn.reason,
+        hint=drawn.text if drawn else "",
+        source=drawn.source if drawn else "",
+        reason=drawn.reason if drawn else "",
         diff=diff_words(base.attempt.answer, edited) if edited and base else SafeString(""),
         base=base.name if base else "",
+        must_ask=drawn is None,
     )
+
+
+def _draw(task: Task, words: Words, *, by: User, may_ask: bool) -> Drawn | None:
+    """The hint of these words; None where a model would have to be asked and may not be."""
+    if not needs_model(task, words):
+        return preview_hint(task, words)
+    said = [task.pk, words.text, words.edited_answer, [[w.attempt_index, w.step_index, w.comment] for w in words.steps]]
+    kept_as = f"hint-preview:{content_hash(said)}"
+    asked_as = f"hint-preview-asked:{by.pk}"
+    if kept := cache.get(kept_as):
+        return Drawn(*kept)
+    if not may_ask:
+        return None
+    if not cache.add(asked_as, 1, ASKED_FOR_S):
+        return Drawn("", NOTHING, _("the model is still reading what you asked it before"))
+    try:
+        drawn = preview_hint(task, words)
+    finally:
+        cache.delete(asked_as)
+    if drawn.source != NOTHING:  # the model answered
+        cache.set(kept_as, [drawn.text, drawn.source, drawn.reason], KEPT_S)
+    return drawn

@@ -66,6 +66,13 @@ def preview_hint(task: Task, words: Words) -> Drawn:
     return draw_hint(task, words)
 
 
+def needs_model(task: Task, words: Words) -> bool:
+    """Whether drawing a hint from these words asks a model: a call that takes time and costs money."""
+    if words.hint_text.strip() or task.environment == Environment.DESK or not settings.TENTALIS["LLM_MODEL"]:
+        return False
+    return bool(words.text.strip()) or any(word.comment for word in words.steps)
+
+
 def draw_hint(task: Task, words: Words) -> Drawn:
     """The reviewer's own hint, where there is one; else the desk understands its grammar and nothing else, and
     elsewhere a model reads the words, where one is configured."""

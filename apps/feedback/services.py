@@ -15,7 +15,7 @@ from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.expiry import expire_reviews, expire_reviews_of
 from apps.feedback.giving import give_feedback, give_task_feedback
 from apps.feedback.gold import add_gold, find_expected, remove_gold
-from apps.feedback.hints import Drawn, extract_hint, preview_hint
+from apps.feedback.hints import NOTHING, Drawn, extract_hint, needs_model, preview_hint
 from apps.feedback.opening import open_review
 from apps.feedback.queue import QueueCount, QueueFilter, QueuePage, count_queue, find_queue
 from apps.feedback.rules import validate_review_policy
@@ -28,6 +28,7 @@ from apps.feedback.undoing import retract_feedback, undo_feedback
 from apps.feedback.words import Said, StepWord, Words, read_words
 
 __all__ = [
+    "NOTHING",
     "Chunk",
     "Drawn",
     "QueueCount",
@@ -56,6 +57,7 @@ __all__ = [
     "give_feedback",
     "give_task_feedback",
     "judge_chunk",
+    "needs_model",
     "note_undone",
     "open_appeal",
     "open_review",

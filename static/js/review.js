@@ -4,6 +4,7 @@ import { Draft } from "./draft.js";
 import { Marks } from "./compare.js";
 import "./queue.js";
 
+const TEACHING = "#id_text, #id_edited_answer, #id_hint_text, [data-comment], [name=preferred_attempt]";
 const SCORES = { 1: "0", 2: "0.25", 3: "0.5", 4: "0.75", 5: "1" };
 const form = document.getElementById("judgement");
 const answers = [...document.querySelectorAll(".answer")];
@@ -224,12 +225,20 @@ for (const step of steps()) {
 }
 document.querySelector("[data-key=help]").addEventListener("click", () => keys.help());
 
-// what it would teach, a moment after the last letter
+// what it would teach, when the words have settled and are others than before; a model is asked only by the button
+const SETTLED_MS = 600;
 let timer = null;
+let told = "";
+function tellSettled() {
+  const taught = [...form.elements].filter((one) => one.matches(TEACHING)).map((one) => (one.type === "radio" ? one.checked : one.value));
+  const words = JSON.stringify(taught);
+  if (words !== told) htmx.trigger("#preview", "settled");
+  told = words;
+}
 form.addEventListener("input", (event) => {
-  if (!event.target.matches("#id_text, #id_edited_answer, #id_hint_text, [data-comment], [name=preferred_attempt]")) return;
+  if (!event.target.matches(TEACHING)) return;
   clearTimeout(timer);
-  timer = setTimeout(() => htmx.trigger("[data-key=preview]", "preview"), 600);
+  timer = setTimeout(tellSettled, SETTLED_MS);
 });
 
 // as text or as markdown: remembered in this browser

@@ -273,6 +273,23 @@ def test_the_last_judgement_is_undone_with_one_key_and_given_back_with_another(
     assert watch.problems == []
 
 
+def test_words_that_settled_are_previewed_and_only_the_button_asks_a_model(
+    address: str, opened: tuple[Page, Watch]
+) -> None:
+    page, watch = opened
+    open_review(page, address, make_review())
+    sent: list[str] = []
+    page.on("request", lambda one: sent.append(one.post_data or "") if "/feedback/preview/" in one.url else None)
+    page.get_by_label("The answer as it should have been").press_sequentially("answer 7", delay=10)
+    expect(page.locator("#preview")).to_contain_text("A right answer is: answer 7")
+    page.get_by_label("The answer as it should have been").press_sequentially("8")
+    page.keyboard.press("Backspace")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("#preview ins")).to_have_text("7")
+    assert [("preview=1" in data) for data in sent] == [False, True]
+    assert watch.problems == []
+
+
 def test_without_scripts_answers_are_ranked_and_a_preview_is_shown(address: str, browser: Browser) -> None:
     review = make_review(attempts=3)
     context, _ = open_context(browser, java_script_enabled=False)

@@ -43,7 +43,7 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
     status, preview = 200, None
     if request.method == "POST" and "preview" in request.POST:
         form = FeedbackForm(request.POST, shown=shown, scores=scores)
-        preview = preview_judgement(task, form)
+        preview = preview_judgement(task, form, by=scene.user, may_ask=True)
         form.errors.clear()
     elif request.method == "POST":
         form = FeedbackForm(request.POST, shown=shown, scores=scores)
@@ -146,10 +146,11 @@ def hold_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRespo
 @require_POST
 @project_view(Right.FEEDBACK_WRITE)
 def preview_feedback(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
-    """The fragment that says what a judgement would teach, from what is typed."""
+    """The fragment that says what a judgement would teach, from what is typed; a model is asked only by the button."""
     task = find_task_or_404(scene, task_id)
     form = FeedbackForm(request.POST, shown=_shown_of(scene, task, request.POST.get("review", "")))
-    return show(request, scene, "_review_preview", {"preview": preview_judgement(task, form), "task": task})
+    preview = preview_judgement(task, form, by=scene.user, may_ask="preview" in request.POST)
+    return show(request, scene, "_review_preview", {"preview": preview, "task": task})
 
 
 @require_GET
