@@ -30,6 +30,9 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("tentalis.cli.doctor", "doctor", "Show the settings in effect and find what is wrong."),
     "demo": Entry("tentalis.cli.demo", "demo", "Watch a worker learn on the built-in desk."),
     "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
+    # for agents
+    "mcp": Entry("tentalis.cli.mcp", "mcp", "Serve the platform's tools to an agent (Model Context Protocol)."),
+    "openclaw": Entry("tentalis.cli.openclaw", "app", "Connect an OpenClaw."),
     # a platform, here or elsewhere
     "login": Entry("tentalis.cli.account", "login", "Sign in to a platform."),
     "logout": Entry("tentalis.cli.account", "logout", "Revoke the token and forget it."),
