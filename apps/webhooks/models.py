@@ -60,6 +60,10 @@ class Webhook(Timestamped):
     def __str__(self) -> str:
         return f"webhook {self.pk} of {self.project}"
 
+    def sealed_for(self, field: str = "") -> str:
+        """What its secrets are bound to, so that they open in no other row."""
+        return f"webhook {self.pk} of project {self.project_id}"
+
 
 class Delivery(models.Model):
     """One message to one address: pending until the address took it, or it was given up.

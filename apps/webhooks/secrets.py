@@ -14,14 +14,14 @@ OVERLAP = timedelta(hours=24)
 
 
 def give_secret(webhook: Webhook) -> str:
-    """Give an unsaved webhook its secret; its text, which is nowhere else."""
+    """Give a saved webhook its secret, which the caller saves; its text, which is nowhere else."""
     text = write_secret(secrets.token_bytes(SECRET_BYTES))
-    webhook.secret_sealed = seal(text)
+    webhook.secret_sealed = seal(text, bound_to=webhook.sealed_for())
     return text
 
 
 def replace_secret(webhook: Webhook) -> str:
-    """Give an unsaved change of a webhook a new secret; the old one signs too for a day."""
+    """As `give_secret`; what it replaces signs too for a day."""
     webhook.old_secret_sealed = webhook.secret_sealed
     webhook.old_until = timezone.now() + OVERLAP
     return give_secret(webhook)
@@ -31,9 +31,10 @@ def read_secrets(webhook: Webhook) -> list[str]:
     """Every secret in force, the newest first.
 
     Raises:
-        SealedKeyError: it was sealed under a key that is no more.
+        SealedKeyError: it was sealed under a key that is no more, or for another row.
     """
-    found = [unseal(webhook.secret_sealed)]
+    bound_to = webhook.sealed_for()
+    found = [unseal(webhook.secret_sealed, bound_to=bound_to)]
     if webhook.old_secret_sealed and webhook.old_until and webhook.old_until > timezone.now():
-        found.append(unseal(webhook.old_secret_sealed))
+        found.append(unseal(webhook.old_secret_sealed, bound_to=bound_to))
     return found

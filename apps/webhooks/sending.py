@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.inference.errors import SealedKeyError
 from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.secrets import read_secrets
 from tentalis.core.canon import canonical_json
@@ -103,7 +104,7 @@ class Sender:
 
 
 def lease() -> timedelta:
-    return timedelta(seconds=2 * settings.TENTALIS["WEBHOOK_TIMEOUT_SECONDS"] + 5)
+    return timedelta(seconds=2 * settings.TENTALIS["WEBHOOK_TIMEOUT_SECONDS"] + 2)
 
 
 def claim() -> Webhook | None:
@@ -145,12 +146,12 @@ def drain(webhook: Webhook, post: Post) -> int:
 def attempt(webhook: Webhook, delivery: Delivery, post: Post) -> tuple[Reply, int]:
     """Send one message once; the answer, and how many milliseconds it took."""
     body = canonical_json(delivery.body)
-    headers = make_headers(
-        message_id=f"msg_{delivery.event_id.hex}",
-        at_s=int(time.time()),
-        body=body,
-        secret_texts=read_secrets(webhook),
-    )
+    try:
+        in_force = read_secrets(webhook)
+    except SealedKeyError as error:
+        return Reply(0, f"the secret cannot be opened, so nothing was sent; give it a new one ({error})"), 0
+    message_id = f"msg_{delivery.event_id.hex}"
+    headers = make_headers(message_id=message_id, at_s=int(time.time()), body=body, secret_texts=in_force)
     began = time.monotonic()
     reply = post(webhook, body, headers)
     return reply, round(1000 * (time.monotonic() - began))

@@ -62,13 +62,14 @@ def create_webhook(
         },
         by=by,
     )
-    text = give_secret(webhook)
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         if Webhook.objects.filter(project=project).count() >= MOST:
             raise ConflictError(f"{project.slug} has {MOST} webhooks already, which is the most")
         webhook.cursor_xid = find_horizon()
         webhook.save(force_insert=True)
+        text = give_secret(webhook)
+        webhook.save(update_fields=["secret_sealed"])
         payload = {"origin": find_origin(webhook.url), "kinds": webhook.kinds}
         record(Kind.WEBHOOK_CREATED, subject=webhook, by=by.handle, payload=payload)
     return webhook, text
