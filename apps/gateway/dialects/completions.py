@@ -40,7 +40,7 @@ class CompletionsDialect:
         for key in _CANNOT:
             if body.get(key):
                 raise BadRequestError(f"{key}: this model can only chat", param=key)
-        if (body.get("best_of") or 1) != (body.get("n") or 1):
+        if body.get("best_of") not in (None, body.get("n") or 1):
             raise BadRequestError("best_of: this model can only chat, which gives every answer", param="best_of")
         limit = body.get("max_tokens")
         chat: Json = {

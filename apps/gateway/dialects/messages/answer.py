@@ -51,7 +51,7 @@ def start_message(*, id: str, model: object) -> Json:
     """A Message that has said nothing yet."""
     usage = make_usage(Usage(0, 0, 0, 0, 0))
     head = {"id": id, "type": "message", "role": "assistant", "model": model}
-    return head | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    return head | {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
 
 
 def make_thinking(message: Body) -> list[Json]:

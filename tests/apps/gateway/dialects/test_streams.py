@@ -1,0 +1,279 @@
+"""However an answer is cut into chunks, clients put together the answer that they would have got whole."""
+
+from typing import Any, cast
+
+import pytest
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import Message, RawMessageStreamEvent
+from hypothesis import given
+from hypothesis import strategies as st
+from openai import omit
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types import Completion
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from apps.gateway.dialects import DIALECTS, UPSTREAMS, AnswerStream, UpstreamFailedError
+from tests.apps.gateway.dialects.conversations import (
+    ID,
+    Json,
+    chat_answers,
+    cut_into_chunks,
+    make_answer,
+    read_events,
+)
+
+MESSAGE_EVENTS: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+RESPONSE_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+
+
+def translate(stream: AnswerStream, chunks: list[Json]) -> list[Json]:
+    return read_events(b"".join(map(stream.feed, chunks)) + stream.finish())
+
+
+def read_as_anthropic(events: list[Json]) -> Json:
+    """The Message that Anthropic's client puts together, every event checked against its types."""
+    snapshot, buffers = None, dict[int, bytes]()
+    for event in events:
+        read = MESSAGE_EVENTS.validate_python(event)
+        assert read.type == event["type"]
+        snapshot = accumulate_event(event=read, current_snapshot=snapshot, json_bufs=buffers)
+    assert snapshot is not None
+    return cast(Json, snapshot.to_dict())
+
+
+def read_as_openai(events: list[Json]) -> Json:
+    """The Response that OpenAI's client puts together, every event checked against its types and the numbering."""
+    state: ResponseStreamState[None] = ResponseStreamState(input_tools=omit, text_format=omit)
+    seen: list[Any] = []
+    for number, event in enumerate(events):
+        assert event["sequence_number"] == number
+        read = RESPONSE_EVENTS.validate_python(event)
+        assert read.type == event["type"]
+        seen += state.handle_event(read)
+    snapshot = state._completed_response or seen[-1].response
+    return cast(Json, snapshot.to_dict())
+
+
+@given(st.data())
+def test_a_streamed_message_is_the_whole_one(data: st.DataObject) -> None:
+    answer = data.draw(chat_answers())
+    chunks = data.draw(cut_into_chunks(answer))
+    whole = DIALECTS["messages"].from_chat(answer, {}, id=ID)
+    events = translate(DIALECTS["messages"].make_stream({}, id=ID), chunks)
+    assert read_as_anthropic(events) == Message.model_validate(whole).to_dict()
+    assert [event["type"] for event in events[-2:]] == ["message_delta", "message_stop"]
+
+
+@given(st.data())
+def test_every_block_begins_once_in_order_and_stops_once(data: st.DataObject) -> None:
+    chunks = data.draw(cut_into_chunks(data.draw(chat_answers())))
+    events = translate(DIALECTS["messages"].make_stream({}, id=ID), chunks)
+    begun = [event["index"] for event in events if event["type"] == "content_block_start"]
+    stopped = [event["index"] for event in events if event["type"] == "content_block_stop"]
+    assert begun == list(range(len(begun)))
+    assert sorted(stopped) == begun
+    open_blocks: set[int] = set()
+    for event in events:
+        if event["type"] == "content_block_start":
+            open_blocks.add(event["index"])
+        elif event["type"] == "content_block_stop":
+            open_blocks.remove(event["index"])
+        elif event["type"] == "content_block_delta":
+            assert event["index"] in open_blocks
+
+
+@given(st.data())
+def test_a_streamed_response_is_the_whole_one(data: st.DataObject) -> None:
+    answer = data.draw(chat_answers())
+    chunks = data.draw(cut_into_chunks(answer))
+    request = {"model": "m", "instructions": "be kind", "metadata": {"a": "b"}}
+    whole = DIALECTS["responses"].from_chat(answer, request, id=ID)
+    events = translate(DIALECTS["responses"].make_stream(request, id=ID), chunks)
+    found = read_as_openai(events)
+    for item in found["output"]:
+        for part in item.get("content") or ():
+            part.pop("parsed", None)
+        item.pop("parsed_arguments", None)
+    assert found == Response.model_validate(whole).to_dict()
+    assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
+
+
+@given(st.data())
+def test_what_the_deltas_of_a_response_say_is_what_its_items_say(data: st.DataObject) -> None:
+    chunks = data.draw(cut_into_chunks(data.draw(chat_answers())))
+    events = translate(DIALECTS["responses"].make_stream({"model": "m"}, id=ID), chunks)
+    output = events[-1]["response"]["output"]
+    said: dict[str, str] = {}
+    for event in events:
+        if event["type"].endswith(".delta"):
+            assert event["item_id"] == output[event["output_index"]]["id"]
+            said[event["item_id"]] = said.get(event["item_id"], "") + event["delta"]
+    for item in output:
+        parts = item.get("content") or [{"text": item.get("arguments", "")}]
+        assert said.get(item["id"], "") == "".join(part["text"] for part in parts)
+    done = [event["item"]["id"] for event in events if event["type"] == "response.output_item.done"]
+    assert sorted(done) == sorted(item["id"] for item in output)
+
+
+@given(st.data())
+def test_a_streamed_message_of_a_server_is_the_whole_one(data: st.DataObject) -> None:
+    """Chat, to Messages, and back, streamed both ways."""
+    answer = data.draw(chat_answers())
+    events = translate(DIALECTS["messages"].make_stream({}, id=ID), data.draw(cut_into_chunks(answer)))
+    upstream = UPSTREAMS["messages"].make_stream(created=1_700_000_000)
+    chunks = [chunk for event in events for chunk in upstream.feed(event)]
+    assert upstream.is_done
+    state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    snapshot = state.current_completion_snapshot
+    whole = UPSTREAMS["messages"].to_chat(DIALECTS["messages"].from_chat(answer, {}, id=ID), created=1_700_000_000)
+    found, wanted = snapshot.choices[0].message.to_dict(), dict(whole["choices"][0]["message"])
+    assert (found.get("content") or None) == (wanted.get("content") or None)
+    assert found.get("reasoning_content") == wanted.get("reasoning_content")
+    calls = cast(list[Json], found.get("tool_calls") or [])
+    assert [(call["id"], call["function"]["name"]) for call in calls] == [
+        (call["id"], call["function"]["name"]) for call in wanted.get("tool_calls") or ()
+    ]
+    assert [call["function"]["arguments"] for call in calls] == [
+        call["function"]["arguments"] for call in wanted.get("tool_calls") or ()
+    ]
+    assert snapshot.choices[0].finish_reason == whole["choices"][0]["finish_reason"]
+    assert snapshot.usage is not None
+    assert snapshot.usage.to_dict() == whole["usage"]
+    ChatCompletion.model_validate(whole)
+
+
+@given(st.data())
+def test_a_streamed_completion_is_the_whole_one(data: st.DataObject) -> None:
+    answer = data.draw(chat_answers())
+    request = {"model": "m", "prompt": "hi", "stream_options": {"include_usage": True}}
+    whole = DIALECTS["completions"].from_chat(answer, request, id=ID)
+    Completion.model_validate(whole)
+    events = translate(DIALECTS["completions"].make_stream(request, id=ID), data.draw(cut_into_chunks(answer)))
+    choices = [choice for event in events for choice in event["choices"]]
+    assert "".join(choice["text"] for choice in choices) == whole["choices"][0]["text"]
+    assert choices[-1]["finish_reason"] == whole["choices"][0]["finish_reason"]
+    assert [event["usage"] for event in events if "usage" in event] == [whole["usage"]]
+    assert {event["id"] for event in events} == {whole["id"]}
+
+
+def test_usage_of_a_completion_is_streamed_only_if_asked_for() -> None:
+    stream = DIALECTS["completions"].make_stream({"model": "m"}, id=ID)
+    assert stream.feed({"choices": [], "usage": {"prompt_tokens": 1}}) == b""
+
+
+@pytest.mark.parametrize("name", ["messages", "responses"])
+def test_an_answer_that_says_nothing_is_still_whole(name: str) -> None:
+    events = translate(DIALECTS[name].make_stream({"model": "m"}, id=ID), [])
+    read: Any = {"messages": read_as_anthropic, "responses": read_as_openai}[name]
+    found = read(events)
+    assert found["id"] == DIALECTS[name].answer_id(ID)
+    assert (found.get("content") or found.get("output") or []) == []
+
+
+def test_a_message_that_breaks_off_ends_with_an_error_event() -> None:
+    stream = DIALECTS["messages"].make_stream({}, id=ID)
+    stream.feed({"choices": [{"delta": {"content": "Once upon"}}]})
+    assert read_events(stream.fail(status=502, message="the server went away", code="upstream_error")) == [
+        {
+            "type": "error",
+            "error": {
+                "type": "api_error",
+                "message": "the server went away",
+                "details": {"error_code": "upstream_error"},
+            },
+        }
+    ]
+
+
+def test_a_response_that_breaks_off_fails_with_what_was_said() -> None:
+    stream = DIALECTS["responses"].make_stream({"model": "m"}, id=ID)
+    begun = stream.feed({"choices": [{"delta": {"content": "Once upon"}}]})
+    events = read_events(begun + stream.fail(status=502, message="the server went away"))
+    found = RESPONSE_EVENTS.validate_python(events[-1])
+    assert found.type == "response.failed"
+    assert found.response.status == "failed"
+    assert found.response.error.message == "the server went away"
+    assert found.response.output_text == "Once upon"
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_ping_changes_nothing_for_a_reader_of_events(name: str) -> None:
+    ping = DIALECTS[name].make_stream({}, id=ID).ping()
+    assert ping.endswith(b"\n\n")
+    assert all(event == {"type": "ping"} for event in read_events(ping.replace(b": ping\n\n", b"", name != "messages")))
+
+
+def test_a_second_thought_is_an_item_of_its_own() -> None:
+    """Thoughts between calls: ids stay unique, or OpenAI's client refuses the stream."""
+    deltas: list[Json] = [{"reasoning_content": "hm"}, {"content": "a"}, {"reasoning_content": "oh"}, {"content": "b"}]
+    chunks = [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas]
+    found = read_as_openai(translate(DIALECTS["responses"].make_stream({"model": "m"}, id=ID), chunks))
+    assert [item["type"] for item in found["output"]] == ["reasoning", "message", "reasoning", "message"]
+    assert len({item["id"] for item in found["output"]}) == 4
+
+
+def test_a_refusal_is_a_part_of_its_own_in_a_response_and_a_reason_in_a_message() -> None:
+    answer = make_answer({"role": "assistant", "content": None, "refusal": "I will not."})
+    chunks = [
+        {"choices": [{"delta": {"refusal": "I will"}}]},
+        {"choices": [{"delta": {"refusal": " not."}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": answer["usage"]},
+    ]
+    response = DIALECTS["responses"].from_chat(answer, {"model": "m"}, id=ID)
+    streamed = read_as_openai(translate(DIALECTS["responses"].make_stream({"model": "m"}, id=ID), chunks))
+    assert streamed["output"] == Response.model_validate(response).to_dict()["output"]
+    assert response["output"][0]["content"] == [{"type": "refusal", "refusal": "I will not."}]
+    message = DIALECTS["messages"].from_chat(answer, {"model": "m"}, id=ID)
+    assert (message["stop_reason"], message["content"][0]["text"]) == ("refusal", "I will not.")
+    found = read_as_anthropic(translate(DIALECTS["messages"].make_stream({"model": "m"}, id=ID), chunks))
+    assert (found["stop_reason"], found["content"]) == ("refusal", message["content"])
+
+
+def test_signed_thoughts_reach_the_caller_signed() -> None:
+    upstream = UPSTREAMS["messages"].make_stream(created=1)
+    stream = DIALECTS["messages"].make_stream({}, id=ID)
+    sent: list[Json] = [
+        {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": {"input_tokens": 3}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "c2ln"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "redacted_thinking", "data": "eA=="}},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "ping"},
+        {"type": "content_block_start", "index": 2, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": "yes"}},
+        {"type": "content_block_stop", "index": 2},
+        {"type": "message_delta", "delta": {"stop_reason": "stop_sequence", "stop_sequence": "."}, "usage": {}},
+        {"type": "message_stop"},
+    ]
+    chunks = [chunk for event in sent for chunk in upstream.feed(event)]
+    found = read_as_anthropic(translate(stream, chunks))
+    assert found["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "eA=="},
+        {"type": "text", "text": "yes"},
+    ]
+    assert (found["stop_reason"], found["stop_sequence"]) == ("stop_sequence", ".")
+
+
+def test_a_call_without_arguments_has_an_empty_object_for_chat_clients() -> None:
+    upstream = UPSTREAMS["messages"].make_stream(created=1)
+    block = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    upstream.feed({"type": "content_block_start", "index": 0, "content_block": block})
+    chunks = upstream.feed({"type": "content_block_stop", "index": 0})
+    assert chunks[0]["choices"][0]["delta"]["tool_calls"] == [{"index": 0, "function": {"arguments": "{}"}}]
+
+
+def test_a_servers_error_event_is_an_error_with_its_status() -> None:
+    upstream = UPSTREAMS["messages"].make_stream(created=1)
+    with pytest.raises(UpstreamFailedError, match="Overloaded") as caught:
+        upstream.feed({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    assert (caught.value.status, caught.value.code) == (529, "overloaded_error")
+    assert not upstream.is_done
