@@ -1,0 +1,164 @@
+"""Batches of captured exchanges, written in one transaction with the place of the spool they came from."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from apps.base.errors import ConflictError
+from apps.gateway.capture import Captured
+from apps.gateway.lineage import Lineages
+from apps.gateway.rows import COPY, SESSION_KEY_CHARS, TYPES, SessionSeen, fit, make_row, see_session
+from apps.gateway.spool import Position
+from apps.inference.selectors import LATEST_LINKS
+from tentalis.core.lineage import Link
+
+CONNECT_TIMEOUT_S = 5
+_OPEN_POSITION = (
+    'INSERT INTO inference_spoolposition (name, segment, "offset") VALUES (%s, 0, 0) ON CONFLICT DO NOTHING'
+)
+_READ_POSITION = 'SELECT segment, "offset" FROM inference_spoolposition WHERE name = %s'
+_MOVE = (
+    'UPDATE inference_spoolposition SET segment = %s, "offset" = %s WHERE name = %s AND segment = %s AND "offset" = %s'
+)
+_FORGET = "DELETE FROM inference_spoolposition WHERE name = %s"
+# sessions of projects that are gone are left out; a session that speaks again is open again
+_SEE_SESSIONS = """
+    INSERT INTO inference_session AS known
+        (project_id, key, worker_name, agent, end_user, created_at, last_seen_at, closed_at)
+    SELECT seen.project_id, key, worker_name, agent, end_user, began_at, seen_at, closed_at
+    FROM unnest(
+        %s::int8[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[],
+        %s::timestamptz[]
+    ) AS seen (project_id, key, worker_name, agent, end_user, began_at, seen_at, closed_at)
+    JOIN accounts_project AS project ON project.id = seen.project_id
+    ON CONFLICT (project_id, key) DO UPDATE SET
+        last_seen_at = greatest(known.last_seen_at + interval '1 microsecond', excluded.last_seen_at),
+        closed_at = excluded.closed_at,
+        worker_name = CASE known.worker_name WHEN '' THEN excluded.worker_name ELSE known.worker_name END,
+        end_user = CASE known.end_user WHEN '' THEN excluded.end_user ELSE known.end_user END
+    RETURNING project_id, key, id, xmax = 0
+"""
+_NEXT_IDS = "SELECT nextval(pg_get_serial_sequence('inference_exchange', 'id')) FROM generate_series(1, %s)"
+_KNOWN_PROVIDERS = "SELECT id FROM inference_provider WHERE id = ANY(%s)"
+
+SessionKey = tuple[int, str]
+
+
+class MovedError(ConflictError):
+    """Another process carried over what this one was about to."""
+
+
+class _KnownSession(NamedTuple):
+    id: int
+    is_new: bool
+
+
+class Store:
+    """One connection, and what is remembered between batches. Any psycopg.Error may be raised by each of its methods;
+    after one, `forget` starts anew."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._connection: psycopg.Connection[Any] | None = None
+        self._lineages = Lineages()
+        self._providers: set[int] = set()
+
+    def read_position(self, name: str) -> Position:
+        """How far the spool of this name is stored."""
+        with self._connect().transaction(), self._connect().cursor() as cursor:
+            cursor.execute(_OPEN_POSITION, [name])
+            found = cursor.execute(_READ_POSITION, [name]).fetchone()
+        return Position(*found) if found else Position()
+
+    def drop_position(self, name: str) -> None:
+        """Of a spool that nobody will find again."""
+        with self._connect().transaction():
+            self._connect().execute(_FORGET, [name])
+
+    def write(self, captured: Sequence[Captured], *, spool: str, start: Position, end: Position) -> int:
+        """Write a batch and move its spool's place from `start` to `end`; how many rows were written.
+
+        Exchanges of projects that are gone are left out: they would have gone with them.
+
+        Raises:
+            MovedError: the place was not `start`; nothing is written.
+        """
+        with self._connect().transaction(), self._connect().cursor() as cursor:
+            cursor.execute(_MOVE, [*end, spool, *start])
+            if cursor.rowcount != 1:
+                raise MovedError(f"the spool {spool} is stored to another place than {start}")
+            if captured:
+                sessions = self._see_sessions(cursor, captured)
+                captured = [one for one in captured if _key(one) in sessions]
+                self._load_lineages(cursor, sessions.values())
+                self._copy(cursor, captured, sessions)
+        self._lineages.shrink()
+        return len(captured)
+
+    def forget(self) -> None:
+        """Drop the connection and everything that is remembered: the database may know better."""
+        self._lineages.clear()
+        self._providers.clear()
+        self.close()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        if self._connection is None:
+            self._connection = psycopg.connect(
+                self._conninfo, connect_timeout=CONNECT_TIMEOUT_S, autocommit=True, application_name="tentalis-spool"
+            )
+        return self._connection
+
+    def _see_sessions(
+        self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured]
+    ) -> dict[SessionKey, _KnownSession]:
+        """Make and renew the batch's sessions, in one order for all processes, so that none waits for the other."""
+        seen: dict[SessionKey, SessionSeen] = {}
+        for one in captured:
+            now = see_session(one)
+            before = seen.get((now.project_id, now.key))
+            if before is None or before.seen_at <= now.seen_at:
+                seen[now.project_id, now.key] = now if before is None else now._replace(began_at=before.began_at)
+        columns = zip(*(seen[key] for key in sorted(seen)), strict=True)
+        cursor.execute(_SEE_SESSIONS, [list(column) for column in columns])
+        return {(project, key): _KnownSession(pk, is_new) for project, key, pk, is_new in cursor}
+
+    def _load_lineages(self, cursor: psycopg.Cursor[Any], sessions: Any) -> None:
+        unknown: dict[int, list[Link]] = {one.id: [] for one in sessions if one.id not in self._lineages}
+        stored = [one.id for one in sessions if one.id in unknown and not one.is_new]
+        if stored:
+            for session_id, *link in cursor.execute(LATEST_LINKS, [stored]):
+                unknown[session_id].append(Link(*link))
+        for session_id, links in unknown.items():
+            self._lineages.load(session_id, links)
+
+    def _copy(
+        self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured], sessions: dict[SessionKey, _KnownSession]
+    ) -> None:
+        providers = self._find_providers(cursor, captured)
+        ids = [pk for (pk,) in cursor.execute(_NEXT_IDS, [len(captured)])]
+        with cursor.copy(sql.SQL(COPY)) as copy:
+            copy.set_types(TYPES)
+            for pk, one in zip(ids, captured, strict=True):
+                session_id = sessions[_key(one)].id
+                placed = self._lineages.place(session_id, one, pk)
+                provider = one.header["provider"]
+                provider_id = provider if provider in providers else None
+                copy.write_row(make_row(one, placed, pk=pk, session_id=session_id, provider_id=provider_id))
+
+    def _find_providers(self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured]) -> set[int]:
+        """Those of the batch that still exist."""
+        wanted = {one.header["provider"] for one in captured if one.header["provider"] is not None}
+        if unknown := wanted - self._providers:
+            self._providers.update(pk for (pk,) in cursor.execute(_KNOWN_PROVIDERS, [list(unknown)]))
+        return self._providers
+
+
+def _key(captured: Captured) -> SessionKey:
+    return captured.header["project"], fit(captured.header["session"], SESSION_KEY_CHARS)

@@ -1,0 +1,144 @@
+"""The chunks of an answer put together; a whole answer is one chunk."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+MOST_CHOICES = 1024
+
+
+@dataclass(slots=True)
+class ChoiceParts:
+    """One choice as far as it is known.
+
+    Attributes:
+        logprobs: of the tokens, in their order.
+    """
+
+    index: int
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    tool_calls: list[Json] = field(default_factory=list)
+    finish_reason: str = ""
+    prompt_token_ids: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    places: dict[Any, Json] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self.thoughts)
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What an answer says besides its choices.
+
+    Attributes:
+        models: every model that said it was answering.
+        is_done: the stream was ended in order.
+    """
+
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    prompt_token_ids: list[int] = field(default_factory=list)
+    models: set[str] = field(default_factory=set)
+    error: str = ""
+    is_done: bool = False
+
+
+def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Envelope]:
+    """All choices by index, and the rest. None among the chunks is the mark of a stream's end."""
+    choices: dict[int, ChoiceParts] = {}
+    envelope = Envelope()
+    for chunk in chunks:
+        if chunk is None:
+            envelope.is_done = True
+            continue
+        if model := chunk.get("model"):
+            envelope.models.add(str(model))
+        if ids := chunk.get("prompt_token_ids"):
+            envelope.prompt_token_ids = ids
+        if isinstance(usage := chunk.get("usage"), dict):
+            envelope.usage = usage
+        if error := chunk.get("error"):
+            envelope.error = envelope.error or _read_error(error)
+        for choice in chunk.get("choices") or ():
+            index = choice.get("index") or 0
+            if (parts := choices.get(index)) is None:
+                if type(index) is not int or not 0 <= index < MOST_CHOICES:
+                    envelope.error = envelope.error or f"a choice with the index {index!r:.40}"
+                    continue
+                parts = choices[index] = ChoiceParts(index)
+            _add_choice(parts, choice)
+    return [choices[index] for index in sorted(choices)], envelope
+
+
+def _add_choice(parts: ChoiceParts, choice: Json) -> None:
+    if ids := choice.get("token_ids"):
+        parts.token_ids += ids
+    if logprobs := choice.get("logprobs"):
+        _add_logprobs(parts, logprobs)
+    if reason := choice.get("finish_reason"):
+        parts.finish_reason = str(reason)[:32]
+    message = choice.get("delta") or choice.get("message")
+    if message is None:
+        if text := choice.get("text"):
+            parts.texts.append(text)
+        if ids := choice.get("prompt_token_ids"):
+            parts.prompt_token_ids = ids
+        return
+    if content := message.get("content") or message.get("refusal"):
+        parts.texts.append(content if isinstance(content, str) else _read_parts(content))
+    if thought := message.get("reasoning_content") or message.get("reasoning"):
+        parts.thoughts.append(thought if isinstance(thought, str) else _read_parts(thought))
+    for call in message.get("tool_calls") or ():
+        _add_call(parts, call)
+    if call := message.get("function_call"):  # how tools were called before there were many
+        _add_call(parts, {"index": 0, "type": "function", "function": call})
+
+
+def _add_logprobs(parts: ChoiceParts, logprobs: Json) -> None:
+    entries = logprobs.get("content")
+    if entries:
+        parts.logprobs += [entry["logprob"] for entry in entries]
+    elif entries is None and (values := logprobs.get("token_logprobs")):
+        parts.logprobs += values
+
+
+def _add_call(parts: ChoiceParts, delta: Json) -> None:
+    """Merge a tool call's delta into the call at its index.
+
+    A server that numbers all of its calls 0 still gives each an id: another id at the same index is another call.
+    """
+    place = delta.get("index", len(parts.tool_calls))
+    call = parts.places.get(place)
+    identifier = delta.get("id")
+    if call is None or (identifier and call.get("id") and call["id"] != identifier):
+        call = parts.places[place] = {name: value for name, value in delta.items() if name != "index"}
+        function = call.get("function")
+        call["function"] = dict(function) if isinstance(function, dict) else {}
+        parts.tool_calls.append(call)
+        return
+    for name, value in delta.items():
+        if name == "function":
+            function = call["function"]
+            for key, piece in (value or {}).items():
+                known = function.get(key)
+                function[key] = known + piece if key == "arguments" and known and piece else piece or known
+        elif name != "index" and value is not None:
+            call[name] = value
+
+
+def _read_parts(content: Any) -> str:
+    if not isinstance(content, list):
+        return str(content)
+    return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+
+
+def _read_error(error: Any) -> str:
+    return str(error.get("message") or error) if isinstance(error, dict) else str(error)

@@ -1,0 +1,233 @@
+"""The thread that carries a spool into Postgres, a few milliseconds behind it, each record exactly once.
+
+A batch's rows and the place behind it in the spool are one transaction, and the place moves only from where this
+process believes it to be: whoever wrote the same records first has moved it, and the batch is dropped. While Postgres
+is away the spool is the buffer. A record that can never be stored is set aside in a file, and the rest goes on.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from apps.gateway.batches import MovedError, Store
+from apps.gateway.capture import Captured, FindRates, capture
+from apps.gateway.record import unpack_record
+from apps.gateway.spool import (
+    FileSpool,
+    Position,
+    SpoolDirectory,
+    Spooled,
+    SpoolReader,
+    adopt_orphans,
+    keep_aside,
+    sweep_stored,
+)
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.02
+ORPHANS_EVERY_S = 5.0
+BATCH_RECORDS = 256
+BATCH_BYTES = 4 * 2**20
+PATIENCE_S = (0.1, 2.0)
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What capturing a record raises that another version wrote, or nobody thought of."""
+_REFUSED = (
+    *_UNREADABLE,
+    psycopg.IntegrityError,
+    psycopg.DataError,
+    psycopg.NotSupportedError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+)
+"""What says of rows that they can never be stored; anything else is the database's state, which may change."""
+
+
+@dataclass
+class Source:
+    """A spool that is carried over, and how far it is; None: not asked for yet."""
+
+    reader: SpoolReader
+    position: Position | None = None
+
+    @property
+    def directory(self) -> SpoolDirectory:
+        return self.reader.directory
+
+
+class Writer:
+    """Carries over the process's own spool, and those that dead processes left under the same root.
+
+    Attributes:
+        stored_count, rejected_count: records carried over, and set aside, since the start.
+    """
+
+    def __init__(
+        self,
+        spool: FileSpool,
+        conninfo: str,
+        *,
+        find_rates: FindRates | None = None,
+        poll_s: float = POLL_S,
+        orphans_every_s: float = ORPHANS_EVERY_S,
+    ) -> None:
+        self._spool = spool
+        self._store = Store(conninfo)
+        self._find_rates = find_rates
+        self._poll_s = poll_s
+        self._orphans_every_s = orphans_every_s
+        self._own = Source(SpoolReader(spool.directory, is_growing=True))
+        self._adopted: list[Source] = []
+        self._look_again_at_s = float("-inf")
+        self._stopping = threading.Event()
+        self._give_up_at_s = float("inf")
+        self._thread = threading.Thread(target=self._run, name="spool-writer", daemon=True)
+        self.stored_count = 0
+        self.rejected_count = 0
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, timeout_s: float = 10.0) -> None:
+        """Carry over what is left, as far as time allows, and let go of the spools; after the last `append`.
+
+        What is left then is adopted by the next process.
+        """
+        self._give_up_at_s = time.monotonic() + timeout_s
+        self._own.reader.is_growing = False
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        wait_s = PATIENCE_S[0]
+        is_done = False
+        while not is_done and time.monotonic() < self._give_up_at_s:
+            is_last = self._stopping.is_set()
+            try:
+                has_moved = self._carry_all()
+                is_done = is_last and not has_moved
+                wait_s = PATIENCE_S[0]
+                if not has_moved:
+                    self._stopping.wait(self._poll_s)
+            except (psycopg.Error, OSError) as error:
+                logger.warning("exchanges wait in the spool: %s", str(error).strip() or type(error).__name__)
+                self._store.forget()
+                for source in (self._own, *self._adopted):
+                    source.position = None
+                time.sleep(wait_s)
+                wait_s = min(PATIENCE_S[1], wait_s * 2)
+        self._let_go(is_done=is_done)
+
+    def _carry_all(self) -> bool:
+        """A batch of every spool; whether there was any."""
+        if time.monotonic() >= self._look_again_at_s:
+            self._look_for_orphans()
+        has_moved = self._carry(self._own)
+        for source in list(self._adopted):
+            if self._carry(source):
+                has_moved = True
+            else:
+                self._retire(source)
+                self._adopted.remove(source)
+        return has_moved
+
+    def _carry(self, source: Source) -> bool:
+        """One batch; whether there was one."""
+        if source.position is None:
+            source.position = self._store.read_position(source.directory.name)
+        batch = source.reader.read(source.position, most_bytes=BATCH_BYTES, most_records=BATCH_RECORDS)
+        if not batch:
+            return False
+        before = source.position
+        try:
+            self._write_batch(source, batch)
+        except MovedError as error:
+            logger.info("%s", error)
+            source.position = None
+        if source.position is not None and source.position.segment > before.segment:
+            source.directory.drop_before(source.position)
+            self._spool.measure()
+        return True
+
+    def _write_batch(self, source: Source, batch: Sequence[Spooled]) -> None:
+        try:
+            self._write(source, batch)
+        except _REFUSED as error:
+            logger.info("a batch of %d records was refused (%s); one by one", len(batch), str(error).strip())
+            for spooled in batch:
+                self._write_alone(source, spooled)
+
+    def _write(self, source: Source, batch: Sequence[Spooled]) -> None:
+        captured: list[Captured] = []
+        for spooled in batch:
+            captured += self._capture(spooled)
+        self._move(source, captured, batch[-1].end)
+        self.stored_count += len(batch)
+
+    def _write_alone(self, source: Source, spooled: Spooled) -> None:
+        """As `_write`, with nothing remembered: what was may be what Postgres refused."""
+        self._store.forget()
+        try:
+            self._write(source, [spooled])
+        except _REFUSED as error:
+            self._store.forget()
+            self._reject(spooled, str(error).strip())
+            self._move(source, [], spooled.end)
+
+    def _move(self, source: Source, captured: Sequence[Captured], end: Position) -> None:
+        start = source.position or Position()
+        self._store.write(captured, spool=source.directory.name, start=start, end=end)
+        source.position = end
+
+    def _capture(self, spooled: Spooled) -> list[Captured]:
+        try:
+            return capture(unpack_record(spooled.body), self._find_rates)
+        except _UNREADABLE as error:
+            self._reject(spooled, f"{type(error).__name__}: {error}")
+            return []
+
+    def _reject(self, spooled: Spooled, reason: str) -> None:
+        path = keep_aside(self._spool.root, spooled.body)
+        self.rejected_count += 1
+        logger.error("an exchange cannot be stored and is kept in %s: %s", path, reason)
+
+    def _look_for_orphans(self) -> None:
+        self._look_again_at_s = time.monotonic() + self._orphans_every_s
+        for directory in adopt_orphans(self._spool.root):
+            logger.info("carrying over the spool %s, whose gateway is gone", directory.name)
+            self._adopted.append(Source(SpoolReader(directory, is_growing=False)))
+        for name in sweep_stored(self._spool.root):
+            self._store.drop_position(name)
+        self._spool.measure()
+
+    def _retire(self, source: Source) -> None:
+        """All of it is stored: delete it, then what is known of it."""
+        source.reader.close()
+        name = source.directory.name
+        source.directory.retire()
+        with contextlib.suppress(psycopg.Error):  # whoever looks for orphans next drops it
+            for stored in sweep_stored(self._spool.root):
+                self._store.drop_position(stored)
+        source.directory.release()
+        logger.info("the spool %s is stored", name)
+
+    def _let_go(self, *, is_done: bool) -> None:
+        if is_done:
+            self._retire(self._own)
+        else:
+            self._own.reader.close()
+            self._own.directory.release()
+        for source in self._adopted:
+            source.reader.close()
+            source.directory.release()
+        self._store.close()
