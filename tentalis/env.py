@@ -119,6 +119,9 @@ def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
 
 
 PORT = read_int(1, 65535)
+PROVIDER_KINDS = ["engine", "vllm", "openai", "anthropic", "gemini", "openrouter", "deepseek", "together", "fireworks"]
+PROVIDER_KINDS += ["groq", "cerebras", "xai", "zhipu", "kimi", "minimax", "ollama", "tinker", "custom"]
+"""As in `apps.inference.registry`, which cannot be imported without the web application."""
 
 VARIABLES: dict[str, Variable] = {
     PREFIX + variable.name: variable
@@ -128,6 +131,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("DATABASE_URL", read_url("postgres", "postgresql"), None, "Postgres; unset: the embedded one", True),
         Variable("REDIS_URL", read_url("redis", "rediss"), None, "Redis; unset: the embedded one", True),
         Variable("SECRET_KEY", read_text, None, "signs sessions and tokens", True),
+        Variable("KEY_RING", read_path, None, "file of keys that seal API keys, newest first; unset: the secret key"),
         Variable("DEBUG", read_bool, False, "Django's debug pages; never in production"),
         Variable("ALLOWED_HOSTS", read_list, ["localhost", "127.0.0.1", "[::1]"], "host names the web answers to"),
         Variable("CSRF_TRUSTED_ORIGINS", read_list, [], "origins such as https://tentalis.example"),
@@ -135,6 +139,9 @@ VARIABLES: dict[str, Variable] = {
         Variable("ADMIN_PASSWORD", read_text, None, "password of the first admin that `up` makes", True),
         Variable("WEB_HOST", read_text, "127.0.0.1", "address the web binds"),
         Variable("WEB_PORT", PORT, 8000, "web, REST, websockets, bridge"),
+        Variable("GATEWAY_HOST", read_text, "127.0.0.1", "address the gateway binds"),
+        Variable("GATEWAY_PORT", PORT, 8200, "the gateway: where agents ask models"),
+        Variable("GATEWAY_IN_FLIGHT", read_int(1, 100_000), 1024, "requests a gateway answers at the same time"),
         Variable("ENGINE_PORT", PORT, 8300, "the local engine"),
         Variable("ENGINE_URL", read_url("http", "https"), None, "engine; unset: the local one on its port"),
         Variable("POSTGRES_PORT", PORT, 54320, "the embedded Postgres"),
@@ -156,7 +163,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),
         Variable("CRASH_AT", read_text, "", "name of a crash point to die at (fault tests only)"),
         # meanings kept from the older system
-        Variable("INFERENCE_BACKEND", read_choice("engine", "vllm", "openai", "ollama"), "engine", "model server kind"),
+        Variable("INFERENCE_BACKEND", read_choice(*PROVIDER_KINDS), "engine", "model server kind"),
         Variable("INFERENCE_BASE_URL", read_url("http", "https"), None, "model server; unset: the engine's URL"),
         Variable("INFERENCE_API_KEY", read_text, None, "its key", True),
         Variable("LLM_MODEL", read_text, "", "model of judges and AI managers; empty: none are configured"),

@@ -27,6 +27,10 @@ class Kind(models.TextChoices):
     PROVIDER_CREATED = "provider.created"
     PROVIDER_CHANGED = "provider.changed"
     PROVIDER_DELETED = "provider.deleted"
+    PROVIDER_TESTED = "provider.tested"
+    PROVIDER_KEYS_ROTATED = "provider.keys_rotated"
+    PRICE_SET = "price.set"
+    PRICE_REMOVED = "price.removed"
     WORKER_CREATED = "worker.created"
     WORKER_CHANGED = "worker.changed"
     WORKER_DELETED = "worker.deleted"
@@ -96,6 +100,7 @@ class Kind(models.TextChoices):
     DEPLOYMENT_MOVED = "deployment.moved"
     DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"
     CANARY_STARTED = "canary.started"
+    CANARY_CHANGED = "canary.changed"
     CANARY_ENDED = "canary.ended"
     # skills
     SKILL_CREATED = "skill.created"

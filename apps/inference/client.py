@@ -49,12 +49,14 @@ class ModelClient:
     Args:
         kind: a row of the registry; what its server does not know is not even sent.
         timeout_s: longest silence of the server while it answers.
+        allow_private: an admin allowed loopback and private addresses for this server.
     """
 
     base_url: str
     api_key: str = field(default="", repr=False)
     kind: str = "engine"
     timeout_s: float = DEFAULT_TIMEOUT_S
+    allow_private: bool = False
 
     @cached_property
     def _row(self) -> ProviderKind:
@@ -62,7 +64,9 @@ class ModelClient:
 
     @cached_property
     def _transport(self) -> Transport:
-        return Transport(self._row, self.base_url, self.api_key, self.timeout_s)
+        return Transport(
+            self._row, self.base_url, self.api_key, timeout_s=self.timeout_s, allow_private=self.allow_private
+        )
 
     @property
     def tells_tokens(self) -> bool:

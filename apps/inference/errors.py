@@ -58,8 +58,15 @@ class ModelNotServedError(ProviderRefusedError):
     code = "model_not_served"
 
 
+class AddressNotAllowedError(ProviderRefusedError):
+    """The server's address is private, or was none to begin with, and nothing was sent there."""
+
+    status = 403
+    code = "address_not_allowed"
+
+
 class SealedKeyError(TentalisError):
-    """A stored API key cannot be opened with the present secret key."""
+    """A stored API key cannot be opened: not with the present keys, or not for this row and address."""
 
     status = 409
     code = "sealed_key_unreadable"

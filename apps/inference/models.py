@@ -10,6 +10,7 @@ from apps.accounts.models import Project
 from apps.base.models import Timestamped
 from apps.inference.registry import CHOICES
 from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32
+from tentalis.outbound.addresses import check_url
 
 
 class Provider(Timestamped):
@@ -19,7 +20,6 @@ class Provider(Timestamped):
         kind: which row of the registry says how it is spoken to.
         more_urls: further addresses that serve the same models; sessions are spread over all of them.
         api_key_sealed: encrypted, and bound to this row, its project and the origins it may be sent to.
-        sealed_with: id of the key in the ring that sealed it; "" where there is no API key.
         allow_private: loopback and private addresses are allowed; only an installation's admin may say so.
         requests_per_minute, tokens_per_minute: what all callers together may ask of it; None: no limit of ours.
         probe, probed_at: what the last test found (`probes.Probe` as JSON); {} and None before the first.
@@ -32,7 +32,6 @@ class Provider(Timestamped):
     api_key_sealed = models.BinaryField(
         default=b"", editable=False, help_text="Encrypted; empty when the server wants none."
     )
-    sealed_with = models.CharField(max_length=16, blank=True, editable=False)
     more_urls = models.JSONField(default=list, blank=True)
     default_model = models.CharField(max_length=200, blank=True)
     allow_private = models.BooleanField(default=False)
@@ -47,12 +46,15 @@ class Provider(Timestamped):
         constraints = [
             models.UniqueConstraint(fields=["project", "name"], name="provider_name_is_unique", nulls_distinct=False),
         ]
-        indexes = [
-            models.Index(fields=["sealed_with", "id"], condition=~Q(sealed_with=""), name="provider_by_sealing_key"),
-        ]
 
     def __str__(self) -> str:
         return self.name
+
+    def sealed_for(self, field: str) -> str:
+        """What the API key is bound to: this row, its project, and everywhere it may be sent."""
+        urls = [url for url in (self.base_url, *self.more_urls) if url]
+        origins = " ".join(sorted({str(check_url(url)) for url in urls}))
+        return f"{field} of provider {self.pk} of project {self.project_id or '(all)'} at {origins}"
 
 
 class Price(Timestamped):

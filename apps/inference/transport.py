@@ -1,4 +1,4 @@
-"""HTTP to model servers: pooled connections per server, orjson bodies, every failure as one of our errors."""
+"""HTTP to model servers: pooled, guarded connections per server, orjson bodies, every failure as one of our errors."""
 
 import atexit
 import math
@@ -13,28 +13,39 @@ import orjson
 
 from apps.base.errors import BadInputError
 from apps.inference.errors import (
+    AddressNotAllowedError,
     ModelNotServedError,
     ProviderAnswerError,
     ProviderBusyError,
     ProviderRefusedError,
 )
 from apps.inference.registry import ProviderKind
+from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url
+from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 
 CONNECT_TIMEOUT_S = 3.0
+HOW_TO_ALLOW = (
+    "An admin can allow private addresses for this model server: `tentalis model change <name> --allow-private`, or the"
+    " switch on its page in the console"
+)
 _WRITE_TIMEOUT_S = 30.0
+_TOTAL_S = 3600.0
+_MAX_BYTES = 256 << 20
 _MAX_CONNECTIONS = 64
 _WORDS_SHOWN = 500
 _BUSY_STATUSES = frozenset({408, 425, 429})
 
 
-@lru_cache(maxsize=64)
-def _shared_pool(base_url: str) -> httpx.Client:
+@lru_cache(maxsize=256)
+def _shared_pool(origin: Origin, allow_private: bool) -> httpx.Client:
     """The process's connections to one server; httpx clients may be used by many threads at once."""
-    pool = httpx.Client(
-        base_url=base_url,
-        trust_env=False,
-        follow_redirects=False,
-        limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+    pool = guarded_client(
+        base_url=str(origin),
+        bound_to=origin,
+        allow_private=allow_private,
+        max_bytes=_MAX_BYTES,
+        total_s=_TOTAL_S,
+        max_connections=_MAX_CONNECTIONS,
     )
     atexit.register(pool.close)
     return pool
@@ -48,18 +59,22 @@ class Transport:
         base_url: with or without the API's prefix: `http://host:8300`, `https://host/v1`, `https://host/some/api`.
         api_key: sent as the kind says; never part of an error.
         timeout_s: longest silence of the server while it answers.
+        allow_private: loopback and private addresses may be used.
     """
 
-    def __init__(self, kind: ProviderKind, base_url: str, api_key: str, timeout_s: float) -> None:
+    def __init__(
+        self, kind: ProviderKind, base_url: str, api_key: str, *, timeout_s: float, allow_private: bool
+    ) -> None:
         try:
             urls = kind.urls(base_url)
-        except BadInputError as error:
-            raise ProviderRefusedError(str(error)) from None
+            self._origin = check_url(urls.api)
+        except (BadInputError, ValueError) as error:
+            raise ProviderRefusedError(f"the model server's address {error}") from None
         self.root = urls.root
-        parts = urlsplit(urls.api)
-        self.api_path = parts.path
-        self._server = f"{parts.scheme}://{parts.netloc}"
+        self.api_path = urlsplit(urls.api).path
         self._server_path = urlsplit(urls.root).path
+        self._chat_path = urlsplit(urls.chat).path
+        self._allow_private = allow_private
         self._headers = {"Content-Type": "application/json", **kind.headers(api_key)}
         self._timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, write=_WRITE_TIMEOUT_S)
 
@@ -77,16 +92,21 @@ class Transport:
         Raises:
             ProviderBusyError: no connection, time ran out, 408, 425, 429 or 5xx.
             ProviderRefusedError: any other 4xx, or a redirect; ModelNotServedError where the model is at fault.
-            ProviderAnswerError: the answer is no JSON.
+            AddressNotAllowedError: the server's address may not be used.
+            ProviderAnswerError: the answer is no JSON, or has no end.
         """
         try:
-            response = _shared_pool(self._server).request(
+            response = _shared_pool(self._origin, self._allow_private).request(
                 method,
                 path,
                 content=None if body is None else orjson.dumps(body),
                 headers=self._headers,
                 timeout=self._timeout,
             )
+        except BlockedAddressError as error:
+            raise AddressNotAllowedError(f"{self.root}: {error}. {HOW_TO_ALLOW}") from None
+        except AnswerTooLongError as error:
+            raise ProviderAnswerError(f"{self.root}{path}: {error}") from error
         except httpx.TimeoutException as error:
             raise ProviderBusyError(f"{self.root}{path} did not answer in time ({type(error).__name__})") from error
         except httpx.TransportError as error:

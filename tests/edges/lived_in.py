@@ -69,7 +69,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST members": {"project": slug, "username": "newcomer", "role": "viewer"},
         "PATCH members/{member}": {"role": "viewer"},
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
-        "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://127.0.0.1:9"},
+        "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://box.example:9"},
         "PATCH providers/{provider}": {"default_model": "big"},
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},

@@ -137,8 +137,8 @@ class Line:
         """Put a model server before the project (no door of ours makes one for the whole installation)."""
         self.ask(
             "INSERT INTO inference_provider "
-            "(created_at, name, kind, base_url, api_key_sealed, default_model, is_active) "
-            "VALUES (now(), %s, 'vllm', %s, '', '', true) RETURNING id",
+            "(created_at, name, kind, base_url, more_urls, api_key_sealed, default_model, allow_private, is_active,"
+            " probe) VALUES (now(), %s, 'vllm', %s, '[]', '', '', true, true, '{}') RETURNING id",
             name,
             url,
         )

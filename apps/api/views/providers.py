@@ -14,7 +14,7 @@ from apps.api.permissions import current_user, right_of, visible_projects
 from apps.api.serializers.providers import ProviderChange, ProviderIn, ProviderOut
 from apps.api.views.base import ResourceViewSet
 from apps.inference.models import Provider
-from apps.inference.services import change_provider, create_provider, delete_provider
+from apps.inference.providers import change_provider, create_provider, delete_provider
 
 
 class ProviderFilterSet(ProjectFilterSet):

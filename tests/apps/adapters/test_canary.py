@@ -40,7 +40,9 @@ class TruthfulServer(FakeModelServer):
 def served(project: Project) -> Iterator[Worker]:
     """A chat worker whose model server answers, with version 1 in service and version 2 found safe."""
     with TruthfulServer() as server:
-        provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url=server.url)
+        provider = Provider.objects.create(
+            project=project, name="box", kind="vllm", base_url=server.url, allow_private=True
+        )
         worker = make_worker(project, "chatty", Worker.Kind.CHAT, provider=provider, base_model="desk")
         first, second = make_adapter(worker, 1), make_adapter(worker, 2)
         server.models += [first.name, second.name]

@@ -77,7 +77,7 @@ def test_a_worker_is_made_changed_and_listed(as_alice: Caller, project: Project)
 def test_a_model_server_keeps_its_key_to_itself_and_loses_it_with_its_address(
     as_alice: Caller, project: Project
 ) -> None:
-    body = {"project": "shop", "name": "box", "kind": "vllm", "base_url": "http://127.0.0.1:9", "api_key": "sk-secret"}
+    body = {"project": "shop", "name": "box", "kind": "vllm", "base_url": "http://box.example:9", "api_key": "sk-secret"}
     made = as_alice.post("providers", body, key="k")
     assert made.status == 201, made
     assert made.body["has_api_key"] is True
@@ -86,7 +86,7 @@ def test_a_model_server_keeps_its_key_to_itself_and_loses_it_with_its_address(
     worker = {"project": "shop", "name": "chatty", "kind": "chat", "provider": "box", "base_model": "m"}
     assert as_alice.post("workers", worker).body["provider"] == "box"
     assert as_alice.delete(path).status == 409
-    assert as_alice.patch(path, {"base_url": "http://127.0.0.1:10"}).body["has_api_key"] is False
+    assert as_alice.patch(path, {"base_url": "http://box.example:10"}).body["has_api_key"] is False
 
 
 def test_a_task_is_submitted_shown_listed_and_cancelled(as_alice: Caller, project: Project, worker: Worker) -> None:

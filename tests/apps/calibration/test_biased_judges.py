@@ -51,7 +51,9 @@ def judged(project: Project, judge_says: FakeModelServer) -> Project:
     """A project whose chat is scored by a judge of one vote, and by effort."""
     project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
     project.save()
-    provider = Provider.objects.create(project=project, name="far", kind="openai", base_url=judge_says.url)
+    provider = Provider.objects.create(
+        project=project, name="far", kind="openai", base_url=judge_says.url, allow_private=True
+    )
     Judge.objects.create(project=project, name="kind", provider=provider, model="judge-model", votes=1)
     return project
 

@@ -1,23 +1,26 @@
 """Model servers as rows, sealed keys, and the record of what was answered."""
 
+from typing import Any
+
 import pytest
 from django.test import override_settings
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
-from apps.inference.errors import SealedKeyError
+from apps.inference.client import ModelClient
+from apps.inference.errors import AddressNotAllowedError
 from apps.inference.models import Exchange, Provider
-from apps.inference.sealing import seal, unseal
-from apps.inference.services import (
-    change_provider,
-    client_for,
-    create_provider,
-    delete_provider,
-    record_exchanges,
-)
+from apps.inference.providers import change_provider, create_provider, delete_provider
+from apps.inference.services import client_for, record_exchanges
 from tentalis.core.worlds import AttemptDraft
-from tests.factories import make_worker
+from tests.factories import make_user, make_worker
+from tests.fakes import FakeModelServer
+
+
+@pytest.fixture
+def admin(db: None) -> User:
+    return make_user("root", is_superuser=True)
 
 
 def make_provider(project: Project, by: User, api_key: str = "sk-1") -> Provider:
@@ -53,19 +56,6 @@ def test_a_key_survives_a_change_of_name(project: Project, alice: User) -> None:
     assert client_for(changed).api_key == "sk-1"
 
 
-def test_a_key_sealed_under_another_secret_says_so() -> None:
-    sealed = seal("sk-1")
-    with override_settings(SECRET_KEY="a-new-one"), pytest.raises(SealedKeyError, match="TENTALIS_SECRET_KEY"):
-        unseal(sealed)
-
-
-def test_a_key_sealed_under_a_fallback_secret_opens() -> None:
-    with override_settings(SECRET_KEY="the-old-one"):
-        sealed = seal("sk-1")
-    with override_settings(SECRET_KEY="a-new-one", SECRET_KEY_FALLBACKS=["the-old-one"]):
-        assert unseal(sealed) == "sk-1"
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -84,6 +74,69 @@ def test_a_bad_field_of_a_provider_is_named(project: Project, alice: User, field
         create_provider(project=project, by=alice, **fields)
     assert list(raised.value.errors) == [field]
     assert not Provider.objects.exists()
+
+
+def test_only_an_admin_allows_private_addresses_and_then_the_error_says_how(
+    project: Project, alice: User, admin: User
+) -> None:
+    here = {"name": "here", "kind": "ollama", "base_url": "http://127.0.0.1:11434/v1"}
+    with pytest.raises(BadInputError, match="an admin of the installation may add it with allow_private"):
+        create_provider(project=project, by=alice, **here)
+    with pytest.raises(NotAllowedError, match="an admin of the installation"):
+        create_provider(project=project, by=alice, allow_private=True, **here)
+    provider = create_provider(project=project, by=admin, allow_private=True, **here)
+    assert client_for(provider).allow_private
+
+
+def test_where_private_addresses_are_allowed_only_an_admin_changes_the_address(
+    project: Project, alice: User, admin: User
+) -> None:
+    provider = create_provider(
+        project=project, name="here", kind="vllm", base_url="http://127.0.0.1:1", by=admin, allow_private=True
+    )
+    for change in ({"base_url": "http://127.0.0.1:6379"}, {"more_urls": ["http://10.0.0.1"]}):
+        with pytest.raises(NotAllowedError):
+            change_provider(provider=provider, by=alice, **change)
+    assert change_provider(provider=provider, by=alice, name="renamed").name == "renamed"
+    assert change_provider(provider=provider, by=admin, base_url="http://127.0.0.1:2").base_url == "http://127.0.0.1:2"
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "[fe80::1]", "0.0.0.0", "100.100.100.200", "[::ffff:169.254.169.254]"]
+)
+def test_not_even_an_admin_adds_a_metadata_or_link_local_address(project: Project, admin: User, host: str) -> None:
+    with pytest.raises(BadInputError, match="nobody may use"):
+        create_provider(
+            project=project, name="x", kind="vllm", base_url=f"http://{host}/", by=admin, allow_private=True
+        )
+
+
+def test_the_refusal_of_a_private_address_says_how_to_allow_it() -> None:
+    with FakeModelServer() as server, pytest.raises(AddressNotAllowedError, match="tentalis model change") as raised:
+        ModelClient(server.url).list_models()
+    assert server.requests == []
+    assert raised.value.is_final
+
+
+def test_a_hosted_kind_needs_no_address(project: Project, alice: User) -> None:
+    provider = create_provider(project=project, name="cloud", kind="anthropic", api_key="k", by=alice)
+    assert provider.base_url == "https://api.anthropic.com"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("more_urls", ["ftp://x"]),
+        ("more_urls", "http://x"),
+        ("timeout_s", 0.0),
+        ("api_key", "sk-1\n"),
+        ("api_key", "sk 1"),
+    ],
+)
+def test_a_bad_further_field_is_named(project: Project, alice: User, field: str, value: Any) -> None:
+    with pytest.raises(BadInputError) as raised:
+        create_provider(project=project, name="lab", kind="vllm", base_url="http://lab", by=alice, **{field: value})
+    assert list(raised.value.errors) == [field]
 
 
 def test_a_taken_name_is_a_conflict(project: Project, alice: User) -> None:

@@ -39,7 +39,9 @@ def judged(project: Project, server: FakeModelServer) -> Task:
     """A chat task of one attempt, in a project whose one scorer is a judge of three votes."""
     project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
     project.save()
-    provider = Provider.objects.create(project=project, name="far", kind="openai", base_url=server.url)
+    provider = Provider.objects.create(
+        project=project, name="far", kind="openai", base_url=server.url, allow_private=True
+    )
     Judge.objects.create(project=project, name="strict", provider=provider, model="judge-model", votes=3)
     return make_chat_task(project, ["first"])
 

@@ -35,7 +35,7 @@ def clerk(prompt: str, index: int) -> str:
 
 def work_desk(server: FakeModelServer, prompts: list[str], group_size: int = 2, **values: Any) -> list[Any]:
     settings = {name: values.pop(name) for name in ("max_tokens",) if name in values}
-    return DeskAgent(ModelClient(server.url), **settings).work(
+    return DeskAgent(ModelClient(server.url, allow_private=True), **settings).work(
         prompts=prompts,
         world=DeskWorld(),
         group_size=group_size,
@@ -45,7 +45,7 @@ def work_desk(server: FakeModelServer, prompts: list[str], group_size: int = 2, 
 
 def work_chat(server: FakeModelServer, prompts: list[str], group_size: int = 1, **values: Any) -> list[Any]:
     kind = "openai" if server.is_plain else "vllm"
-    return ChatAgent(ModelClient(server.url, kind=kind)).work(
+    return ChatAgent(ModelClient(server.url, kind=kind, allow_private=True)).work(
         prompts=prompts, world=ChatWorld(), group_size=group_size, seeds=[None] * len(prompts), model="desk"
     )
 
@@ -157,7 +157,7 @@ def test_a_panel_is_asked_in_requests_of_bounded_size_and_comes_back_in_order() 
 
 def test_the_desks_worker_refuses_other_worlds() -> None:
     with FakeModelServer(clerk) as server, pytest.raises(BadInputError, match="found 'chat'"):
-        DeskAgent(ModelClient(server.url)).work(
+        DeskAgent(ModelClient(server.url, allow_private=True)).work(
             prompts=["hello"], world=ChatWorld(), group_size=1, seeds=[None], model="desk"
         )
     assert server.requests == []

@@ -33,7 +33,7 @@ def client() -> Iterator[ModelClient]:
                     break
             else:
                 pytest.fail(f"the engine did not start: {''.join(said)}")
-            yield ModelClient(f"http://127.0.0.1:{port}")
+            yield ModelClient(f"http://127.0.0.1:{port}", allow_private=True)
         finally:
             process.terminate()
             process.communicate(timeout=30)

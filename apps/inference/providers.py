@@ -1,0 +1,200 @@
+"""Model servers as rows: added, changed, removed, and by whom."""
+
+from ipaddress import ip_address
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError
+from apps.inference.models import Provider
+from apps.inference.registry import KINDS
+from apps.inference.rotation import require_admin
+from apps.inference.sealing import seal, unseal
+from tentalis.outbound.addresses import check_url, is_allowed
+
+CHANGEABLE = frozenset({"name", "kind", "base_url", "more_urls", "default_model", "allow_private", "timeout_s"})
+CHANGEABLE |= {"requests_per_minute", "tokens_per_minute", "is_active", "api_key"}
+MAX_URLS = 32
+MAX_TIMEOUT_S = 3600.0
+
+
+def create_provider(
+    *,
+    project: Project | None,
+    name: str,
+    kind: str,
+    by: User,
+    base_url: str = "",
+    api_key: str = "",
+    **more: Any,
+) -> Provider:
+    """Add a model server; `project` None offers it to every project.
+
+    Args:
+        base_url: "": where the vendor of this kind serves it.
+        more: further of `CHANGEABLE`.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not, or may not allow private addresses.
+        BadInputError: naming the fields.
+        ConflictError: the name is taken.
+    """
+    require_owner_of(project, by)
+    _require_known(more)
+    if not base_url and kind in KINDS:
+        base_url = KINDS[kind].base_url
+    provider = Provider(project=project, name=name, kind=kind, base_url=base_url, **more)
+    if provider.allow_private:
+        require_admin(by)
+    _check(provider, api_key)
+    with transaction.atomic():
+        _save(provider)
+        _give_key(provider, api_key)
+        payload = {"name": name, "kind": kind, "base_url": base_url, "allow_private": provider.allow_private}
+        record(Kind.PROVIDER_CREATED, subject=provider, by=by.handle, payload=payload)
+    return provider
+
+
+def change_provider(*, provider: Provider, by: User, **changes: Any) -> Provider:
+    """Change some of `CHANGEABLE`; `api_key` "" takes the key away.
+
+    An address at a new origin takes the key away too, unless one comes with it: a key is only ever sent where it was
+    meant to go. Where private addresses are allowed only an admin changes the addresses.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        BadInputError: naming the fields.
+        ConflictError: the name is taken.
+    """
+    require_owner_of(provider.project, by)
+    _require_known(changes)
+    with transaction.atomic():
+        row = Provider.objects.select_for_update(of=("self",)).select_related("project").get(pk=provider.pk)
+        fields = {name: value for name, value in changes.items() if name != "api_key" and getattr(row, name) != value}
+        before = {name: getattr(row, name) for name in fields}
+        old_origins, old_binding = _origins(row), row.sealed_for("api_key_sealed")
+        may_reach_private = row.allow_private
+        for name, value in fields.items():
+            setattr(row, name, value)
+        if row.allow_private and (not may_reach_private or {"base_url", "more_urls"} & set(fields)):
+            require_admin(by)
+        _check(row, changes.get("api_key", ""))
+        api_key: str = changes.get("api_key", "")
+        if "api_key" not in changes and _origins(row) < old_origins:
+            api_key = unseal(row.api_key_sealed, bound_to=old_binding)
+        if fields or "api_key" in changes:
+            _save(row)
+            if "api_key" in changes or _origins(row) != old_origins:
+                _give_key(row, api_key)
+            payload = {"before": before, "after": fields, "new_api_key": bool(changes.get("api_key"))}
+            record(Kind.PROVIDER_CHANGED, subject=row, by=by.handle, payload=payload)
+    return row
+
+
+def delete_provider(*, provider: Provider, by: User) -> None:
+    """Remove a model server that no worker uses.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: a worker uses it.
+    """
+    require_owner_of(provider.project, by)
+    with transaction.atomic():
+        record(Kind.PROVIDER_DELETED, subject=provider, by=by.handle, payload={"name": provider.name})
+        try:
+            provider.delete()
+        except ProtectedError as error:
+            names = ", ".join(sorted(str(worker) for worker in error.protected_objects))
+            raise ConflictError(f"provider {provider.name} is used by {names}") from error
+
+
+def open_key(provider: Provider) -> str:
+    """The API key of a model server, "" where it has none. Raises SealedKeyError where it does not open."""
+    return unseal(provider.api_key_sealed, bound_to=provider.sealed_for("api_key_sealed"))
+
+
+def require_owner_of(project: Project | None, by: User) -> None:
+    """A project's model servers belong to who runs its workers; those of all projects to the installation's admins."""
+    if project is not None:
+        require_right(by, project, Right.WORKERS_WRITE)
+    elif not (by.is_superuser and by.is_active):
+        raise NotAllowedError("only an admin may manage the model servers of all projects")
+
+
+def _give_key(provider: Provider, api_key: str) -> None:
+    provider.api_key_sealed = seal(api_key, bound_to=provider.sealed_for("api_key_sealed"))
+    provider.save(update_fields=["api_key_sealed"])
+
+
+def _origins(provider: Provider) -> set[str]:
+    return {str(check_url(url)) for url in (provider.base_url, *provider.more_urls)}
+
+
+def _require_known(fields: dict[str, Any]) -> None:
+    if unknown := sorted(set(fields) - CHANGEABLE):
+        raise BadInputError(
+            f"of a provider {', '.join(sorted(CHANGEABLE))} can change; found {', '.join(unknown)}",
+            errors={name: ["cannot be changed"] for name in unknown},
+        )
+
+
+def _check(provider: Provider, api_key: str) -> None:
+    """Raises BadInputError naming every field at fault."""
+    errors: dict[str, list[str]] = {}
+    try:
+        provider.clean_fields(exclude={"base_url"})  # Django's URL check refuses names without a dot
+    except ValidationError as error:
+        errors |= {
+            name: [f"{words} (found {getattr(provider, name)!r})" for words in messages]
+            for name, messages in error.message_dict.items()
+        }
+    if complaint := _complain_about(provider.base_url, provider):
+        errors["base_url"] = [complaint]
+    more = provider.more_urls
+    if not isinstance(more, list) or len(more) > MAX_URLS:
+        errors["more_urls"] = [f"must be a list of at most {MAX_URLS} addresses, found {str(more)[:80]}"]
+    elif complaints := [f"{str(url)[:80]}: {words}" for url in more if (words := _complain_about(url, provider))]:
+        errors["more_urls"] = complaints
+    if provider.timeout_s is not None and not 0 < provider.timeout_s <= MAX_TIMEOUT_S:
+        errors["timeout_s"] = [f"must be above 0 and at most {MAX_TIMEOUT_S:g}, found {provider.timeout_s:g}"]
+    if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+        errors["api_key"] = ["must be printable ASCII without blanks (was something pasted along?)"]
+    if errors:
+        raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
+
+
+def _complain_about(url: object, provider: Provider) -> str:
+    """What is wrong with an address of a model server; "" where nothing is. Names are resolved when they are used."""
+    try:
+        origin = check_url(url)
+    except ValueError as error:
+        return str(error)
+    try:
+        address = ip_address(origin.host)
+    except ValueError:
+        is_here = origin.host == "localhost" or origin.host.endswith(".localhost")
+        return _PRIVATE if is_here and not provider.allow_private else ""
+    if is_allowed(address, allow_private=provider.allow_private):
+        return ""
+    return _NOBODYS if provider.allow_private or not is_allowed(address, allow_private=True) else _PRIVATE
+
+
+_PRIVATE = "is a private address: an admin of the installation may add it with allow_private"
+_NOBODYS = "is an address that nobody may use here"
+
+
+def _save(provider: Provider) -> None:
+    """Raises ConflictError where the name is taken."""
+    try:
+        with transaction.atomic():
+            provider.save()
+    except IntegrityError:
+        message = f"the name {provider.name} is taken"
+        raise ConflictError(message, errors={"name": [message]}) from None
