@@ -1,0 +1,196 @@
+"""Reads the platform's rows into tables, in threads of its own: the edge never waits for the database."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from apps.accounts.models import ApiToken, Member, Project, Role, User
+from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.accounts.services import find_token
+from apps.adapters.models import Adapter, Deployment
+from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
+from apps.inference.errors import SealedKeyError
+from apps.inference.models import Provider
+from apps.inference.providers import open_key
+from apps.inference.registry import find_kind
+from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
+from tentalis.core.limits import Limits, LimitsError
+
+logger = logging.getLogger(__name__)
+
+_DIGEST = """
+    SELECT md5(concat_ws('|',
+        (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_provider t),
+        (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM workers_worker t),
+        (SELECT string_agg(md5(concat_ws(',', id, adapter_id, canary_id, canary_percent, canary_after_task, epoch)), ''
+            ORDER BY id) FROM adapters_deployment t),
+        (SELECT string_agg(concat_ws(',', id, state), ';' ORDER BY id) FROM adapters_adapter),
+        (SELECT string_agg(concat_ws(',', id, slug, limits), ';' ORDER BY id) FROM accounts_project),
+        (SELECT string_agg(concat_ws(',', user_id, project_id, role), ';' ORDER BY id) FROM accounts_member),
+        (SELECT string_agg(concat_ws(',', t.id, scopes, limits, expires_at, revoked_at, t.project_id,
+            u.is_active, u.is_superuser, u.is_agent, u.username), ';' ORDER BY t.id)
+            FROM accounts_apitoken t JOIN accounts_user u ON u.id = t.user_id WHERE key_id = ANY(%s))
+    ))
+"""
+"""One row for Postgres to make and for us to compare: most of the time nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a token opens: its caller in each project, by slug."""
+
+    key_id: str
+    callers: Mapping[str, Caller]
+
+
+def read_digest(key_ids: Iterable[str]) -> str:
+    """Changes when anything does that the tables, or these tokens' credentials, are made of."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DIGEST, [sorted(key_ids)])
+        return str(cursor.fetchone()[0])
+
+
+def verify_token(text: str) -> Credential:
+    """The credential of a token's plain text.
+
+    Raises:
+        NotSignedInError: it is none, or does not hold any more.
+    """
+    return _make_credential(find_token(text))
+
+
+def load_credentials(key_ids: Iterable[str]) -> dict[str, Credential]:
+    """Those of these tokens that still hold, by key id."""
+    now = timezone.now()
+    tokens = ApiToken.objects.select_related("user", "project").filter(
+        key_id__in=list(key_ids), revoked_at__isnull=True, expires_at__gt=now, user__is_active=True
+    )
+    return {token.key_id: _make_credential(token) for token in tokens}
+
+
+def _make_credential(token: ApiToken) -> Credential:
+    projects = Project.objects.visible_to(token.user)
+    if token.project_id is not None:
+        projects = projects.filter(pk=token.project_id)
+    roles = dict(Member.objects.filter(user=token.user).values_list("project_id", "role"))
+    callers = {
+        project.slug: _make_caller(token, token.user, project, roles.get(project.pk)) for project in projects[:1000]
+    }
+    return Credential(token.key_id, callers)
+
+
+def _make_caller(token: ApiToken, user: User, project: Project, role: str | None) -> Caller:
+    rights = ROLE_RIGHTS[Role.OWNER if user.is_superuser or role is None else Role(role)]
+    allowed = rights & set(token.scopes)
+    return Caller(
+        token=token.key_id,
+        project=project.pk,
+        project_slug=project.slug,
+        agent=user.handle,
+        is_agent=user.is_agent,
+        may_ask=Right.GATEWAY_USE in allowed,
+        may_read=Right.SESSIONS_READ in allowed,
+        token_limits=_read_limits(token.limits),
+        project_limits=_read_limits(project.limits),
+        expires_at=token.expires_at.timestamp(),
+    )
+
+
+def _read_limits(value: Any) -> Limits:
+    try:
+        return Limits.from_json(value or {})
+    except (LimitsError, TypeError) as error:
+        logger.warning("limits are not readable and not kept: %s", error)
+        return Limits()
+
+
+def load_tables() -> Tables:
+    """Everything requests are routed by, in five statements."""
+    own = _own_server()
+    backends: dict[tuple[int | None, str], Backend] = {(None, own.name): own}
+    by_key: dict[int | None, Backend] = {None: own}
+    for provider in Provider.objects.filter(is_active=True):
+        if (backend := _make_backend(provider)) is not None:
+            backends[provider.project_id, provider.name] = by_key[provider.pk] = backend
+    deployments = {row.worker_id: row for row in Deployment.objects.select_related("adapter", "canary")}
+    routes: dict[int, WorkerRoute] = {}
+    for worker in Worker.objects.filter(is_active=True).select_related("provider"):
+        base = find_base_model(worker)
+        if base and worker.provider_id in by_key:
+            routes[worker.pk] = _make_route(worker, base, by_key[worker.provider_id], deployments.get(worker.pk))
+    adapters: dict[tuple[int, str], tuple[WorkerRoute, Served]] = {}
+    owners: dict[str, int] = {}
+    rows = Adapter.objects.values_list("project_id", "worker_id", "name", "version", "state")
+    for project_key, worker_key, name, version, state in rows:
+        owners[name] = project_key
+        if (route := routes.get(worker_key)) is not None and state != Adapter.State.REFUSED:
+            pinned = route, Served(name, name, version)
+            adapters[route.project, name] = adapters[route.project, name.partition(".")[2]] = pinned
+    workers = {(route.project, route.name): route for route in routes.values()}
+    return Tables(workers=workers, adapters=adapters, owners=owners, backends=backends)
+
+
+def _own_server() -> Backend:
+    """The installation's own model server, which the settings name."""
+    kind = find_kind(settings.TENTALIS["INFERENCE_BACKEND"])
+    return Backend(
+        key=None,
+        name=kind.kind,
+        kind=kind,
+        urls=(settings.TENTALIS["INFERENCE_BASE_URL"] or settings.ENGINE_URL,),
+        headers=kind.headers(settings.TENTALIS["INFERENCE_API_KEY"] or ""),
+        default_model="",
+        trusts_private=True,
+        timeout_s=settings.TENTALIS["TASK_TIMEOUT_SECONDS"],
+        limits=Limits(),
+    )
+
+
+def _make_backend(provider: Provider) -> Backend | None:
+    kind = find_kind(provider.kind)
+    try:
+        headers = kind.headers(open_key(provider))
+    except SealedKeyError as error:
+        logger.warning("provider %s is not served: %s", provider.name, error)
+        return None
+    return Backend(
+        key=provider.pk,
+        name=provider.name,
+        kind=kind,
+        urls=(provider.base_url, *provider.more_urls),
+        headers=headers,
+        default_model=provider.default_model,
+        trusts_private=provider.allow_private,
+        timeout_s=provider.timeout_s or settings.TENTALIS["TASK_TIMEOUT_SECONDS"],
+        limits=Limits(
+            requests_per_minute=provider.requests_per_minute or None,
+            tokens_per_minute=provider.tokens_per_minute or None,
+        ),
+    )
+
+
+def _make_route(worker: Worker, base: str, backend: Backend, deployment: Deployment | None) -> WorkerRoute:
+    plain = Served(base)
+    if deployment is None:
+        return WorkerRoute(project=worker.project_id, name=worker.name, backend=backend, base=plain, deployed=plain)
+    return WorkerRoute(
+        project=worker.project_id,
+        name=worker.name,
+        backend=backend,
+        base=plain,
+        deployed=_serve(deployment.adapter) or plain,
+        canary=_serve(deployment.canary),
+        canary_percent=deployment.canary_percent,
+        canary_key=f"{deployment.epoch}:{deployment.canary_id}" if deployment.canary_id else "",
+        canary_after_task=deployment.canary_after_task,
+    )
+
+
+def _serve(adapter: Adapter | None) -> Served | None:
+    return Served(adapter.name, adapter.name, adapter.version) if adapter else None
