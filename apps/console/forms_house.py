@@ -5,11 +5,13 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Role, User
 from apps.accounts.rights import Right
 from apps.accounts.tokens import MAX_DAYS
+from apps.console.keys import KEYS, PAGES, Key
 from apps.console.middleware import list_zones
 from apps.console.models import TOUR_DISMISSED, Preference, Theme
 
@@ -45,6 +47,36 @@ class PreferenceForm(forms.Form):
         said = dict(self.cleaned_data)
         tour_step = 0 if said.pop("shows_tour") else TOUR_DISMISSED
         return said | {"tour_step": tour_step}
+
+
+class KeysForm(forms.Form):
+    """One field for each key that can be another one."""
+
+    def __init__(self, data: Mapping[str, Any] | None = None, *, chosen: Mapping[str, str]) -> None:
+        super().__init__(data)
+        for one in KEYS:
+            if not one.is_fixed:
+                self.fields[one.action] = forms.CharField(
+                    label=str(one.label),
+                    required=False,
+                    max_length=2,
+                    strip=False,
+                    initial=chosen.get(one.action, one.key),
+                    widget=forms.TextInput(attrs={"class": "key", "size": 2, "autocapitalize": "off"}),
+                )
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """What `change_keys` is told; a field left empty takes the built-in key."""
+        return {name: key for name, key in self.cleaned_data.items() if key}
+
+    @property
+    def pages(self) -> list[tuple[str | Promise, list[tuple[Key, forms.BoundField | None]]]]:
+        """(name of a page, its keys, each with its field; None: it is fixed)."""
+        return [
+            (title, [(one, None if one.is_fixed else self[one.action]) for one in KEYS if one.page == page])
+            for page, title in PAGES.items()
+        ]
 
 
 class MemberForm(forms.Form):

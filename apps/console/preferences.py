@@ -1,5 +1,6 @@
 """What people set for themselves, changed; and the filters they keep."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -10,6 +11,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import find_rights, require_right
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
+from apps.console.keys import check_keys
 from apps.console.middleware import list_zones
 from apps.console.models import MAX_NAME_CHARS, MAX_QUERY_CHARS, Preference, SavedView, Theme
 
@@ -35,6 +37,17 @@ def change_preference(*, user: User, **changes: Any) -> Preference:
             raise BadInputError(f"{name}: {message}", errors={name: [message]})
     preference, _ = Preference.objects.update_or_create(pk=user.pk, defaults=changes)
     return preference
+
+
+def change_keys(*, user: User, keys: Mapping[str, str]) -> Preference:
+    """Give actions other keys; what is not named has its built-in one again.
+
+    Args:
+        keys: action -> key.
+    Raises:
+        BadInputError: an unknown action or key, or one key for two actions of a page.
+    """
+    return change_preference(user=user, keys=check_keys(keys))
 
 
 def save_view(*, project: Project, by: User, page: str, name: str, query: str, is_team: bool = False) -> SavedView:

@@ -1,21 +1,22 @@
-// The one list of keys: handlers, help, aria-keyshortcuts and the tests all read it.
-// A single key never acts in a text field; only what has `everywhere` does. People switch single keys off or give them
-// other letters (WCAG 2.1.4): their account's choice stands on <body>, and the box in the help is this browser's.
+// What keys do. Which key does it, how that is called and grouped, the page says: one list on the server, with what the
+// account chose, feeds handlers, help, aria-keyshortcuts and the tests. A single key never acts in a text field; only
+// what has `everywhere` does. People switch single keys off or give them other letters (WCAG 2.1.4): their account's
+// choice stands in the page, and the box in the help is this browser's.
 const OFF = "tentalis.keys";
 
 export class Keys {
-  constructor(entries, { dialog = null } = {}) {
-    const map = JSON.parse(document.body.dataset.keyMap || "{}");
-    this.entries = entries.map((entry) => ({ ...entry, key: map[entry.id] ?? entry.key }));
+  constructor(entries, { dialog }) {
+    const table = JSON.parse(dialog.dataset.keyTable);
+    this.entries = entries.map((entry) => ({ ...entry, ...table[entry.id] }));
     this.dialog = dialog;
     this.on = localStorage.getItem(OFF) ?? document.body.dataset.keys ?? "on";
     document.addEventListener("keydown", (event) => this.press(event));
-    if (dialog) this.describe();
+    this.describe();
     this.announce();
   }
 
   press(event) {
-    if (event.isComposing || event.altKey || (this.dialog?.open && event.key !== "Escape")) return;
+    if (event.isComposing || event.altKey || (this.dialog.open && event.key !== "Escape")) return;
     const combined = event.ctrlKey || event.metaKey;
     const name = (combined ? "Control+" : "") + event.key;
     const entry = this.entries.find((one) => one.key.split(" ").includes(name));

@@ -4,7 +4,7 @@ import { Keys } from "./keys.js";
 
 const TICK_MS = 1000;
 const LATE_S = 30;
-const ANSWERS = { approve: "a", reject: "r", edit: "e", hint: "h", take_over: "t" };
+const ANSWERS = ["approve", "reject", "edit", "hint", "take_over"];
 
 const dialog = document.getElementById("keys");
 const cards = () => [...document.querySelectorAll("[data-proposal]")];
@@ -56,21 +56,13 @@ function tick() {
 }
 
 function startKeys() {
-  const { queue, card, next, previous, fold, help } = dialog.dataset;
   const keys = new Keys(
     [
-      { id: "proposal-next", key: "j ArrowDown", label: next, group: queue, run: () => choose(1) },
-      { id: "proposal-previous", key: "k ArrowUp", label: previous, group: queue, run: () => choose(-1) },
-      { id: "proposal-help", key: "?", label: help, group: queue, run: () => keys.help() },
-      ...Object.entries(ANSWERS).map(([word, key]) => ({
-        id: `proposal-${word}`,
-        key,
-        label: dialog.dataset[word],
-        group: card,
-        target: `[data-answer="${word}"]`,
-        run: () => answer(word),
-      })),
-      { id: "proposal-fold", key: "Escape", label: fold, group: card, everywhere: true, run: leave },
+      { id: "proposal-next", run: () => choose(1) },
+      { id: "proposal-previous", run: () => choose(-1) },
+      { id: "proposal-help", run: () => keys.help() },
+      ...ANSWERS.map((word) => ({ id: `proposal-${word}`, target: `[data-answer="${word}"]`, run: () => answer(word) })),
+      { id: "proposal-fold", everywhere: true, run: leave },
     ],
     { dialog },
   );

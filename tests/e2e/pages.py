@@ -150,6 +150,7 @@ def find_own_pages() -> dict[str, str]:
     """The pages that stand above projects."""
     return {
         "preferences": reverse("console:preferences"),
+        "keys": reverse("console:keys"),
         "admin": reverse("admin:index"),
         "admin_audit": reverse("admin:audit_auditentry_changelist"),
         "not_found": "/p/no-such-project/",

@@ -161,6 +161,26 @@ def test_every_key_of_the_register_does_what_the_help_says(address: str, opened:
     assert watch.problems == []
 
 
+def test_keys_of_ones_own_act_are_shown_and_free_the_built_in_ones(address: str, opened: tuple[Page, Watch]) -> None:
+    page, watch = opened
+    review = make_review()
+    open_review(page, address, review)
+    page.goto(f"{address}/preferences/keys/")
+    page.get_by_label("Next step", exact=True).fill("n")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_label("Next step", exact=True)).to_have_value("n")
+    page.goto(f"{address}/p/{review.project.slug}/reviews/{review.pk}/")
+    page.keyboard.press("j")
+    expect(page.locator("[data-current]")).to_have_count(0)
+    page.keyboard.press("n")
+    expect(page.locator(".judged-step").first).to_be_focused()
+    page.keyboard.press("?")
+    caps = page.locator("dialog kbd").all_text_contents()
+    assert "n" in caps
+    assert "j" not in caps
+    assert watch.problems == []
+
+
 def test_keys_can_be_switched_off_and_never_act_in_a_text_field(address: str, opened: tuple[Page, Watch]) -> None:
     page, _ = opened
     open_review(page, address, make_review())

@@ -6,6 +6,7 @@ from typing import Any
 from django import template
 from django.http import QueryDict
 
+from apps.console.keys import write_keys
 from apps.console.models import TOUR_DISMISSED, SavedView
 from apps.console.preferences import NOT_KEPT, find_views
 from apps.console.selectors.tour import Tour, find_tour
@@ -38,3 +39,9 @@ def find_first_steps(context: Mapping[str, Any]) -> Tour | None:
         return None
     tour = find_tour(scene.project, scene.user)
     return tour if tour.now is not None else None
+
+
+@register.simple_tag(takes_context=True)
+def key_table(context: Mapping[str, Any], page: str) -> str:
+    """The page's keys as the reader chose them, for its script."""
+    return write_keys(page, context["request"].preference.keys)

@@ -6,6 +6,7 @@ from apps.console.views import exports, house, own, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
+    path("preferences/keys/", own.show_keys, name="keys"),
     path("preferences/theme/", own.choose_theme, name="theme"),
 ]
 

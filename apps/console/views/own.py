@@ -13,10 +13,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
-from apps.console.forms_house import PreferenceForm
+from apps.console.forms_house import KeysForm, PreferenceForm
 from apps.console.middleware import THEME_COOKIE
 from apps.console.models import TOUR_DISMISSED, SavedView
-from apps.console.preferences import change_preference, delete_view, save_view
+from apps.console.preferences import change_keys, change_preference, delete_view, save_view
 from apps.console.views.frame import Scene, act, leave, posted, project_view, require
 
 YEAR_S = 365 * 24 * 3600
@@ -40,6 +40,31 @@ def show_preferences(request: HttpRequest) -> HttpResponse:
                 messages.success(request, _("Your preferences are saved."))
                 return _remember_theme(redirect("console:preferences"), form.cleaned_data["theme"], request)
     return render(request, "console/preferences.html", {"form": form}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@never_cache
+@login_required
+def show_keys(request: HttpRequest) -> HttpResponse:
+    """What each key does, and other keys for it."""
+    preference = request.preference  # type: ignore[attr-defined]
+    form = KeysForm(posted(request), chosen=preference.keys)
+    status = 200
+    if "reset" in request.POST:
+        change_keys(user=request.user, keys={})  # type: ignore[arg-type]
+        messages.success(request, _("Every key is the built-in one again."))
+        return redirect("console:keys")
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                change_keys(user=request.user, keys=form.chosen)  # type: ignore[arg-type]
+            except TentalisError as error:
+                show_error(form, error)
+            else:
+                messages.success(request, _("Your keys are saved."))
+                return redirect("console:keys")
+    return render(request, "console/keys.html", {"form": form, "preference": preference}, status=status)
 
 
 @require_POST

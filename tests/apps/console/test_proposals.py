@@ -1,5 +1,6 @@
 """Approvals: who sees what, what every button does without a script, and what it costs."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_the_queue_says_what_is_wanted_in_facts_and_shows_the_menus_count(projec
     page = page_of(sign_in(bob), path("proposal-list"))
     for words in ("Call refund", "order lines 2 price", "Charged twice.", "Money is gone.", "step 3", "4 min"):
         assert words in page, words
-    assert "{&quot;" not in page
+    assert "{&quot;" not in re.sub(r'data-key-table="[^"]*"', "", page)
     assert '<span class="count">1<' in page
 
 

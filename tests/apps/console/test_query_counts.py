@@ -69,6 +69,7 @@ QUERIES: Mapping[str, int] = {
     "attempt_compare": 12,
     "run_compare": 14,
     "preferences": 3,
+    "keys": 3,
     "admin": 12,
     "admin_audit": 16,
 }
