@@ -1,0 +1,74 @@
+"""Who is asking, and for which project."""
+
+import time
+from collections.abc import Mapping
+
+from django.db.utils import Error as DatabaseError
+
+from apps.base.errors import NotSignedInError
+from apps.gateway.errors import RefusalError
+from apps.gateway.knowledge import Knowledge
+from apps.gateway.tables import Caller
+
+WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…)"
+
+
+async def find_caller(headers: Mapping[str, str], knowledge: Knowledge) -> Caller:
+    """The caller a request's headers prove, with the right to use the gateway.
+
+    A token of several projects is used with `X-Tentalis-Project: <slug>`.
+
+    Raises:
+        RefusalError: 401, 403, or 400 where the project is not said; 503 where an unknown token cannot be looked up.
+    """
+    text = read_token(headers)
+    try:
+        credential = await knowledge.find_credential(text)
+    except NotSignedInError as error:
+        raise _refuse(401, str(error), "invalid_api_key") from None
+    except DatabaseError as error:
+        message = "the token is not known yet, and the database is away"
+        raise RefusalError(message, status=503, code="unavailable", retry_after_s=2, is_recorded=False) from error
+    caller = _choose(credential.callers, headers.get("X-Tentalis-Project", ""))
+    if caller.expires_at <= time.time():
+        raise _refuse(401, "this token is not valid: unknown, expired or revoked", "invalid_api_key")
+    return caller
+
+
+def require_asking(caller: Caller) -> None:
+    if not caller.may_ask:
+        raise _refuse(403, "this token may not use the gateway: it needs the scope gateway:use", "not_allowed")
+
+
+def require_reading(caller: Caller) -> None:
+    if not caller.may_read:
+        raise _refuse(403, "this token may not read sessions: it needs the scope sessions:read", "not_allowed")
+
+
+def read_token(headers: Mapping[str, str]) -> str:
+    """The plain token. Raises RefusalError (401) where there is none."""
+    given = headers.get("Authorization")
+    if given:
+        scheme, _, text = given.partition(" ")
+        if scheme.lower() == "bearer" and text:
+            return text.strip()
+        raise _refuse(401, f"{WANTED}; found the scheme {scheme[:20]!r}", "invalid_api_key")
+    if text := headers.get("x-api-key", ""):
+        return text
+    raise _refuse(401, f"{WANTED}; found none", "invalid_api_key")
+
+
+def _choose(callers: Mapping[str, Caller], slug: str) -> Caller:
+    if slug:
+        if (caller := callers.get(slug)) is not None:
+            return caller
+        raise _refuse(403, f"this token opens no project {slug[:64]!r}", "not_allowed")
+    if len(callers) == 1:
+        return next(iter(callers.values()))
+    if not callers:
+        raise _refuse(403, "this token's user is a member of no project", "not_allowed")
+    raise _refuse(400, "this token opens several projects: say which in the header X-Tentalis-Project", "no_project")
+
+
+def _refuse(status: int, message: str, code: str) -> RefusalError:
+    return RefusalError(message, status=status, code=code, is_recorded=False)

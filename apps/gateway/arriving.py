@@ -1,0 +1,88 @@
+"""What a caller wants, read from its request; and that pointed at the server which is to do it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from apps.gateway.asking import Json, Question, make_question
+from apps.gateway.dialects import UPSTREAMS, Dialect
+from apps.gateway.relaying import Relay
+from apps.gateway.routing import Route
+from apps.gateway.sessions import Place
+from apps.gateway.tables import Caller
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A request that was read.
+
+    Args:
+        id: of the exchange, 32 hexadecimal digits. at: seconds since the epoch.
+        raw: the body as it came. body: the same, in the dialect that is spoken.
+    """
+
+    id: str
+    at: float
+    caller: Caller
+    place: Place
+    dialect: Dialect
+    model: str
+    raw: bytes
+    body: Json
+    earlier: Sequence[Json] = ()
+
+
+class Aim(NamedTuple):
+    """A request pointed at a server.
+
+    Args:
+        kept: the request as it is recorded, in the question's form.
+        sent: the body that goes out.
+        relay: reads the answer.
+    """
+
+    route: Route
+    question: Question
+    kept: bytes
+    sent: bytes
+    relay: Relay
+
+
+def take_aim(arrival: Arrival, route: Route) -> Aim:
+    """Put a request into what the route's server takes.
+
+    A server with legacy completions gets those as they are, and one that speaks Anthropic's Messages those. All else
+    is asked in chat completions, translated where caller or server do not speak them.
+
+    Raises:
+        RefusalError, BadRequestError: it cannot be done there, or not at all.
+    """
+    dialect, kind = arrival.dialect, route.backend.kind
+    upstream = UPSTREAMS["messages"] if kind.dialect == "anthropic" else None
+    chat, kept, form = arrival.body, arrival.raw, "chat"
+    if dialect.name == "completions" and kind.has_completions:
+        form = "completions"
+    else:
+        chat = dialect.to_chat(arrival.body, earlier=arrival.earlier)
+        if dialect.name != "chat":
+            kept = orjson.dumps(chat)
+    question = make_question(chat, route, form)
+    speaks_same = upstream is not None and upstream.name == dialect.name
+    if speaks_same:
+        sent = {**arrival.body, "model": route.served.name}
+    elif upstream is not None:
+        sent = upstream.from_chat(question.body)
+    else:
+        sent = question.body
+    relay = Relay(
+        question,
+        dialect,
+        arrival.body,
+        id=arrival.id,
+        created=int(arrival.at),
+        upstream=upstream,
+        passes_own=speaks_same,
+    )
+    return Aim(route, question, kept, orjson.dumps(sent), relay)

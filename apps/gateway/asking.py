@@ -1,0 +1,149 @@
+"""What an upstream is asked, and what of its answer the caller gets to see. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from apps.gateway.errors import RefusalError
+from apps.gateway.routing import Route
+
+Json = dict[str, Any]
+OURS = frozenset({"session_id"})
+"""Fields of a body that are said to the gateway, not to a model server."""
+HINTS = frozenset({"prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "verbosity", "modalities"})
+"""Fields that ask a vendor's server for what it may leave undone; our engine refuses what it does not know."""
+_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
+
+class Question(NamedTuple):
+    """A request as it goes to an upstream.
+
+    Args:
+        form: chat or completions. body: what is sent, before its own dialect if that is another.
+        is_stream: the answer is wanted as a stream.
+        hides_ids, hides_logprobs, hides_usage: what was asked for on our account and is taken out again.
+    """
+
+    form: str
+    body: Json
+    is_stream: bool
+    hides_ids: bool
+    hides_logprobs: bool
+    hides_usage: bool
+
+    @property
+    def hides(self) -> bool:
+        return self.hides_ids or self.hides_logprobs or self.hides_usage
+
+    def strip(self, answer: Json) -> Json | None:
+        """Take out of an answer, or of a chunk, what the caller did not ask for; None for a chunk of nothing else."""
+        choices = answer.get("choices") or ()
+        if self.hides_usage and "usage" in answer:
+            del answer["usage"]
+            if not choices:
+                return None
+        if self.hides_ids:
+            answer.pop("prompt_token_ids", None)
+        for choice in choices:
+            if self.hides_ids:
+                choice.pop("token_ids", None)
+                choice.pop("prompt_token_ids", None)
+            if self.hides_logprobs:
+                choice["logprobs"] = None
+        return answer
+
+
+def make_question(body: Mapping[str, Any], route: Route, form: str) -> Question:
+    """Put a caller's request, in chat or completions, into what the route's server takes, and ask it for tokens.
+
+    Raises:
+        RefusalError: the server cannot do what is asked.
+    """
+    kind = route.backend.kind
+    is_chat = form == "chat"
+    is_stream = bool(body.get("stream"))
+    asked: Json = {name: value for name, value in body.items() if name not in OURS}
+    asked["model"] = route.served.name
+    choices = body.get("n") or 1
+    if isinstance(choices, int) and choices > kind.max_choices:
+        message = f"n: {route.backend.name} gives at most {kind.max_choices}, found {choices}"
+        raise RefusalError(message, status=400, code="invalid_value", param="n")
+    if is_chat:
+        _name_limit(asked, kind.max_tokens_field)
+    if kind.kind == "engine":
+        _drop_hints(asked)
+    capture = kind.capture_fields(completions=not is_chat)
+    wants_ids = bool(body.get("return_token_ids"))
+    wants_logprobs = bool(body.get("logprobs")) if is_chat else body.get("logprobs") is not None
+    if "return_token_ids" in capture:
+        asked["return_token_ids"] = True
+    if "logprobs" in capture and not wants_logprobs:
+        asked["logprobs"] = capture["logprobs"]
+    hides_usage = False
+    if is_stream:
+        options = body.get("stream_options")
+        options = options if isinstance(options, dict) else {}
+        if kind.streams_usage:
+            hides_usage = not options.get("include_usage")
+            asked["stream_options"] = {**options, "include_usage": True}
+        else:
+            asked.pop("stream_options", None)
+    return Question(
+        form=form,
+        body=asked,
+        is_stream=is_stream,
+        hides_ids="return_token_ids" in capture and not wants_ids,
+        hides_logprobs="logprobs" in capture and not wants_logprobs,
+        hides_usage=hides_usage,
+    )
+
+
+def read_object(raw: bytes) -> Json:
+    """A request's body.
+
+    Raises:
+        RefusalError: it is no JSON object.
+    """
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise RefusalError(f"the body is not JSON: {error}", status=400, code="invalid_json") from None
+    if not isinstance(body, dict):
+        message = f"the body must be a JSON object, found {type(body).__name__}"
+        raise RefusalError(message, status=400, code="invalid_json")
+    return body
+
+
+def read_model(body: Mapping[str, Any]) -> str:
+    """Raises RefusalError where no model is named."""
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise RefusalError("model must be a non-empty string", status=400, code="invalid_value", param="model")
+    return model
+
+
+def count_tokens(usage: object) -> int:
+    """Prompt plus completion, as a server tells them; 0 where it does not."""
+    if not isinstance(usage, Mapping):
+        return 0
+    counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
+    return sum(count for count in counts if type(count) is int and count > 0)
+
+
+def _name_limit(asked: Json, wanted: str) -> None:
+    """Call the longest answer what this server calls it."""
+    for name in _LIMITS:
+        if name != wanted and name in asked:
+            value = asked.pop(name)
+            asked.setdefault(wanted, value)
+
+
+def _drop_hints(asked: Json) -> None:
+    """Leave out what the engine cannot do and need not: a model may always answer without calling a tool."""
+    for name in HINTS & asked.keys():
+        del asked[name]
+    if asked.get("tool_choice") in (None, "auto", "none"):
+        for name in _TOOLS:
+            asked.pop(name, None)

@@ -1,0 +1,94 @@
+"""What all requests of one gateway process share."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from apps.gateway.errors import refuse_busy
+from apps.gateway.knowledge import Knowledge
+from apps.gateway.limits import Budgets
+from apps.gateway.metrics import Metrics
+from apps.gateway.record import Spool
+from apps.gateway.upstreams import Upstreams
+
+TICK_S = 0.5
+
+
+class Quiet(Protocol):
+    """An answer whose caller may hear nothing for a while."""
+
+    last_heard_at: float
+
+    async def ping(self) -> None:
+        """Send something that changes nothing."""
+
+
+FindEarlier = Callable[[int, str], Awaitable["Sequence[dict[str, Any]] | None"]]
+"""(project, exchange id) -> the conversation up to and with that answer; None where there is no such exchange."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long is waited, in seconds.
+
+    Args:
+        down_s: for a server that is down, or has yet to load an adapter, before the caller is refused.
+        heartbeat_s: silence after which a stream's caller is sent a comment.
+    """
+
+    down_s: float = 5.0
+    heartbeat_s: float = 10.0
+
+
+@dataclass(kw_only=True)
+class Edge:
+    """The state of one process.
+
+    Args:
+        most_in_flight: requests at the same time; more are refused with 429.
+    """
+
+    knowledge: Knowledge
+    upstreams: Upstreams
+    budgets: Budgets
+    spool: Spool
+    find_earlier: FindEarlier
+    most_in_flight: int = 1024
+    patience: Patience = field(default_factory=Patience)
+    metrics: Metrics = field(default_factory=Metrics)
+    in_flight: int = 0
+    lag_s: float = 0.0
+    is_draining: bool = False
+    quiet: set[Quiet] = field(default_factory=set)
+
+    def require_room(self) -> None:
+        """Raises RefusalError (429) where one request more cannot be served, or could not be recorded."""
+        if self.in_flight >= self.most_in_flight:
+            raise refuse_busy(f"{self.in_flight} requests are being answered, which is all this gateway takes")
+        if self.spool.is_full:
+            raise refuse_busy(
+                "what is answered could not be recorded at the moment", retry_after_s=5, code="spool_full"
+            )
+
+    async def tick_for_ever(self) -> None:
+        """Measure how late the loop runs, and keep silent streams alive."""
+        pings: set[asyncio.Task[None]] = set()
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            self.lag_s = now - before - TICK_S
+            for stream in list(self.quiet):
+                if now - stream.last_heard_at >= self.patience.heartbeat_s:
+                    stream.last_heard_at = now
+                    task = asyncio.create_task(_ping(stream))
+                    pings.add(task)
+                    task.add_done_callback(pings.discard)
+
+
+async def _ping(stream: Quiet) -> None:
+    with suppress(ConnectionError):
+        await stream.ping()

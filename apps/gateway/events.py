@@ -1,0 +1,34 @@
+"""Server-sent events out of whatever pieces the network brings them in."""
+
+
+class EventSplitter:
+    """Cuts a stream of bytes into the data of its events.
+
+    `data:` may be followed by a space or not, lines may end in any of the three ways; comments, names and ids of
+    events are passed over, and so is an unfinished event at the end.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The data of the events that are complete now, often none, in order."""
+        if self._rest:
+            data = self._rest + data
+        if b"\r" in data:
+            held = data.endswith(b"\r")  # its \n may be the next piece's first byte
+            data = (data[:-1] if held else data).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * held
+        *events, self._rest = data.split(b"\n\n")
+        payloads = []
+        for event in events:
+            if event.startswith(b"data: ") and b"\n" not in event:
+                payloads.append(event[6:])
+            elif (payload := _read_lines(event)) is not None:
+                payloads.append(payload)
+        return payloads
+
+
+def _read_lines(event: bytes) -> bytes | None:
+    """The data lines of an event, joined; None where it has none."""
+    lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
+    return b"\n".join(lines) if lines else None

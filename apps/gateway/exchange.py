@@ -1,0 +1,276 @@
+"""One request from its arrival to its record: read, routed, asked, relayed, kept."""
+
+import asyncio
+import logging
+import time
+from uuid import uuid4
+
+from aiohttp import web
+
+from apps.gateway.access import find_caller, require_asking
+from apps.gateway.arriving import Arrival
+from apps.gateway.asking import read_model, read_object
+from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
+from apps.gateway.edge import Edge
+from apps.gateway.errors import RefusalError
+from apps.gateway.fetching import BROKEN, Fetch
+from apps.gateway.record import RECORD_VERSION, Header, SpoolError
+from apps.gateway.relaying import Relay, UnreadableAnswerError
+from apps.gateway.routing import name_served
+from apps.gateway.sessions import find_place
+from apps.gateway.tables import Served
+
+logger = logging.getLogger(__name__)
+
+ADAPTER_HEADER = "X-Tentalis-Adapter"
+EXCHANGE_HEADER = "X-Tentalis-Exchange"
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading an answer raises whose parts are not what they should be."""
+
+
+class Exchange:
+    """One request of one caller, from which one record comes.
+
+    Args:
+        api: dialect of the path it came to. in_path: session of `/sessions/{id}/v1/…`.
+
+    Attributes:
+        last_heard_at: when its caller was last sent something, by the monotonic clock.
+    """
+
+    def __init__(self, edge: Edge, request: web.BaseRequest, api: str, in_path: str = "") -> None:
+        self._edge = edge
+        self._request = request
+        self._dialect = DIALECTS[api]
+        self._in_path = in_path
+        self._id = uuid4().hex
+        self._at = time.time()
+        self._started = time.perf_counter()
+        self._arrival: Arrival | None = None
+        self._fetch: Fetch | None = None
+        self._stream: web.StreamResponse | None = None
+        self._first_s: float | None = None
+        self._is_kept = False
+        self.last_heard_at = time.monotonic()
+
+    async def answer(self) -> web.StreamResponse:
+        """The answer, whatever happens."""
+        try:
+            return await self._answer()
+        except RefusalError as error:
+            return await self._refuse(error)
+        except BadRequestError as error:
+            return await self._refuse(RefusalError(str(error), status=error.status, code=error.code, param=error.param))
+        except (asyncio.CancelledError, ConnectionError):
+            self._keep_failure("the caller went away", is_truncated=True)
+            raise
+        except Exception:
+            logger.exception("exchange %s failed", self._id)
+            return await self._refuse(RefusalError("internal error", status=500, code="internal"))
+        finally:
+            if self._fetch is not None:
+                self._fetch.close()
+            self._edge.metrics.latency.note(time.perf_counter() - self._started)
+
+    async def ping(self) -> None:
+        """Send a comment: the caller has heard nothing for a while."""
+        if self._fetch is not None:
+            stream = await self._begin_stream(self._fetch)
+            await stream.write(self._fetch.aim.relay.ping())
+
+    async def _answer(self) -> web.StreamResponse:
+        edge, request = self._edge, self._request
+        caller = await find_caller(request.headers, edge.knowledge)
+        require_asking(caller)
+        edge.require_room()
+        raw = await request.read()
+        body = read_object(raw)
+        place = find_place(body, request.headers, caller, in_path=self._in_path)
+        arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body)
+        self._arrival = arrival
+        if (previous := self._dialect.previous_id(body)) is not None:
+            earlier = await edge.find_earlier(caller.project, previous)
+            if earlier is None:
+                message = f"no answer {previous[:100]!r} to go on from"
+                raise RefusalError(message, status=404, code="not_found", param="previous_response_id")
+            arrival.earlier = earlier
+        fetch = self._fetch = Fetch(edge, arrival)
+        edge.budgets.admit(caller, fetch.aim.route.backend, self._at)
+        if fetch.aim.question.is_stream:
+            return await self._answer_stream(fetch)
+        return await self._answer_whole(fetch)
+
+    async def _answer_whole(self, fetch: Fetch) -> web.StreamResponse:
+        raw = await fetch.start()
+        relay, backend = fetch.aim.relay, fetch.aim.route.backend
+        self._note_first_byte()
+        try:
+            out = relay.carry(raw)
+        except (UnreadableAnswerError, *_MALFORMED) as error:
+            relay.kept[:] = [raw]
+            message = f"{backend.name} gave no answer that can be read: {error}"
+            raise RefusalError(message[:2000], status=502, code="upstream_unreadable") from error
+        try:
+            self._keep()
+        except SpoolError as error:
+            raise RefusalError(str(error), status=503, code="unavailable", retry_after_s=5) from error
+        return web.Response(body=out, content_type="application/json", headers=self._make_headers(fetch))
+
+    async def _answer_stream(self, fetch: Fetch) -> web.StreamResponse:
+        edge = self._edge
+        edge.quiet.add(self)
+        try:
+            data, error = await fetch.start(), ""
+            relay = fetch.aim.relay
+            self._note_first_byte()
+            while True:
+                out = self._feed(relay, data)
+                stream = await self._begin_stream(fetch)
+                if relay.is_done or relay.failure is not None:
+                    break
+                if out:
+                    await stream.write(out)
+                    self.last_heard_at = time.monotonic()
+                try:
+                    data = await fetch.read_on()
+                except TimeoutError:
+                    data, error = b"", "the server was silent for too long"
+                except BROKEN:
+                    data, error = b"", "the server went away"
+                if not data:
+                    out = b""
+                    break
+            await stream.write(out + self._end_stream(fetch, relay, error))
+            await stream.write_eof()
+            return stream
+        finally:
+            edge.quiet.discard(self)
+
+    def _feed(self, relay: Relay, data: bytes) -> bytes:
+        try:
+            return relay.feed(data)
+        except _MALFORMED as error:
+            relay.failure = ErrorWords(f"its stream cannot be read: {error}", "", "")
+            return b""
+
+    def _end_stream(self, fetch: Fetch, relay: Relay, error: str) -> bytes:
+        """Its last events. The record is kept before the caller hears that the answer is complete."""
+        if relay.is_whole and not error:
+            try:
+                self._keep()
+            except SpoolError as spool_error:
+                return relay.fail(status=503, message=str(spool_error), code="unavailable")
+            return relay.finish()
+        words = relay.failure.message if relay.failure is not None else error or "the stream broke off"
+        message = f"{fetch.aim.route.backend.name}: {words}"
+        self._keep_failure(message, is_truncated=True)
+        return relay.fail(status=502, message=message, code="upstream_broke_off")
+
+    async def _begin_stream(self, fetch: Fetch) -> web.StreamResponse:
+        if self._stream is None:
+            headers = self._make_headers(fetch)
+            headers["Content-Type"] = "text/event-stream; charset=utf-8"
+            headers["Cache-Control"] = "no-cache"
+            headers["X-Accel-Buffering"] = "no"
+            self._stream = web.StreamResponse(headers=headers)
+            await self._stream.prepare(self._request)
+        return self._stream
+
+    def _make_headers(self, fetch: Fetch) -> dict[str, str]:
+        served = fetch.aim.relay.served or fetch.aim.route.served.name
+        return {ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
+
+    async def _refuse(self, error: RefusalError) -> web.StreamResponse:
+        """An error in the words of the API that is spoken; in the stream, where that has begun."""
+        message, code = str(error), error.code
+        if error.is_recorded:
+            self._keep_failure(message, status=error.status)
+        else:
+            self._edge.metrics.refusals[code] += 1
+        if self._stream is not None and self._fetch is not None:
+            await self._stream.write(self._fetch.aim.relay.fail(status=error.status, message=message, code=code))
+            await self._stream.write_eof()
+            return self._stream
+        headers = {EXCHANGE_HEADER: self._id} if self._is_kept else {}
+        if error.retry_after_s is not None:
+            headers["Retry-After"] = f"{error.retry_after_s:g}"
+        if error.status == 401:
+            headers["WWW-Authenticate"] = 'Bearer realm="tentalis"'
+        body = self._dialect.error(status=error.status, message=message, code=code, param=error.param)
+        return web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
+
+    def _note_first_byte(self) -> None:
+        self._first_s = time.perf_counter() - self._started
+        self._edge.metrics.first_byte.note(self._first_s)
+
+    def _keep_failure(self, error: str, *, status: int = 200, is_truncated: bool = False) -> None:
+        """Keep the record of a request that failed; where even that fails, the log has it."""
+        try:
+            self._keep(error, status=status, is_truncated=is_truncated)
+        except SpoolError as spool_error:
+            logger.error("exchange %s is not recorded: %s", self._id, spool_error)
+
+    def _keep(self, error: str = "", *, status: int = 200, is_truncated: bool = False) -> None:
+        """Hand the record over, once. Raises SpoolError."""
+        arrival, fetch, metrics = self._arrival, self._fetch, self._edge.metrics
+        if self._is_kept:
+            return
+        metrics.answers[self._dialect.name, status] += 1
+        metrics.truncated += is_truncated
+        if arrival is None:
+            return
+        kept, answer = arrival.raw, b""
+        if fetch is not None:
+            relay, backend = fetch.aim.relay, fetch.aim.route.backend
+            kept, answer = fetch.aim.kept, b"".join(relay.kept)
+            if relay.tokens:
+                metrics.tokens += relay.tokens
+                self._edge.budgets.charge(arrival.caller, backend, tokens=relay.tokens, usd=0.0, now=time.time())
+        header = self._make_header(arrival, fetch, error=error, status=status, is_truncated=is_truncated)
+        self._edge.spool.append(header, kept, answer)
+        self._is_kept = True
+
+    def _make_header(
+        self, arrival: Arrival, fetch: Fetch | None, *, error: str, status: int, is_truncated: bool
+    ) -> Header:
+        caller, place, model = arrival.caller, arrival.place, arrival.model[:200]
+        route = fetch.aim.route if fetch is not None else None
+        name = fetch.aim.relay.served if fetch is not None else ""
+        served = self._find_served(arrival, fetch, name) if fetch is not None and name else Served("")
+        return {
+            "v": RECORD_VERSION,
+            "id": self._id,
+            "at": self._at,
+            "project": caller.project,
+            "agent": caller.agent,
+            "token": caller.token,
+            "session": place.session,
+            "end_user": place.end_user,
+            "is_done": place.is_done,
+            "turn": place.turn,
+            "task": place.task,
+            "step": place.step,
+            "worker": route.worker if route is not None else "",
+            "model": model,
+            "asked": route.served.name if route is not None else model,
+            "served": name,
+            "adapter": served.adapter,
+            "policy_version": served.version,
+            "provider": route.backend.key if route is not None else None,
+            "kind": route.backend.kind.kind if route is not None else "",
+            "upstream": fetch.endpoint.base_url if fetch is not None and fetch.endpoint is not None else "",
+            "api": self._dialect.name,
+            "form": fetch.aim.question.form if fetch is not None else "chat",
+            "is_stream": fetch is not None and fetch.aim.question.is_stream,
+            "status": status,
+            "is_truncated": is_truncated,
+            "error": error,
+            "latency_ms": round(1000 * (time.perf_counter() - self._started), 3),
+            "first_ms": None if self._first_s is None else round(1000 * self._first_s, 3),
+        }
+
+    def _find_served(self, arrival: Arrival, fetch: Fetch, name: str) -> Served:
+        route = fetch.aim.route
+        if name == route.served.name:
+            return route.served
+        return name_served(name, project=arrival.caller.project, tables=self._edge.knowledge.tables)

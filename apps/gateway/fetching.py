@@ -1,0 +1,148 @@
+"""Getting an answer to one request from whichever address of its server gives one."""
+
+import asyncio
+import time
+
+import aiohttp
+
+from apps.gateway.arriving import Aim, Arrival, take_aim
+from apps.gateway.dialects import ErrorWords, read_error
+from apps.gateway.edge import Edge
+from apps.gateway.errors import RefusalError
+from apps.gateway.routing import find_route
+from apps.gateway.upstreams import FAR_STATUSES, DownError, Endpoint
+
+FIRST_WAIT_S = 0.05
+LONGEST_WAIT_S = 1.0
+MOST_ERROR_BYTES = 65_536
+BROKEN = (aiohttp.ClientError, ConnectionError)
+"""What reading an answer raises when its server goes away."""
+
+
+class Fetch:
+    """One request under way. Until it has a first byte to pass on, it may try another address or another route.
+
+    Attributes:
+        aim: where it is pointed at present.
+        endpoint: that was asked last; None before any was.
+    """
+
+    def __init__(self, edge: Edge, arrival: Arrival) -> None:
+        self._edge = edge
+        self._arrival = arrival
+        self._answer: aiohttp.ClientResponse | None = None
+        self.endpoint: Endpoint | None = None
+        self.aim = self._take_aim()
+
+    async def start(self) -> bytes:
+        """The whole answer, or the first piece of a stream.
+
+        Raises:
+            RefusalError: nobody answered, or somebody did and refused.
+        """
+        until = time.monotonic() + self._edge.patience.down_s
+        wait_s = FIRST_WAIT_S
+        while True:
+            refusal: RefusalError | None = None
+            for endpoint in self._edge.upstreams.order(self.aim.route.backend, self._arrival.place.session):
+                try:
+                    return await self._try(endpoint)
+                except DownError as error:
+                    self._edge.metrics.failovers[endpoint.base_url] += 1
+                    refusal = refusal or self._refuse_down(error)
+                except _ElsewhereError as error:
+                    refusal = error.refusal
+            assert refusal is not None, "every backend has an address"
+            if refusal.code not in {"upstream_down", "model_loading"} or time.monotonic() >= until:
+                raise refusal
+            await asyncio.sleep(wait_s)
+            wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+            await self._aim_again()
+
+    async def read_on(self) -> bytes:
+        """What has come of a stream since; b"" at its end. Raises one of BROKEN, or TimeoutError."""
+        assert self._answer is not None, "the first piece is read before the next"
+        return await self._answer.content.readany()
+
+    def close(self) -> None:
+        """Let the server know that nobody listens any more, where it is still answering."""
+        if self._answer is not None:
+            self._answer.close()
+
+    def _take_aim(self) -> Aim:
+        caller = self._arrival.caller
+        tables = self._edge.knowledge.tables
+        return take_aim(
+            self._arrival,
+            find_route(self._arrival.model, self._arrival.place, project=caller.project, tables=tables),
+        )
+
+    async def _aim_again(self) -> None:
+        """The tables may know better by now: an adapter was swapped, a server has moved."""
+        await self._edge.knowledge.refresh()
+        self.aim = self._take_aim()
+
+    async def _try(self, endpoint: Endpoint) -> bytes:
+        """Raises DownError or _ElsewhereError: ask another; RefusalError: that is the answer."""
+        backend, question = self.aim.route.backend, self.aim.question
+        self.endpoint = endpoint
+        url = endpoint.completions if question.form == "completions" else endpoint.chat
+        try:
+            self._answer = answer = await self._edge.upstreams.ask(backend, endpoint, url, self.aim.sent)
+            if answer.status != 200:
+                raw = await answer.content.read(MOST_ERROR_BYTES)
+                answer.close()
+                raise self._read_refusal(answer, raw)
+            found = await (answer.content.readany() if question.is_stream else answer.read())
+        except TimeoutError:
+            message = f"{backend.name} was silent for {backend.timeout_s:g} s"
+            raise RefusalError(message, status=504, code="upstream_timeout") from None
+        except BROKEN as error:
+            endpoint.note_failure("its answer broke off")
+            raise DownError("its answer broke off") from error
+        if not found:
+            endpoint.note_failure("its answer is empty")
+            raise DownError("its answer is empty")
+        return found
+
+    def _read_refusal(self, answer: aiohttp.ClientResponse, raw: bytes) -> Exception:
+        """What a server means that did not say 200."""
+        route, status = self.aim.route, answer.status
+        name = route.backend.name
+        words = read_error(raw) if raw else ErrorWords(answer.reason or "", "", "")
+        if status in FAR_STATUSES:
+            return DownError(f"status {status}: {words.message[:200]}")
+        message = f"{name}: {words.message or status}"
+        if status == 429:
+            wait_s = _read_wait(answer.headers.get("Retry-After"))
+            code = words.code or "rate_limit_exceeded"
+            return _ElsewhereError(RefusalError(message, status=429, code=code, retry_after_s=wait_s))
+        if status == 404 and route.is_managed and route.served.name in words.message + words.param:
+            message = f"{route.served.name} is being loaded"
+            return _ElsewhereError(RefusalError(message, status=429, code="model_loading", retry_after_s=1))
+        if status in {401, 403}:
+            message = f"{name} refuses the key that is stored for it"
+            return RefusalError(message, status=502, code="upstream_refused_key")
+        if status < 400:
+            return RefusalError(f"{name} answers {status}, a redirect", status=502, code="upstream_redirects")
+        return RefusalError(message, status=status, code=words.code or "upstream_error", param=words.param)
+
+    def _refuse_down(self, error: DownError) -> RefusalError:
+        message = f"{self.aim.route.backend.name} is down: {error}"
+        return RefusalError(message, status=503, code="upstream_down", retry_after_s=2)
+
+
+class _ElsewhereError(Exception):
+    """This address will not do it now; another may. If none does, `refusal` is the answer."""
+
+    def __init__(self, refusal: RefusalError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+def _read_wait(value: str | None) -> float:
+    """Seconds of a Retry-After header; 1 where it says none that can be read."""
+    try:
+        return max(0.0, min(float(value or ""), 86_400.0))
+    except ValueError:
+        return 1.0

@@ -1,0 +1,135 @@
+"""Keeps the tables and the callers' credentials true while the edge runs: a thread that listens and polls."""
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import psycopg
+from django.db import close_old_connections, connection
+from django.db.utils import Error as DatabaseError
+
+from apps.base.errors import NotSignedInError
+from apps.gateway.loading import Credential, load_credentials, load_tables, read_digest, verify_token
+from apps.gateway.tables import Tables
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+CHANNEL = "tentalis_live"
+POLL_S = 0.5
+GATHER_S = 0.05
+AWAY_S = 0.5
+REFUSALS_KEPT = 10_000
+REFUSED_FOR_S = 1.0
+
+
+class Knowledge:
+    """What the edge goes by. Read in the event loop, refreshed from threads, replaced whole.
+
+    While the database is away, what was known last goes on being true.
+
+    Attributes:
+        tables: of the last refresh.
+        is_fresh: the database answered the last time it was asked.
+    """
+
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.is_fresh = False
+        self._credentials: dict[bytes, Credential] = {}
+        self._refused: dict[bytes, float] = {}
+        self._digest = ""
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._asking = ThreadPoolExecutor(2, thread_name_prefix="ask-database")
+        self._thread = threading.Thread(target=self._watch, name="watch-database", daemon=True)
+
+    async def start(self) -> None:
+        """Load everything once, then keep it fresh. Raises django.db.Error where the database cannot be asked."""
+        self._loop = asyncio.get_running_loop()
+        await self.ask(self._refresh)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join, POLL_S * 4)
+        self._asking.shutdown(wait=False, cancel_futures=True)
+
+    async def refresh(self) -> None:
+        """Look again now: something was found to be out of date."""
+        try:
+            await self.ask(self._refresh)
+        except DatabaseError as error:
+            logger.warning("the tables cannot be refreshed: %s", error)
+
+    async def find_credential(self, text: str) -> Credential:
+        """Raises NotSignedInError, or django.db.Error where an unknown token cannot be looked up."""
+        seal = hashlib.sha256(text.encode()).digest()
+        if (known := self._credentials.get(seal)) is not None:
+            return known
+        if self._refused.get(seal, 0.0) > time.monotonic():
+            raise NotSignedInError("this token is not valid: unknown, expired or revoked")
+        try:
+            found = await self.ask(lambda: verify_token(text))
+        except NotSignedInError:
+            if len(self._refused) >= REFUSALS_KEPT:
+                self._refused.clear()
+            self._refused[seal] = time.monotonic() + REFUSED_FOR_S
+            raise
+        self._credentials[seal] = found
+        return found
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """Run a function that uses the database in one of two threads kept for that."""
+        return await asyncio.get_running_loop().run_in_executor(self._asking, _with_connection, question)
+
+    def _watch(self) -> None:
+        """Refresh at every audit entry, and every half second whether there was one or not."""
+        while not self._stopping.is_set():
+            try:
+                close_old_connections()
+                self._refresh()
+                connection.ensure_connection()
+                raw = connection.connection
+                raw.execute(f"LISTEN {CHANNEL}")
+                for _ in raw.notifies(timeout=POLL_S, stop_after=1):
+                    self._stopping.wait(GATHER_S)
+            except (DatabaseError, psycopg.Error) as error:
+                if self.is_fresh:
+                    logger.warning("the database is away, going on with what is known: %s", error)
+                self.is_fresh = False
+                connection.close()
+                self._stopping.wait(AWAY_S)
+        connection.close()
+
+    def _refresh(self) -> None:
+        with self._lock:
+            known = dict(self._credentials)
+            digest = read_digest({credential.key_id for credential in known.values()})
+            if digest != self._digest or not self.is_fresh:
+                tables = load_tables()
+                holding = load_credentials({credential.key_id for credential in known.values()})
+                self._loop.call_soon_threadsafe(self._replace, tables, known, holding)
+                self._digest = digest
+            self.is_fresh = True
+
+    def _replace(self, tables: Tables, known: dict[bytes, Credential], holding: dict[str, Credential]) -> None:
+        self.tables = tables
+        for seal, credential in known.items():
+            if (fresh := holding.get(credential.key_id)) is not None:
+                self._credentials[seal] = fresh
+            else:
+                self._credentials.pop(seal, None)
+
+
+def _with_connection(question: Callable[[], T]) -> T:
+    close_old_connections()
+    try:
+        return question()
+    finally:
+        close_old_connections()

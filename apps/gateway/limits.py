@@ -1,0 +1,194 @@
+"""Budgets of tokens, projects and providers: counted here, and shared between gateways through Redis in the background.
+
+A request never waits for Redis. Each process counts what it lets through and several times a second adds it to the
+common count and learns what the others let through; together they may overshoot by what comes in between. While Redis
+is away each process keeps to the limits by its own count. Minutes and days are whole ones, in UTC.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from apps.gateway.errors import RefusalError
+from apps.gateway.tables import Backend, Caller
+from tentalis.core.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+SYNC_EVERY_S = 0.2
+REDIS_TIMEOUT_S = 1.0
+PREFIX = "tentalis:gateway"
+MINUTE_S, DAY_S = 60, 86_400
+
+
+class Metric(NamedTuple):
+    """One field of `Limits`, with the seconds it is about."""
+
+    name: str
+    window_s: int
+    words: str
+
+
+REQUESTS = Metric("requests_per_minute", MINUTE_S, "requests a minute")
+TOKENS_MINUTE = Metric("tokens_per_minute", MINUTE_S, "tokens a minute")
+TOKENS_DAY = Metric("tokens_per_day", DAY_S, "tokens a day")
+USD_DAY = Metric("usd_per_day", DAY_S, "US dollars a day")
+METRICS = (REQUESTS, TOKENS_MINUTE, TOKENS_DAY, USD_DAY)
+
+
+class Count:
+    """How much of one metric was used in the present window: what all said, and what of ours is not said yet."""
+
+    __slots__ = ("key", "said", "unsaid", "window", "window_s")
+
+    def __init__(self, key: str, window_s: int) -> None:
+        self.key = key
+        self.window_s = window_s
+        self.window = -1
+        self.said = 0.0
+        self.unsaid = 0.0
+
+    def read(self, now: float) -> float:
+        window = int(now // self.window_s)
+        if window != self.window:
+            self.window, self.said, self.unsaid = window, 0.0, 0.0
+        return self.said + self.unsaid
+
+    def add(self, amount: float, now: float) -> None:
+        self.read(now)
+        self.unsaid += amount
+
+
+class Scope(NamedTuple):
+    """Whose budget it is, and what it is."""
+
+    key: str
+    words: str
+    limits: Limits
+
+
+class Budgets:
+    """All counts of this process.
+
+    Args:
+        redis: the common count; None counts for this process alone.
+    """
+
+    def __init__(self, redis: "Redis | None" = None) -> None:
+        self._redis = redis
+        self._counts: dict[tuple[str, str], Count] = {}
+        self._syncer: asyncio.Task[None] | None = None
+        self._is_away = False
+
+    def start(self) -> None:
+        if self._redis is not None:
+            self._syncer = asyncio.create_task(self._sync_for_ever())
+
+    async def stop(self) -> None:
+        if self._syncer is not None:
+            self._syncer.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._syncer
+            await self.sync()
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    def admit(self, caller: Caller, backend: Backend, now: float) -> None:
+        """Count one request against every budget it falls under.
+
+        Raises:
+            RefusalError: 429: one of them is used up; nothing is counted then.
+        """
+        scopes = list(_scopes(caller, backend))
+        for scope in scopes:
+            for metric in METRICS:
+                limit = getattr(scope.limits, metric.name)
+                if limit is not None and self._count(scope, metric).read(now) >= limit:
+                    raise _refuse(scope, metric, limit, now)
+        for scope in scopes:
+            if scope.limits.requests_per_minute is not None:
+                self._count(scope, REQUESTS).add(1, now)
+
+    def charge(self, caller: Caller, backend: Backend, *, tokens: int, usd: float, now: float) -> None:
+        """Count what an answer cost."""
+        for scope in _scopes(caller, backend):
+            for metric, amount in ((TOKENS_MINUTE, tokens), (TOKENS_DAY, tokens), (USD_DAY, usd)):
+                if amount and getattr(scope.limits, metric.name) is not None:
+                    self._count(scope, metric).add(amount, now)
+
+    async def sync(self) -> None:
+        """Tell Redis what was counted here, and learn what was counted everywhere."""
+        if self._redis is None:
+            return
+        now = time.time()
+        current = [count for count in self._counts.values() if count.window == int(now // count.window_s)]
+        self._counts = {key: count for key, count in self._counts.items() if count in current}
+        if not current:
+            return
+        told = [(count, count.window, count.unsaid) for count in current]
+        try:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for count, window, unsaid in told:
+                    key = f"{PREFIX}:{count.key}:{window}"
+                    pipe.incrbyfloat(key, unsaid)
+                    pipe.expire(key, 2 * count.window_s)
+                answers = await pipe.execute()
+        except (RedisError, OSError, TimeoutError) as error:
+            if not self._is_away:
+                logger.warning("budgets are kept by this process alone: %s", error)
+            self._is_away = True
+            return
+        self._is_away = False
+        for (count, window, unsaid), total in zip(told, answers[::2], strict=True):
+            if count.window == window:
+                count.said = float(total)
+                count.unsaid -= unsaid
+
+    async def _sync_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_EVERY_S)
+            await self.sync()
+
+    def _count(self, scope: Scope, metric: Metric) -> Count:
+        key = scope.key, metric.name
+        if (count := self._counts.get(key)) is None:
+            count = self._counts[key] = Count(f"{scope.key}:{metric.name}", metric.window_s)
+        return count
+
+
+def connect_redis(url: str) -> Redis:
+    client: Redis = Redis.from_url(
+        url, socket_timeout=REDIS_TIMEOUT_S, socket_connect_timeout=REDIS_TIMEOUT_S, decode_responses=True
+    )
+    return client
+
+
+_NONE = Limits()
+
+
+def _scopes(caller: Caller, backend: Backend) -> Iterator[Scope]:
+    """Only those with a limit; most have none."""
+    if caller.token_limits != _NONE:
+        yield Scope(f"token:{caller.token}", "this token", caller.token_limits)
+    if caller.project_limits != _NONE:
+        yield Scope(f"project:{caller.project}", f"project {caller.project_slug}", caller.project_limits)
+    if backend.limits != _NONE:
+        yield Scope(f"provider:{backend.key}", f"provider {backend.name}", backend.limits)
+
+
+def _refuse(scope: Scope, metric: Metric, limit: float, now: float) -> RefusalError:
+    wait_s = math.ceil(metric.window_s - now % metric.window_s)
+    return RefusalError(
+        f"{scope.words} may use {limit:g} {metric.words}, and has",
+        status=429,
+        code="rate_limit_exceeded" if metric.window_s == MINUTE_S else "insufficient_quota",
+        retry_after_s=wait_s,
+        is_recorded=False,
+    )

@@ -1,0 +1,75 @@
+"""What the edge counts: plain numbers on the hot path, Prometheus' text when asked."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+PREFIX = "tentalis_gateway"
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Histogram:
+    """Seconds in buckets."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BUCKETS_S) + 1)
+        self._sum_s = 0.0
+
+    def note(self, seconds: float) -> None:
+        self._counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self._sum_s += seconds
+
+    def describe(self, name: str, words: str) -> HistogramMetricFamily:
+        total, buckets = 0, []
+        for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), self._counts, strict=True):
+            total += count
+            buckets.append((bound, total))
+        return HistogramMetricFamily(name, words, buckets=buckets, sum_value=self._sum_s)
+
+
+class Metrics:
+    """All of them.
+
+    Attributes:
+        answers: by dialect and status. failovers: by address that failed. refusals: by code, of requests shed.
+        gauges: read when asked.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Counter[tuple[str, int]] = Counter()
+        self.failovers: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.truncated = 0
+        self.tokens = 0
+        self.latency = Histogram()
+        self.first_byte = Histogram()
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def expose(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        answers = CounterMetricFamily(f"{PREFIX}_answers", "Answers given.", labels=["api", "status"])
+        for (api, status), count in self.answers.items():
+            answers.add_metric([api, str(status)], count)
+        yield answers
+        failovers = CounterMetricFamily(f"{PREFIX}_failovers", "Requests an upstream failed.", labels=["upstream"])
+        for address, count in self.failovers.items():
+            failovers.add_metric([address], count)
+        yield failovers
+        refusals = CounterMetricFamily(f"{PREFIX}_refusals", "Requests refused to shed load.", labels=["code"])
+        for code, count in self.refusals.items():
+            refusals.add_metric([code], count)
+        yield refusals
+        yield CounterMetricFamily(f"{PREFIX}_truncated", "Answers that broke off.", value=self.truncated)
+        yield CounterMetricFamily(f"{PREFIX}_tokens", "Tokens of prompts and answers.", value=self.tokens)
+        yield self.latency.describe(f"{PREFIX}_latency_seconds", "Until the answer's last byte.")
+        yield self.first_byte.describe(f"{PREFIX}_first_byte_seconds", "Until the answer's first byte.")
+        for name, (words, read) in self.gauges.items():
+            yield GaugeMetricFamily(f"{PREFIX}_{name}", words, value=read())

@@ -1,0 +1,85 @@
+"""One gateway process: its parts put together, run until a signal, taken apart in order."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from contextlib import AsyncExitStack
+
+from django.conf import settings
+from django.db import connection
+from psycopg.conninfo import make_conninfo
+
+from apps.gateway.edge import Edge
+from apps.gateway.knowledge import Knowledge
+from apps.gateway.limits import Budgets, connect_redis
+from apps.gateway.server import GatewayServer
+from apps.gateway.spool import FileSpool
+from apps.gateway.traces import read_earlier, read_traces
+from apps.gateway.upstreams import Upstreams
+from apps.gateway.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+_PARAMETERS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey")
+
+
+async def run(*, host: str, port: int) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        OSError: the port cannot be bound.
+        django.db.Error: the database cannot be asked at the start.
+    """
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    knowledge, upstreams, budgets = Knowledge(), Upstreams(), Budgets(connect_redis(settings.REDIS_URL))
+    spool = FileSpool(settings.HOME / "spool")
+    writer = Writer(spool, read_conninfo())
+    edge = Edge(
+        knowledge=knowledge,
+        upstreams=upstreams,
+        budgets=budgets,
+        spool=spool,
+        find_earlier=lambda project, answer: knowledge.ask(lambda: read_earlier(project, answer)),
+        most_in_flight=settings.TENTALIS["GATEWAY_IN_FLIGHT"],
+    )
+    edge.metrics.gauges |= {
+        "in_flight": ("Requests being answered.", lambda: edge.in_flight),
+        "loop_lag_seconds": ("How late the event loop runs.", lambda: edge.lag_s),
+        "spool_bytes": ("Waiting to be stored.", lambda: spool.size_bytes),
+        "stored": ("Records stored since the start.", lambda: writer.stored_count),
+    }
+    server = GatewayServer(
+        edge,
+        lambda project, key, after, limit: knowledge.ask(lambda: read_traces(project, key, after, limit)),
+        host=host,
+        port=port,
+    )
+    async with AsyncExitStack() as stack:
+        stack.callback(spool.close)
+        await knowledge.start()
+        stack.push_async_callback(knowledge.stop)
+        writer.start()
+        stack.push_async_callback(asyncio.to_thread, writer.stop)
+        budgets.start()
+        stack.push_async_callback(budgets.stop)
+        upstreams.start()
+        stack.push_async_callback(upstreams.stop)
+        await server.start()
+        stack.push_async_callback(server.stop)
+        gc.collect()
+        gc.freeze()
+        logger.info("serving on http://%s:%d", host, server.port)
+        sys.stdout.write(f"{server.port}\n")
+        sys.stdout.flush()
+        await stopping.wait()
+        logger.info("stopping: finishing the requests that run")
+
+
+def read_conninfo() -> str:
+    """How Django reaches its database, in psycopg's words."""
+    given = connection.get_connection_params()
+    return make_conninfo(**{name: given[name] for name in _PARAMETERS if given.get(name)})

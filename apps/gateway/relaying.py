@@ -1,0 +1,221 @@
+"""An upstream's answer on its way to the caller: read once, stripped of what was asked on our account, translated."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from apps.gateway.asking import Json, Question, count_tokens
+from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedError
+from apps.gateway.dialects.wire import dump_event
+from apps.gateway.events import EventSplitter
+
+_DONE = b"[DONE]"
+
+
+class UnreadableAnswerError(Exception):
+    """What came is no answer; the message says what was found. `words` where it is an error in an answer's clothes."""
+
+    def __init__(self, message: str, words: ErrorWords | None = None) -> None:
+        super().__init__(message)
+        self.words = words
+
+
+class Relay:
+    """Carries one answer, whole or streamed. Pure: bytes in, bytes out.
+
+    Args:
+        dialect: what the caller speaks. body: its request in that dialect.
+        id: of the exchange. created: seconds since the epoch.
+        upstream: what the server speaks, where that is not chat completions.
+        passes_own: the caller speaks that too, so that the answer is only translated to be recorded.
+
+    Attributes:
+        kept: what is recorded: the answer in the question's form, with all that the server told.
+        served: model the answer names; "" before it names any.
+        tokens: prompt plus completion, as the server counted.
+        failure: what the server said went wrong in the middle of its stream.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        dialect: Dialect,
+        body: Json,
+        *,
+        id: str,
+        created: int,
+        upstream: Upstream | None = None,
+        passes_own: bool = False,
+    ) -> None:
+        self.kept: list[bytes] = []
+        self.served = ""
+        self.tokens = 0
+        self.failure: ErrorWords | None = None
+        self._question = question
+        self._dialect = dialect
+        self._body = body
+        self._id = id
+        self._created = created
+        self._upstream = upstream
+        self._passes_own = passes_own
+        self._is_native = dialect.name == question.form
+        self._splitter = EventSplitter()
+        self._source = upstream.make_stream(created=created) if upstream is not None and question.is_stream else None
+        self._stream = dialect.make_stream(body, id=id)
+        self._is_done = False
+        self._has_finished = False
+        self._unfinished: set[Any] = set()
+        self._last = b""
+
+    @property
+    def is_done(self) -> bool:
+        """The server said that its stream is over."""
+        return self._is_done
+
+    @property
+    def is_whole(self) -> bool:
+        """The stream did not break off: it was said to be over, or every choice came to its end."""
+        if self.failure is not None:
+            return False
+        return self._is_done or (self._has_finished and not self._unfinished)
+
+    def carry(self, raw: bytes) -> bytes:
+        """A whole answer for the caller.
+
+        Raises:
+            UnreadableAnswerError: it is none.
+        """
+        answer, own = self._read(raw), raw
+        if self._upstream is not None:
+            answer = self._upstream.to_chat(answer, created=self._created)
+            raw = orjson.dumps(answer)
+        if not isinstance(answer.get("choices"), list):
+            words = _read_failure(answer)
+            raise UnreadableAnswerError(words.message if words else f"no choices in it: {raw[:200]!r}", words)
+        self.kept.append(raw)
+        self.served = _read_model(answer)
+        self.tokens = count_tokens(answer.get("usage"))
+        if self._passes_own:
+            return own
+        if self._is_native and not (self._question.hides_ids or self._question.hides_logprobs):
+            return raw
+        stripped = self._question.strip(answer) or answer
+        return orjson.dumps(stripped if self._is_native else self._dialect.from_chat(stripped, self._body, id=self._id))
+
+    def feed(self, data: bytes) -> bytes:
+        """Whatever of a stream has come, as events for the caller; what ends the stream is left to `finish`."""
+        if self._source is None:
+            self.kept.append(data)
+        out: list[bytes] = []
+        for event in self._parse(self._splitter.feed(data)):
+            try:
+                chunks = (event,) if self._source is None else self._translate(event)
+            except UpstreamFailedError as error:
+                self.failure = ErrorWords(str(error), error.code, "")
+                break
+            for chunk in chunks:
+                self._forward(chunk, out)
+            if self._passes_own:
+                self._pass(event, out)
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        """The last events of a stream that is whole."""
+        return self._last if self._passes_own else self._stream.finish()
+
+    def fail(self, *, status: int, message: str, code: str) -> bytes:
+        """The last events of one that is not."""
+        return self._stream.fail(status=status, message=message, code=code)
+
+    def ping(self) -> bytes:
+        return self._stream.ping()
+
+    def _forward(self, chunk: Json, out: list[bytes]) -> None:
+        choices = chunk.get("choices")
+        if choices is None and (words := _read_failure(chunk)) is not None:
+            self.failure = words
+            return
+        if not self.served:
+            self.served = _read_model(chunk)
+        for choice in choices or ():
+            index = choice.get("index")
+            if choice.get("finish_reason") is None:
+                self._unfinished.add(index)
+            else:
+                self._has_finished = True
+                self._unfinished.discard(index)
+        if (usage := chunk.get("usage")) is not None:
+            self.tokens = count_tokens(usage)
+        if self._passes_own:
+            return
+        question = self._question
+        stripped = question.strip(chunk) if question.hides else chunk
+        if stripped is None:
+            return
+        if self._is_native:
+            out += (b"data: ", orjson.dumps(stripped), b"\n\n")
+        else:
+            out.append(self._stream.feed(stripped))
+
+    def _pass(self, event: Json, out: list[bytes]) -> None:
+        """An event as the server sent it; the one that ends the stream waits for `finish`."""
+        if self._is_done:
+            self._last = dump_event(event)
+        else:
+            out.append(dump_event(event))
+
+    def _translate(self, event: Json) -> Iterable[Json]:
+        """Chunks of an event in the server's own dialect; they are what is recorded."""
+        assert self._source is not None
+        chunks = self._source.feed(event)
+        for chunk in chunks:
+            self.kept.append(b"data: " + orjson.dumps(chunk) + b"\n\n")
+        if self._source.is_done and not self._is_done:
+            self._is_done = True
+            self.kept.append(b"data: [DONE]\n\n")
+        return chunks
+
+    def _parse(self, payloads: list[bytes]) -> list[Json]:
+        """Events as objects; what is no JSON is passed over, what follows [DONE] too."""
+        if self._is_done or not payloads:
+            return []
+        if _DONE in payloads:
+            self._is_done = True
+            payloads = payloads[: payloads.index(_DONE)]
+        try:
+            found = orjson.loads(b"[%s]" % b",".join(payloads))  # half the time of one call each
+        except orjson.JSONDecodeError:
+            found = [event for payload in payloads if (event := _load(payload)) is not None]
+        return [event for event in found if isinstance(event, dict)]
+
+    def _read(self, raw: bytes) -> Json:
+        try:
+            answer = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            raise UnreadableAnswerError(f"wanted JSON, found {raw[:80]!r}") from None
+        if not isinstance(answer, dict):
+            raise UnreadableAnswerError(f"wanted a JSON object, found {raw[:80]!r}")
+        return answer
+
+
+def _load(payload: bytes) -> Any:
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _read_model(answer: Json) -> str:
+    found = answer.get("model")
+    return found if isinstance(found, str) else ""
+
+
+def _read_failure(answer: Json) -> ErrorWords | None:
+    """An error that comes where an answer, or a piece of one, should be."""
+    error = answer.get("error")
+    if not error:
+        return None
+    if not isinstance(error, dict):
+        return ErrorWords(str(error)[:2000], "", "")
+    return ErrorWords(str(error.get("message") or error)[:2000], str(error.get("code") or ""), "")

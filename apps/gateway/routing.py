@@ -1,0 +1,57 @@
+"""From the model a caller names to the server that is asked, and by which name."""
+
+from typing import NamedTuple
+
+from apps.gateway.errors import RefusalError, refuse_model
+from apps.gateway.sessions import Place
+from apps.gateway.tables import Backend, Served, Tables, WorkerRoute
+from tentalis.core.learning.canary import is_canary
+
+
+class Route(NamedTuple):
+    """Where one request goes; it holds until its answer ends.
+
+    Args:
+        worker: name; "" where a provider's model was asked for.
+        is_managed: the platform chose the adapter, so that it is ours to find another if the server lost it.
+    """
+
+    backend: Backend
+    served: Served
+    worker: str
+    is_managed: bool
+
+
+def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Route:
+    """Resolve `model`: a worker, one of its adapters, `provider/model`.
+
+    Raises:
+        RefusalError: 404: there is no such model in the project.
+    """
+    if (worker := tables.workers.get((project, model))) is not None:
+        return Route(worker.backend, _choose(worker, place), worker.name, is_managed=True)
+    if (pinned := tables.adapters.get((project, model))) is not None:
+        return Route(pinned[0].backend, pinned[1], pinned[0].name, is_managed=True)
+    prefix, slash, rest = model.partition("/")
+    if slash and prefix == "ensemble":
+        message = f"no ensemble {rest[:200]!r}: workers are asked one at a time here, by their names"
+        raise RefusalError(message, status=404, code="model_not_found", param="model")
+    if slash and rest and (backend := tables.find_backend(project, prefix)) is not None:
+        if tables.owners.get(rest, project) != project:
+            raise refuse_model(model)
+        return Route(backend, name_served(rest, project=project, tables=tables), "", is_managed=False)
+    raise refuse_model(model)
+
+
+def name_served(name: str, *, project: int, tables: Tables) -> Served:
+    """What a server says it answered with: an adapter of the project, or else a base model."""
+    pinned = tables.adapters.get((project, name))
+    return pinned[1] if pinned is not None else Served(name)
+
+
+def _choose(worker: WorkerRoute, place: Place) -> Served:
+    """What serves, or the canary for its share of the sessions; of the tasks, where one is named, as for attempts."""
+    if worker.canary is None or (place.task is not None and place.task <= worker.canary_after_task):
+        return worker.deployed
+    key = f"{worker.canary_key}:{place.session if place.task is None else place.task}"
+    return worker.canary if is_canary(key, percent=worker.canary_percent) else worker.deployed

@@ -1,0 +1,200 @@
+"""The HTTP side of one gateway process: which path is what, and how it starts and stops."""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from apps.gateway.access import find_caller, require_asking, require_reading
+from apps.gateway.dialects import DIALECTS
+from apps.gateway.edge import Edge
+from apps.gateway.errors import RefusalError, refuse_model
+from apps.gateway.exchange import Exchange
+from apps.gateway.metrics import CONTENT_TYPE
+from apps.gateway.tables import Caller
+
+logger = logging.getLogger(__name__)
+
+MOST_BODY_BYTES = 2**26
+DRAIN_S = 10.0
+CLOSE_S = 1.0
+DIALECT_PATHS = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+    "/v1/messages": "messages",
+}
+_SESSION = re.compile(r"/sessions/(?P<session>[^/].*?)(?P<rest>/v1(?:/.*)?|/traces)")
+
+FindTraces = Callable[[int, str, int, int], Awaitable["dict[str, Any] | None"]]
+"""(project, session key, after, limit) -> a page of its exchanges as JSON; None where there is no such session."""
+
+
+class GatewayServer:
+    """Serves one `Edge`.
+
+    Args:
+        host, port: to bind; port 0 takes any.
+    """
+
+    def __init__(self, edge: Edge, find_traces: FindTraces, *, host: str, port: int) -> None:
+        self.edge = edge
+        self._find_traces = find_traces
+        self._host = host
+        self._port = port
+        self._ticker: asyncio.Task[None] | None = None
+        server = web.Server(self.handle, request_factory=self._make_request, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._runner.addresses[0][1])
+
+    async def start(self) -> None:
+        """Listen. Raises OSError where the port cannot be bound."""
+        await self._runner.setup()
+        self._site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
+        await self._site.start()
+        self._ticker = asyncio.create_task(self.edge.tick_for_ever())
+
+    async def stop(self, *, drain_s: float = DRAIN_S) -> None:
+        """Take no new connection, let the requests under way end, cut those that take longer."""
+        self.edge.is_draining = True
+        await self._site.stop()
+        until = time.monotonic() + drain_s
+        while self.edge.in_flight and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._ticker
+        await self._runner.cleanup()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        path, in_path = request.path, ""
+        if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):
+            in_path, path = match["session"], match["rest"]
+        if request.method == "POST" and (api := DIALECT_PATHS.get(path)) is not None:
+            return await self._exchange(request, api, in_path)
+        try:
+            return await self._look(request, path, in_path)
+        except RefusalError as error:
+            return _refuse(error, path)
+        except web.HTTPException as error:
+            return _refuse(RefusalError(error.reason, status=error.status, code="http_error"), path)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception:
+            logger.exception("%s %s failed", request.method, path)
+            return _refuse(RefusalError("internal error", status=500, code="internal"), path)
+
+    async def _exchange(self, request: web.BaseRequest, api: str, in_path: str) -> web.StreamResponse:
+        edge = self.edge
+        edge.in_flight += 1
+        try:
+            return await Exchange(edge, request, api, in_path).answer()
+        finally:
+            edge.in_flight -= 1
+
+    async def _look(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
+        """Everything that asks no model."""
+        if request.method not in {"GET", "HEAD"}:
+            known = path in {"/health", "/healthz", "/readyz", "/metrics", "/v1/models"}
+            status, code = (405, "method_not_allowed") if known else (404, "not_found")
+            raise RefusalError(f"{request.method} {path[:200]}: not found here", status=status, code=code)
+        if path in {"/health", "/healthz", "/readyz"}:
+            return self._report_health(is_readiness=path == "/readyz")
+        if path == "/metrics":
+            return web.Response(body=self.edge.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
+        if path in DIALECT_PATHS:
+            raise RefusalError(f"{path} takes POST", status=405, code="method_not_allowed")
+        if path == "/traces" and in_path:
+            caller = await find_caller(request.headers, self.edge.knowledge)
+            require_reading(caller)
+            return await self._list_traces(request, caller, in_path)
+        if path == "/v1/models" or path.startswith("/v1/models/"):
+            caller = await find_caller(request.headers, self.edge.knowledge)
+            require_asking(caller)
+            return self._list_models(caller, path.removeprefix("/v1/models").removeprefix("/"))
+        raise RefusalError(f"{path[:200]}: not found here", status=404, code="not_found")
+
+    def _list_models(self, caller: Caller, wanted: str) -> web.Response:
+        """In the shape of OpenAI and of Anthropic at once: neither's clients mind the other's fields."""
+        rows = [_describe_model(name) for name in self.edge.knowledge.tables.list_models(caller.project)]
+        if wanted:
+            found = [row for row in rows if row["id"] == wanted]
+            if not found:
+                raise refuse_model(wanted)
+            return _json(found[0])
+        ends = {"first_id": rows[0]["id"], "last_id": rows[-1]["id"]} if rows else {"first_id": None, "last_id": None}
+        return _json({"object": "list", "data": rows, "has_more": False} | ends)
+
+    async def _list_traces(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
+        after = _read_count(request.query.get("after"), "after", 0, 2**62)
+        limit = _read_count(request.query.get("limit"), "limit", 50, 200)
+        page = await self._find_traces(caller.project, session, after, max(1, limit))
+        if page is None:
+            raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
+        return _json(page)
+
+    def _report_health(self, *, is_readiness: bool) -> web.Response:
+        edge = self.edge
+        reasons = [
+            words
+            for words, is_so in (
+                ("it is stopping", edge.is_draining),
+                ("the database is away", is_readiness and not edge.knowledge.is_fresh),
+                ("the spool is full", is_readiness and edge.spool.is_full),
+            )
+            if is_so
+        ]
+        body = {
+            "status": "unavailable" if reasons else "ok",
+            "reasons": reasons,
+            "in_flight": edge.in_flight,
+            "loop_lag_ms": round(1000 * edge.lag_s, 1),
+        }
+        return _json(body, status=503 if reasons else 200)
+
+    def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MOST_BODY_BYTES)
+
+
+def _describe_model(name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "tentalis",
+        "type": "model",
+        "display_name": name,
+        "created_at": "1970-01-01T00:00:00Z",
+    }
+
+
+def _read_count(text: str | None, name: str, default: int, most: int) -> int:
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) > most:
+        message = f"{name}: wanted a whole number up to {most}, found {text[:40]!r}"
+        raise RefusalError(message, status=400, code="invalid_value", param=name)
+    return int(text)
+
+
+def _refuse(error: RefusalError, path: str) -> web.Response:
+    dialect = DIALECTS["messages" if path.startswith("/v1/messages") else "chat"]
+    headers = {"WWW-Authenticate": 'Bearer realm="tentalis"'} if error.status == 401 else {}
+    body = dialect.error(status=error.status, message=str(error), code=error.code, param=error.param)
+    return web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
+
+
+def _json(body: Any, *, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")

@@ -1,0 +1,119 @@
+"""What the edge knows about the platform: plain values, made off the hot path and replaced whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from apps.inference.registry import ProviderKind
+from tentalis.core.limits import Limits
+
+BASE_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, in one project.
+
+    Args:
+        token: key id of the token. agent: handle of its user. is_agent: a program, not a person.
+        may_ask: has the right and the scope to use the gateway. may_read: those to read sessions.
+        expires_at: seconds since the epoch.
+    """
+
+    token: str
+    project: int
+    project_slug: str
+    agent: str
+    is_agent: bool
+    may_ask: bool
+    may_read: bool
+    token_limits: Limits
+    project_limits: Limits
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A provider, as it is asked.
+
+    Args:
+        key: primary key; None for the installation's own model server.
+        urls: what its addresses begin with; sessions are spread over them.
+        headers: of every request; they hold its API key.
+        trusts_private: loopback and private addresses are allowed.
+        timeout_s: longest silence.
+        limits: what all callers together may ask of it.
+    """
+
+    key: int | None
+    name: str
+    kind: ProviderKind
+    urls: tuple[str, ...]
+    headers: Mapping[str, str] = field(repr=False)
+    default_model: str
+    trusts_private: bool
+    timeout_s: float
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model under the name its server knows it by.
+
+    Args:
+        adapter: "" for a base model. version: of the adapter; 0 for a base model.
+    """
+
+    name: str
+    adapter: str = ""
+    version: int = BASE_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRoute:
+    """Where a worker's requests go: what is deployed or, for its share of them, the canary.
+
+    Args:
+        canary_key: names the canary's trial; "" without one. canary_after_task: see `Deployment`.
+    """
+
+    project: int
+    name: str
+    backend: Backend
+    base: Served
+    deployed: Served
+    canary: Served | None = None
+    canary_percent: int = 0
+    canary_key: str = ""
+    canary_after_task: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Everything a request is routed by.
+
+    Args:
+        workers: by project and name. Those without a model are absent.
+        adapters: by project and name, in full and as `worker@vN-digest`: (worker, how it is served).
+        owners: project of every adapter there is, by its full name: servers are shared, and know no projects.
+        backends: by project and name; project None for those offered to all.
+    """
+
+    workers: Mapping[tuple[int, str], WorkerRoute] = field(default_factory=dict)
+    adapters: Mapping[tuple[int, str], tuple[WorkerRoute, Served]] = field(default_factory=dict)
+    owners: Mapping[str, int] = field(default_factory=dict)
+    backends: Mapping[tuple[int | None, str], Backend] = field(default_factory=dict)
+
+    def find_backend(self, project: int, name: str) -> Backend | None:
+        return self.backends.get((project, name)) or self.backends.get((None, name))
+
+    def list_models(self, project: int) -> list[str]:
+        """Names a project's callers may ask for: its workers, what serves them, its providers' default models."""
+        names = []
+        for (owner, name), route in self.workers.items():
+            if owner == project:
+                names.append(name)
+                names += [served.adapter for served in (route.deployed, route.canary) if served and served.adapter]
+        for (offered_to, name), backend in self.backends.items():
+            if offered_to in {None, project} and backend.default_model:
+                names.append(f"{name}/{backend.default_model}")
+        return sorted(names)

@@ -1,0 +1,93 @@
+"""What the edge reads back of what was recorded: a session's exchanges, the conversation an answer goes on from."""
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from apps.inference.models import Exchange, Session
+from apps.inference.selectors import find_session_exchanges, read_conversations
+from tentalis.core.packing import unpack_int32
+
+WAIT_S = 2.0
+_ID = re.compile(r"[a-z]+[-_]([0-9a-f]{32})")
+
+
+def read_traces(project: int, key: str, after: int, limit: int) -> dict[str, Any] | None:
+    """A page of a session's exchanges, whole conversations with their token ids; None where there is no such session.
+
+    Args:
+        after: id of the last exchange that is known already.
+    """
+    session = Session.objects.filter(project_id=project, key=key).first()
+    if session is None:
+        return None
+    found = find_session_exchanges(session, after=after, most=limit + 1)
+    page = found[:limit]
+    conversations = read_conversations(page)
+    data = []
+    for exchange in page:
+        conversation = conversations.get(exchange.pk)
+        is_whole = conversation is not None and conversation.is_whole
+        data.append(
+            {
+                "id": exchange.pk,
+                "exchange": exchange.public_id.hex,
+                "choice": exchange.choice,
+                "at": exchange.created_at.isoformat(),
+                "api": exchange.api,
+                "turn": exchange.turn,
+                "task": exchange.task_id,
+                "step": exchange.step_index,
+                "worker": exchange.worker_name,
+                "model": exchange.model,
+                "adapter": exchange.adapter_name,
+                "policy_version": exchange.policy_version,
+                "messages": conversation.messages if conversation is not None and is_whole else None,
+                "text": exchange.text,
+                "reasoning": exchange.reasoning,
+                "tool_calls": exchange.tool_calls,
+                "finish_reason": exchange.finish_reason,
+                "prompt_token_ids": unpack_int32(conversation.prompt_token_ids) if conversation and is_whole else [],
+                "token_ids": exchange.unpack_token_ids(),
+                "logprobs": exchange.unpack_logprobs(),
+                "prompt_tokens": exchange.prompt_tokens,
+                "completion_tokens": exchange.completion_tokens,
+                "status": exchange.status,
+                "is_truncated": exchange.is_truncated,
+                "is_mixed": exchange.is_mixed,
+                "error": exchange.error,
+            }
+        )
+    return {
+        "object": "list",
+        "session": session.key,
+        "is_closed": session.closed_at is not None,
+        "data": data,
+        "has_more": len(found) > limit,
+        "last_id": page[-1].pk if page else after,
+    }
+
+
+def read_earlier(project: int, answer_id: str) -> Sequence[dict[str, Any]] | None:
+    """The conversation up to and with the answer that callers know by this id; None where there is none.
+
+    What was just answered is given a moment to be stored.
+    """
+    match = _ID.fullmatch(answer_id)
+    if match is None:
+        return None
+    until = time.monotonic() + WAIT_S
+    wanted = Exchange.objects.filter(project_id=project, public_id=UUID(match[1]), choice=0)
+    while (exchange := wanted.first()) is None:
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.02)
+    conversation = read_conversations([exchange], tokens=False).get(exchange.pk)
+    if conversation is None or not conversation.is_whole:
+        return None
+    answer: dict[str, Any] = {"role": "assistant", "content": exchange.text or None}
+    if exchange.tool_calls:
+        answer["tool_calls"] = exchange.tool_calls
+    return [*conversation.messages, answer]
