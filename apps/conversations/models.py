@@ -42,7 +42,9 @@ class Turn(Stateful):
     Attributes:
         number: place in the session, from 0.
         began: how it began, seen from the turn before it.
-        words_from: which of the person's words in its first request are its own: those from this place on.
+        heard_from: which of the person's words in its first request are new since the turn before: those from this
+            place on; they are that turn's next state.
+        words_from: which of them it answers: those that no answer stands behind.
         request_digest: of the messages of its last request, to know one that is sent again.
         closed_by: next (the person spoke on), done (the agent said so) or idle.
         reason: why it teaches nothing; "" where it does, or is not read yet.
@@ -77,6 +79,7 @@ class Turn(Stateful):
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=16, choices=State.choices, default=State.OPEN)
     began = models.CharField(max_length=16, choices=[(one.value, one.value) for one in Began], default=Began.NEXT.value)
+    heard_from = models.PositiveIntegerField(default=0)
     words_from = models.PositiveIntegerField(default=0)
     request_digest = models.CharField(max_length=16, blank=True)
     closed_by = models.CharField(max_length=8, choices=ClosedBy.choices, blank=True)
@@ -102,11 +105,12 @@ class TurnExchange(models.Model):
     """An exchange's one place in one turn. The primary key is the promise.
 
     Attributes:
-        is_part: it carries the turn's work on; False for what the agent asked beside it, or asked for anew.
+        turn: None where it came before the person's first words.
+        is_part: it carries the turn's work on; False for what the agent asked beside it.
     """
 
     exchange = models.OneToOneField(Exchange, models.CASCADE, primary_key=True, related_name="place_in_turn")
-    turn = models.ForeignKey(Turn, models.CASCADE, related_name="places")
+    turn = models.ForeignKey(Turn, models.CASCADE, null=True, related_name="places")
     is_part = models.BooleanField(default=True)
 
     class Meta:

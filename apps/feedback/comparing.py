@@ -18,6 +18,8 @@ from tentalis.core.scoring.calibration import approves
 JUDGING = ("prm", "hallucination")
 """Scorers that judge; the others compute or check."""
 VERIFIER = "step_verifier"
+MACHINES = frozenset({Feedback.Source.AI.value, Feedback.Source.IMPLICIT.value})
+"""Whose words are held against people's."""
 TRUSTED_AS_TRUTH = 0.5
 """A machine is measured by a person's word where nothing is verified, unless that person's own weight is below."""
 
@@ -40,7 +42,9 @@ class _Word:
 
     @property
     def kind(self) -> str:
-        return Rater.Kind.PERSON if self.source == Feedback.Source.HUMAN else Rater.Kind.AI
+        if self.source == Feedback.Source.HUMAN:
+            return Rater.Kind.PERSON
+        return Rater.Kind.SCORER if self.source == Feedback.Source.IMPLICIT else Rater.Kind.AI
 
 
 def compare(feedback: Feedback, *, expected: Mapping[str, Any] | None = None) -> None:
@@ -73,10 +77,10 @@ def compare(feedback: Feedback, *, expected: Mapping[str, Any] | None = None) ->
     people = [word for word in words.values() if word.source == Feedback.Source.HUMAN]
     if mine.source == Feedback.Source.HUMAN:
         _note(gathered, mine.author, mine.kind, _against_peers(mine, people))
-        others = [(word.author, word.kind, word.scores) for word in words.values() if word.source == Feedback.Source.AI]
+        others = [(word.author, word.kind, word.scores) for word in words.values() if word.source in MACHINES]
         others += [(f"scorer:{name}", Rater.Kind.SCORER, scores) for name, scores in judged.items()]
         by_person = [(*other, mine) for other in others]
-    elif mine.source == Feedback.Source.AI:
+    elif mine.source in MACHINES:
         by_person = [(mine.author, mine.kind, mine.scores, word) for word in people]
     else:
         by_person = []

@@ -90,6 +90,24 @@ def give_task_feedback(*, task: Task, by: User, trust: float | None = None, **sa
     return feedback
 
 
+def note_signal(*, task: Task, kind: str, trust: float, by: str, **said: Unpack[Said]) -> Feedback:
+    """Keep what a person's behaviour showed of a task, in the running transaction.
+
+    Its author is `signal:<kind>`: how often a kind of signal is right is measured as it is of any machine.
+
+    Args:
+        trust: weight of this signal, in (0, 1].
+    Raises:
+        BadInputError: every fault, by field.
+    """
+    source = Feedback.Source.IMPLICIT
+    feedback = store_feedback(task, Words(**said), source=source, author=f"signal:{kind}", trust=trust)
+    payload = {"task": task.pk, "review": None, "source": str(source.value), "score": feedback.score}
+    record(Kind.FEEDBACK_GIVEN, subject=feedback, by=by, payload=payload)
+    note_standing(feedback)
+    return feedback
+
+
 def carry_on(task: Task, *, by: str) -> bool:
     """Move a task that waits for no review any more on to learning, in the running transaction, its row locked.
 

@@ -34,6 +34,7 @@ TIMETABLE = (
     Entry("sweep reviews", 10.0, sweep.sweep_reviews),
     Entry("settle feedback", 5.0, sweep.settle_feedback),
     Entry("sweep proposals", 1.0, sweep.sweep_proposals),
+    Entry("cut sessions", 2.0, sweep.cut_sessions),
     Entry("sweep runs", 5.0, sweep.sweep_runs),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),
     Entry("watch canaries", 5.0, sweep.watch_canaries),

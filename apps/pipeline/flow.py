@@ -3,6 +3,9 @@
 A task is worked on, scored and reviewed (`work`); its judged attempts become rollouts in a batch (`learn`); a full one
 is sent to the training box (`train`); what it trained is gated, promoted and swapped in (`adopt`). Between them lie
 three waits, which are states and never sleeping jobs: for a manager, for a full batch, for the box.
+
+What nobody submitted comes in from the side: a session's turns are cut and heard (`conversing.py`), and what teaches
+joins the way at `learn`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +26,7 @@ from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.outbox.registry import SegmentKind, register_kind
 from apps.pipeline import bulk as bulks
-from apps.pipeline import judging
+from apps.pipeline import conversing, judging
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
@@ -125,6 +128,9 @@ ADOPT = register_kind(
         on_dead=refuse_dead_adoption,
     )
 )
+
+
+CONVERSE = (conversing.CUT, conversing.HEAR)
 
 
 # --- the entry points ------------------------------------------------------------------------------------------------

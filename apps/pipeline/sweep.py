@@ -7,7 +7,7 @@ from apps.feedback.services import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
-from apps.pipeline import canary, flow, supervision
+from apps.pipeline import canary, conversing, flow, supervision
 from apps.training.services import find_silent_runs
 
 logger = logging.getLogger(__name__)
@@ -68,3 +68,9 @@ def watch_canaries() -> None:
             logger.info("%d canaries began or ended", count)
     except (ProviderBusyError, ProviderRefusedError) as error:
         logger.info("the model server cannot be asked: %s", error)
+
+
+def cut_sessions() -> None:
+    """Look for conversations that went on, or fell silent."""
+    if count := conversing.converse():
+        logger.info("%d sessions have something new", count)

@@ -1,8 +1,9 @@
 """Reads of the ledger: a batch as the trainer reads it, and why nothing trains."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from django.db.models import Q
 
@@ -10,11 +11,14 @@ from apps.accounts.models import Project
 from apps.environments.registry import get_world
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout
+from apps.rollouts.tokens import load_conversations, read_tokens
 from apps.tasks.models import Task
 from apps.tasks.selectors import MOST, count_tasks
 from tentalis.core.contracts import RolloutRecord, StepReward
+from tentalis.core.lineage import Conversation
 
 LATEST = 2_000
+PAGE = 200
 
 
 @dataclass(frozen=True)
@@ -38,33 +42,48 @@ def iterate_records(batch: Batch) -> Iterator[RolloutRecord]:
         .select_related("task", "adapter", "hint", "attempt__exchange")
         .order_by("task_id", "attempt__index")
     )
-    for rollout in rollouts.iterator(chunk_size=500):
-        yield make_record(rollout)
+    found = rollouts.iterator(chunk_size=PAGE)
+    while page := list(islice(found, PAGE)):
+        yield from make_records(page)
+
+
+def make_records(rollouts: Sequence[Rollout]) -> Iterator[RolloutRecord]:
+    """Rollouts as they go over the wire: three queries, however many.
+
+    Raises:
+        ContractError, ValueError: parts of one do not fit each other.
+        IncompleteConversationError: a part of a conversation was deleted.
+    """
+    conversations = load_conversations(rollout.attempt for rollout in rollouts)
+    for rollout in rollouts:
+        yield _make_record(rollout, conversations)
 
 
 def make_record(rollout: Rollout) -> RolloutRecord:
-    """A rollout as it goes over the wire.
+    """One rollout; see `make_records`."""
+    return next(make_records([rollout]))
 
-    Raises:
-        ContractError: its parts do not fit each other.
-    """
+
+def _make_record(rollout: Rollout, conversations: Mapping[int, Conversation]) -> RolloutRecord:
     exchange = rollout.attempt.exchange
     if exchange is None:
         raise ValueError(f"rollout {rollout.pk} is usable and has no exchange")
+    tokens = read_tokens(rollout.attempt, conversations)
+    messages = [] if rollout.attempt.is_private else conversations[exchange.pk].messages
     hinted = None
-    if rollout.hint is not None and rollout.hint.text:
-        hinted = get_world(rollout.task.environment).hinted_messages(exchange.messages, rollout.hint.text)
+    if messages and rollout.hint is not None and rollout.hint.text:
+        hinted = get_world(rollout.task.environment).hinted_messages(messages, rollout.hint.text)
     return RolloutRecord(
         rollout_id=rollout.pk,
         group_id=rollout.task_id,
         adapter=exchange.adapter_name,
         policy_version=exchange.policy_version,
-        messages=exchange.messages,
+        messages=messages,
         hinted_messages=hinted,
-        prompt_token_ids=exchange.unpack_prompt_token_ids(),
-        token_ids=exchange.unpack_token_ids(),
-        logprobs=exchange.unpack_logprobs(),
-        sampled=exchange.unpack_sampled(),
+        prompt_token_ids=tokens.prompt,
+        token_ids=tokens.tokens,
+        logprobs=tokens.logprobs,
+        sampled=tokens.sampled,
         reward=rollout.reward,
         steps=tuple(
             StepReward(start=start, end=end, score=score, said=said[0] if said else None)

@@ -88,6 +88,8 @@ def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: 
         return "the task is held out: it is only ever measured on"
     if attempt.state == Attempt.State.FAILED:
         return f"the attempt failed: {attempt.error}"[:300]
+    if attempt.unfit:
+        return attempt.unfit
     if attempt.exchange is None or not attempt.exchange.has_exact_tokens:
         return "the model server told no token ids or log-probs"
     if (judgement is None or judgement.reward is None) and hint is None:

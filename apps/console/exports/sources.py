@@ -19,7 +19,7 @@ from apps.audit.models import AuditEntry, AuditSeal
 from apps.console.exports import training_sets
 from apps.feedback.models import Feedback, StepFeedback
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_record
+from apps.rollouts.selectors import make_records
 from apps.tasks.models import Task
 
 PAGE = 2000
@@ -107,8 +107,8 @@ def read_rollouts(project: Project, filters: Mapping[str, str]) -> Iterator[Row]
     )
     last = 0
     while page := list(rows.filter(pk__gt=last).order_by("pk")[:HEAVY_PAGE]):
-        for rollout in page:
-            yield make_record(rollout).to_json()
+        for record in make_records(page):
+            yield record.to_json()
         last = page[-1].pk
 
 

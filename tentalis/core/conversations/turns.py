@@ -62,6 +62,20 @@ def find_words(messages: Sequence[Any]) -> list[str]:
     return [words for words in said if words]
 
 
+def find_own_words(messages: Sequence[Any]) -> int:
+    """Place of the first of the person's words that no answer stands behind, but for the work on the last of them."""
+    spoken = place = 0
+    was_answered = False
+    for message in messages:
+        if isinstance(message, Mapping) and read_words(message):
+            if was_answered:
+                place, was_answered = spoken, False
+            spoken += 1
+        elif isinstance(message, Mapping) and message.get("role") == "assistant" and spoken:
+            was_answered = True
+    return place
+
+
 def goes_on(messages: Sequence[Any]) -> bool:
     """Whether the agent has said or done something since the person's last words: the request is within a turn."""
     for message in reversed(messages):

@@ -1,0 +1,115 @@
+"""What a closed turn's next state shows: by rules, then by a model's votes; or nothing, which is kept too."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
+
+from apps.base.errors import TentalisError
+from apps.conversations.models import Turn, TurnSignal
+from apps.conversations.policy import read_policy, redactor_for
+from apps.conversations.reading import ReadTurn, read_turn
+from apps.conversations.redaction import Redactor
+from apps.inference.errors import ProviderBusyError
+from apps.outbox.services import final_write
+from apps.scoring.judges import Voter, find_voters
+from tentalis.core.conversations.asking import Heard, Vote, build_question, choose_hint, count_votes, parse_vote
+from tentalis.core.conversations.signals import Abstained, Signal, find_tool_errors, read_reaction
+from tentalis.core.hints import MAX_HINT_CHARS
+from tentalis.core.session_policy import SessionPolicy
+
+MAX_TOKENS = 512
+TEMPERATURE = 0.7
+MAX_REASON_CHARS = 300
+
+
+def hear_turn(turn_id: int) -> None:
+    """Keep what a closed turn's next state shows, once.
+
+    Raises:
+        ProviderBusyError: nobody could be asked for now; the rules had no word.
+    """
+    turn = Turn.objects.select_related("project", "session").get(pk=turn_id)
+    if turn.state != Turn.State.CLOSED or turn.signals.exists():
+        return
+    policy = read_policy(turn.project)
+    redactor = redactor_for(policy, turn.session)
+    signals = _listen(read_turn(turn), policy, find_voters(turn.project) if policy.judge else [], redactor)
+    with final_write():
+        TurnSignal.objects.bulk_create(signals)
+
+
+def _listen(read: ReadTurn, policy: SessionPolicy, voters: Sequence[Voter], redactor: Redactor) -> list[TurnSignal]:
+    """One signal of the whole, or why there is none; one a step whose tool failed. Models are asked in masked words."""
+    steps = find_tool_errors([_join(call.results) for call in read.calls])
+    signals = [_store(read.turn, one, TurnSignal.Source.RULE) for one in steps]
+    if not read.calls:
+        return [*signals, _store(read.turn, Abstained("the agent gave no answer", may_ask=False))]
+    found = read_reaction(asked=read.asked, reaction=read.reaction, began=read.began_next)
+    wants_hint = isinstance(found, Signal) and found.score < 0.5 and bool(read.reaction.strip())
+    heard = Heard(found, [])
+    votes: list[Vote] = []
+    if voters and (wants_hint or (isinstance(found, Abstained) and found.may_ask)):
+        votes = _ask(read, voters, policy.votes, redactor)
+        heard = count_votes(votes)
+        if isinstance(found, Signal):
+            heard = Heard(found, [vote.hint for vote in votes if vote.verdict == "bad" and vote.hint])
+    whole = _store(
+        read.turn,
+        heard.found,
+        TurnSignal.Source.RULE if heard.found is found else TurnSignal.Source.JUDGE,
+        hint=redactor.mask(choose_hint(heard.hints, said=read.reaction)).text,
+    )
+    whole.answer = redactor.mask(whole.answer).text
+    whole.details = {"votes": [vote.verdict or vote.fault for vote in votes]} if votes else {}
+    return [*signals, whole]
+
+
+def _ask(read: ReadTurn, voters: Sequence[Voter], count: int, redactor: Redactor) -> list[Vote]:
+    """So many votes, the voters taking turns. Raises ProviderBusyError where every one of them was busy."""
+    asked, answer, reaction = (redactor.mask(text).text for text in (read.asked, read.answer, read.reaction))
+    question = build_question(asked=asked, answer=answer, reaction=reaction)
+    ballots = list(enumerate(islice(cycle(voters), count)))
+    busy: list[ProviderBusyError] = []
+
+    def cast(ballot: tuple[int, Voter]) -> Vote:
+        seed, voter = ballot
+        if voter.client is None:
+            return Vote(None, fault=f"{voter.name} cannot be asked: {voter.fault}"[:MAX_REASON_CHARS])
+        try:
+            answers = voter.client.chat(
+                question, model=voter.model, max_tokens=MAX_TOKENS, temperature=TEMPERATURE, seed=seed
+            )
+        except ProviderBusyError as error:
+            busy.append(error)
+            return Vote(None, fault="busy")
+        except TentalisError as error:
+            return Vote(None, fault=f"{type(error).__name__}: {error}"[:MAX_REASON_CHARS])
+        return parse_vote(answers[0].text)
+
+    with ThreadPoolExecutor(len(ballots)) as pool:
+        votes = list(pool.map(cast, ballots))
+    if len(busy) == len(ballots):
+        raise busy[0]
+    return votes
+
+
+def _join(results: Sequence[str]) -> str | None:
+    return "\n".join(results) if results else None
+
+
+def _store(
+    turn: Turn, found: Signal | Abstained, source: TurnSignal.Source = TurnSignal.Source.RULE, hint: str = ""
+) -> TurnSignal:
+    if isinstance(found, Abstained):
+        return TurnSignal(turn=turn, source=source, reason=found.reason[:MAX_REASON_CHARS])
+    return TurnSignal(
+        turn=turn,
+        kind=found.kind.value,
+        source=source,
+        score=found.score,
+        trust=found.trust,
+        step=found.step,
+        reason=found.reason[:MAX_REASON_CHARS],
+        answer=found.answer,
+        hint=hint[:MAX_HINT_CHARS],
+    )

@@ -1,0 +1,93 @@
+"""A turn as it was said and done, put together from its exchanges."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.conversations.models import Turn
+from apps.inference.models import Exchange
+from apps.inference.selectors import read_conversations
+from tentalis.core.conversations.turns import Began, find_words
+from tentalis.core.lineage import Conversation
+
+
+@dataclass(frozen=True)
+class Call:
+    """One of the agent's calls in a turn.
+
+    Attributes:
+        results: what the tools it called answered, in order; () where the next request does not tell.
+    """
+
+    exchange: Exchange
+    conversation: Conversation
+    results: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ReadTurn:
+    """What a turn came to.
+
+    Attributes:
+        asked: the person's words that it answers; answer: the agent's last words to them.
+        reaction: the person's next words; "" where nothing came.
+        began_next: how the next turn began; None where none did.
+        calls: the agent's calls that carried the turn on, those that failed left out.
+        is_whole: False where a part of the conversation was deleted.
+    """
+
+    turn: Turn
+    asked: str
+    answer: str
+    reaction: str
+    began_next: Began | None
+    calls: Sequence[Call]
+    is_whole: bool
+
+
+def read_turn(turn: Turn) -> ReadTurn:
+    """Five queries, however many exchanges."""
+    parts = _load_parts(turn)
+    following = Turn.objects.filter(session=turn.session_id, number=turn.number + 1).first()
+    next_parts = _load_parts(following)[:1] if following is not None else []
+    conversations = read_conversations([*parts, *next_parts])
+    good = [part for part in parts if part.status < 400 and (part.text or part.tool_calls)]
+    calls = [
+        Call(part, conversations[part.pk], _find_results(part, conversations[after.pk].messages) if after else ())
+        for part, after in zip(good, [*good[1:], None], strict=True)
+    ]
+    first = conversations[parts[0].pk].messages if parts else []
+    reaction = ""
+    if following is not None and next_parts:
+        reaction = "\n\n".join(find_words(conversations[next_parts[0].pk].messages)[following.heard_from :])
+    last = calls[-1].exchange if calls else None
+    return ReadTurn(
+        turn=turn,
+        asked="\n\n".join(find_words(first)[turn.words_from :]),
+        answer=last.text if last is not None and not last.tool_calls else "",
+        reaction=reaction,
+        began_next=Began(following.began) if following is not None else None,
+        calls=calls,
+        is_whole=all(conversations[part.pk].is_whole for part in parts),
+    )
+
+
+def _load_parts(turn: Turn) -> list[Exchange]:
+    return list(Exchange.objects.filter(place_in_turn__turn=turn, place_in_turn__is_part=True).order_by("id"))
+
+
+def _find_results(exchange: Exchange, messages: Sequence[Any]) -> list[str]:
+    """What the tools answered to an exchange's calls, as the next request repeats it; by call id, else by place."""
+    wanted = [call.get("id") for call in exchange.tool_calls if isinstance(call, Mapping)]
+    told = [message for message in messages if isinstance(message, Mapping) and message.get("role") == "tool"]
+    by_id = {message.get("tool_call_id"): _read_content(message) for message in told}
+    if all(one in by_id for one in wanted):
+        return [by_id[one] for one in wanted]
+    return [_read_content(message) for message in told[-len(wanted) :]] if wanted else []
+
+
+def _read_content(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+    return "" if content is None else str(content)

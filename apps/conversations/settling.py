@@ -1,0 +1,280 @@
+"""A turn that something was said of becomes a task with one attempt, and what was said becomes its feedback."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apps.accounts.models import Project, Role, User
+from apps.adapters.models import Adapter
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.conversations.models import Turn, TurnSignal
+from apps.conversations.policy import read_policy, redactor_for
+from apps.conversations.reading import Call, ReadTurn, read_turn
+from apps.conversations.redaction import Redactor
+from apps.environments.registry import get_world
+from apps.feedback.services import note_signal
+from apps.feedback.words import StepWord
+from apps.outbox.services import final_write
+from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
+from apps.tasks.services import MAX_PROMPT_CHARS
+from apps.workers.models import Worker
+from tentalis.core.conversations.joining import Call as Tokens
+from tentalis.core.conversations.joining import find_last_chain
+from tentalis.core.conversations.signals import SignalKind
+from tentalis.core.hints import MAX_HINT_CHARS
+from tentalis.core.packing import unpack_int32
+from tentalis.core.session_policy import Redaction
+from tentalis.core.steps import parse_steps
+
+CUT_OFF = "length"
+MAX_REASON_CHARS = 300
+MAX_WORDS_CHARS = 4_000
+
+
+@dataclass(frozen=True)
+class Private:
+    """What personal data and secrets an attempt's tokens hold, and what follows for its training.
+
+    Attributes:
+        unfit: why nothing of it may be trained on; "".
+        hidden: stretches of its tokens to keep out of the loss.
+        is_found: its conversation must not be written into training files.
+    """
+
+    unfit: str = ""
+    hidden: Sequence[tuple[int, int]] = ()
+    is_found: bool = False
+
+
+def settle_turn(turn_id: int, *, by: str = "conversations") -> None:
+    """Make a heard turn a task that learns, or say why it teaches nothing. One transaction, once."""
+    turn = Turn.objects.select_related("project", "session").get(pk=turn_id)
+    if turn.state != Turn.State.CLOSED:
+        return
+    read = read_turn(turn)
+    signals = list(turn.signals.order_by("id"))
+    with final_write():
+        locked = Turn.objects.select_for_update().get(pk=turn_id)
+        if locked.state != Turn.State.CLOSED:
+            return
+        reason = find_reason(locked, read, signals)
+        if not reason:
+            task = locked.task or make_task(turn, read, by=by)
+            turn.task = task
+            give_signals(turn, task, read, signals, by=by)
+            if task.state == Task.State.SCORING:
+                move(task, Task.State.LEARNING, by=by)
+        move(
+            turn,
+            Turn.State.SETTLED,
+            by=by,
+            payload={"task": turn.task_id, "reason": reason},
+            reason=reason,
+            task=turn.task,
+        )
+
+
+def find_reason(turn: Turn, read: ReadTurn, signals: Sequence[TurnSignal]) -> str:
+    """Why a turn teaches nothing; "" where it does."""
+    if turn.task_id is not None:
+        return ""
+    whole = next((one for one in signals if one.step is None), None)
+    if not any(one.score is not None for one in signals):
+        return (whole.reason if whole is not None else "nothing was heard")[:MAX_REASON_CHARS]
+    return find_obstacle(read)
+
+
+def find_obstacle(read: ReadTurn) -> str:
+    """Why a turn cannot be a task, whatever is said of it; ""."""
+    if not read.calls:
+        return "the agent gave no answer"
+    if not read.is_whole:
+        return "a part of the conversation was deleted"
+    if not read.asked.strip():
+        return "nobody asked anything"
+    names = {call.exchange.worker_name for call in read.calls}
+    if len(names) > 1 or not Worker.objects.filter(project=read.turn.project_id, name__in=names).exists():
+        return f"wanted one worker of the project, found {', '.join(sorted(names)) or 'none'}"[:MAX_REASON_CHARS]
+    if any(call.exchange.task_id for call in read.calls):
+        return "it was done for a task that was submitted"
+    return ""
+
+
+def make_task(turn: Turn, read: ReadTurn, *, by: str) -> Task:
+    """The turn as a task with one attempt, in the running transaction; it waits in scoring for what is said of it."""
+    policy = read_policy(turn.project)
+    redactor = redactor_for(policy, turn.session)
+    last = read.calls[-1].exchange
+    worker = Worker.objects.get(project=turn.project_id, name=last.worker_name)
+    prompt = redactor.mask(read.asked).text[:MAX_PROMPT_CHARS]
+    task = Task.objects.create(
+        project=turn.project,
+        worker=worker,
+        submitted_by=find_submitter(turn.project, turn.session.agent),
+        environment=choose_environment(worker, prompt),
+        prompt=prompt,
+        metadata={"origin": "session", "session": turn.session_id, "turn": turn.pk},
+        group_size=1,
+    )
+    payload = {"environment": task.environment, "origin": "session", "session": turn.session_id, "turn": turn.pk}
+    record(Kind.TASK_SUBMITTED, subject=task, by=by, payload=payload)
+    attempt = make_attempt(task, read, redactor, policy.redaction)
+    Task.objects.filter(pk=task.pk).update(answer=attempt.answer)
+    move(task, Task.State.SCORING, by=by, payload={"attempts": [attempt.pk]})
+    return task
+
+
+def choose_environment(worker: Worker, prompt: str) -> str:
+    """The world a person's words belong to: the desk's where they are a ticket for its worker, else a conversation."""
+    if worker.kind == Worker.Kind.DESK:
+        try:
+            get_world(Environment.DESK).check_prompt(prompt)
+        except ValueError:
+            return Environment.CHAT
+        return Environment.DESK
+    return Environment.CHAT
+
+
+def find_submitter(project: Project, handle: str) -> User:
+    """Who a session's task is from: the agent that held it, else the project's first owner or manager."""
+    found = User.objects.filter(username=handle.partition(":")[2]).first()
+    if found is not None:
+        return found
+    members = project.members.filter(role__in=(Role.OWNER, Role.MANAGER)).select_related("user").order_by("id")
+    return min(members, key=lambda member: member.role != Role.OWNER).user
+
+
+def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Redaction) -> Attempt:
+    """The turn's last chain of calls as one attempt, a step a call.
+
+    Calls before it that the chain does not continue token for token are left out, and so are their steps.
+    """
+    calls = read.calls[find_chain(read.calls) :]
+    private = find_private(calls, redactor, redaction)
+    last = calls[-1].exchange
+    adapters = {call.exchange.adapter_name for call in calls}
+    unfit = private.unfit
+    if len(adapters) > 1:
+        unfit = f"the adapter changed within the turn: {', '.join(sorted(adapters))}"
+    elif any(not call.exchange.has_exact_tokens for call in calls):
+        unfit = "the model server told no token ids or log-probs"
+    has_failed = bool(last.error) or not (last.text or last.tool_calls)
+    texts = [redactor.mask(call.exchange.text).text for call in calls]
+    attempt = Attempt.objects.create(
+        task=task,
+        index=0,
+        worker=task.worker,
+        adapter=Adapter.objects.filter(project=task.project_id, name=last.adapter_name).first(),
+        exchange=calls[0].exchange,
+        state=Attempt.State.FAILED if has_failed else Attempt.State.ANSWERED,
+        text="\n".join(filter(None, texts)),
+        answer=parse_steps(texts[-1]).answer or texts[-1],
+        error=last.error if has_failed else "",
+        elapsed_s=sum(call.exchange.latency_ms or 0.0 for call in calls) / 1000,
+        unfit=unfit[:MAX_REASON_CHARS],
+        hidden=[list(span) for span in private.hidden],
+        is_private=private.is_found,
+    )
+    FurtherExchange.objects.bulk_create(
+        FurtherExchange(attempt=attempt, exchange=call.exchange, place=place)
+        for place, call in enumerate(calls[1:], start=1)
+    )
+    spans = find_spans(calls) if not unfit else [None] * len(calls)
+    Step.objects.bulk_create(
+        _make_step(attempt, place, call, spans[place], texts[place], redactor) for place, call in enumerate(calls)
+    )
+    return attempt
+
+
+def find_chain(calls: Sequence[Call]) -> int:
+    """Place of the first call from which on each goes on where the one before it ended."""
+    exact = [place for place, call in enumerate(calls) if not call.exchange.has_exact_tokens]
+    start = exact[-1] + 1 if exact else 0
+    if start >= len(calls):
+        return len(calls) - 1
+    return start + find_last_chain([_read_tokens(call) for call in calls[start:]])
+
+
+def find_spans(calls: Sequence[Call]) -> list[tuple[int, int]]:
+    """[start, end) of each call's own tokens in the attempt's."""
+    origin = len(calls[0].conversation.prompt_token_ids) // 4
+    starts = [len(call.conversation.prompt_token_ids) // 4 - origin for call in calls]
+    sizes = [len(call.exchange.token_ids) // 4 for call in calls]
+    return [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def find_private(calls: Sequence[Call], redactor: Redactor, redaction: Redaction) -> Private:
+    """What of a chain of calls must not be trained on.
+
+    Prompt tokens cannot be changed without changing what the log-probs mean: so such a chain is refused, or, where only
+    the loss is to be masked, kept with the answers that hold something taken out of the loss.
+    """
+    asked = redactor.kinds_in([call.conversation.messages for call in calls] + [_tools_of(call) for call in calls])
+    answers = [redactor.kinds_in([call.exchange.text, call.exchange.tool_calls]) for call in calls]
+    found = sorted(asked.union(*answers))
+    if not found:
+        return Private()
+    if redaction == "mask":
+        return Private(unfit=f"personal data or secrets in its tokens: {', '.join(found)}", is_found=True)
+    spans = [span for span, kinds in zip(find_spans(calls), answers, strict=True) if kinds]
+    return Private(hidden=spans, is_found=True)
+
+
+def _tools_of(call: Call) -> Any:
+    return call.conversation.request.get("tools", ())
+
+
+def _read_tokens(call: Call) -> Tokens:
+    return Tokens(unpack_int32(call.conversation.prompt_token_ids), unpack_int32(call.conversation.token_ids), (), ())
+
+
+def _make_step(
+    attempt: Attempt, place: int, call: Call, span: tuple[int, int] | None, text: str, redactor: Redactor
+) -> Step:
+    tools = [_name_tool(tool) for tool in call.exchange.tool_calls]
+    calls = "; ".join(redactor.mask(words).text for _, words in tools)
+    return Step(
+        attempt=attempt,
+        index=place,
+        kind="call" if tools else "answer",
+        text="\n".join(filter(None, [text, calls])),
+        tool_name=tools[0][0][:100] if tools else "",
+        tool_result=redactor.mask("\n".join(call.results)).text,
+        token_start=span[0] if span else None,
+        token_end=span[1] if span else None,
+    )
+
+
+def _name_tool(tool: Any) -> tuple[str, str]:
+    """A tool call's name, and it with what it was given."""
+    given = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+    name = str(given.get("name", "?"))
+    return name, f"{name} {given.get('arguments', given.get('input', ''))}".strip()
+
+
+def give_signals(turn: Turn, task: Task, read: ReadTurn, signals: Sequence[TurnSignal], *, by: str) -> None:
+    """Write what the signals say as feedback, each by an author of its own kind, so that each kind is calibrated."""
+    redactor = redactor_for(read_policy(turn.project), turn.session)
+    words = redactor.mask(read.reaction).text
+    offset = len(read.calls) - task.attempts.get(index=0).steps.count()
+    is_desk = task.environment == Environment.DESK
+    for signal in signals:
+        if signal.score is None or signal.trust is None or signal.feedback_id is not None:
+            continue
+        if signal.step is not None:
+            if signal.step < offset:
+                continue
+            step = StepWord(attempt_index=0, step_index=signal.step - offset, score=signal.score, comment=signal.reason)
+            said: dict[str, Any] = {"steps": [step]}
+        else:
+            has_words = signal.score < 0.5 and signal.kind != SignalKind.ASKED_AGAIN
+            hint = signal.hint or (words if has_words and len(words) <= MAX_HINT_CHARS else "")
+            said = {
+                "score": signal.score,
+                "text": words[:MAX_WORDS_CHARS] if has_words else "",
+                "edited_answer": signal.answer,
+                "hint_text": "" if is_desk else hint,
+            }
+        given = note_signal(task=task, kind=signal.kind, trust=signal.trust, by=by, **said)
+        TurnSignal.objects.filter(pk=signal.pk).update(feedback=given)

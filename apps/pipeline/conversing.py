@@ -1,0 +1,72 @@
+"""Conversations' part of the data's way: sessions are cut into turns, turns are heard, and what was heard teaches.
+
+A turn waits, as a state, for the person's next words or the session's end. What teaches becomes a task that is
+learning already: nobody submitted it, nobody is asked to review it.
+"""
+
+import logging
+
+from apps.accounts.models import Project
+from apps.base.errors import BadInputError
+from apps.conversations import services as conversations
+from apps.conversations.models import Turn
+from apps.outbox import services as outbox
+from apps.outbox.registry import SegmentKind, register_kind
+from apps.tasks.models import Task
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED_S = 86_400.0
+"""A project that begins to learn from its sessions begins with those of the last day."""
+
+
+def hear_closed_turns(session_id: int) -> None:
+    """Every turn that is over is heard."""
+    turns = Turn.objects.unread().filter(session=session_id).values_list("pk", "project_id")
+    outbox.start_many("hear", list(turns))
+
+
+def learn_from_turn(turn_id: int) -> None:
+    """A turn that became a task goes on to learn."""
+    task = Task.objects.filter(turn=turn_id, state=Task.State.LEARNING).first()
+    if task is not None:
+        outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+
+
+def _turn_died(turn_id: int, link: str, reason: str) -> None:
+    conversations.fail_turn(turn_id, link=link, reason=reason, by="outbox")
+
+
+def _turn_replayed(turn_id: int, link: str) -> None:
+    conversations.revive_turn(turn_id, link=link, by="outbox")
+
+
+CUT = register_kind(SegmentKind(name="cut", links=("conversations.cut",), then=hear_closed_turns))
+HEAR = register_kind(
+    SegmentKind(
+        name="hear",
+        links=("conversations.hear", "conversations.settle"),
+        then=learn_from_turn,
+        on_dead=_turn_died,
+        on_replay=_turn_replayed,
+    )
+)
+
+
+def converse() -> int:
+    """Close sessions that fell silent, and cut those with something new. Returns how many are to be cut.
+
+    Only projects that learn from their sessions are looked at.
+    """
+    learning = []
+    for project in Project.objects.filter(learning_enabled=True, session_policy__learn=True):
+        try:
+            policy = conversations.read_policy(project)
+        except BadInputError as error:
+            logger.warning("%s", error)
+            continue
+        conversations.close_idle_sessions(project.pk, idle_s=policy.idle_s)
+        learning.append(project.pk)
+    due = conversations.find_due_sessions(learning, remembered_s=REMEMBERED_S) if learning else []
+    outbox.start_many("cut", due)
+    return len(due)

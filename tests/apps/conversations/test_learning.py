@@ -1,0 +1,187 @@
+"""From what a person says next to a rollout."""
+
+from collections.abc import Callable
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.conversations.models import Turn
+from apps.feedback.models import Feedback
+from apps.feedback.services import extract_hint
+from apps.outbox.models import Segment
+from apps.pipeline import conversing
+from apps.rollouts.models import Rollout
+from apps.rollouts.selectors import make_record
+from apps.rollouts.services import build_rollouts
+from apps.tasks.models import Task
+from tests.apps.conversations.talk import INTERNAL, Talk, tool, user
+
+Read = Callable[[Talk], list[Turn]]
+CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"order": 7}'}}
+
+
+def test_thanks_make_a_task_that_learns(talk: Talk, read: Read) -> None:
+    talk.ask(user("What is two and two?"), INTERNAL, answer="It is four.")
+    talk.ask(user("Thanks!"), answer="You are welcome.")
+    turns = read(talk)
+    assert [(turn.state, turn.closed_by) for turn in turns] == [("settled", "next"), ("open", "")]
+    task = turns[0].task
+    assert task is not None
+    assert (task.state, task.prompt, task.answer, task.group_size) == (
+        "learning",
+        "What is two and two?",
+        "It is four.",
+        1,
+    )
+    feedback = Feedback.objects.get(task=task)
+    assert (feedback.source, feedback.author, feedback.score, feedback.trust) == (
+        "implicit",
+        "signal:thanked",
+        1.0,
+        0.6,
+    )
+    conversing.learn_from_turn(turns[0].pk)
+    assert Segment.objects.filter(kind="learn", subject_id=task.pk).exists()
+    extract_hint(task.pk)
+    build_rollouts(task.pk, by="test")
+    rollout = Rollout.objects.get(task=task)
+    assert (rollout.is_usable, rollout.reward, rollout.reward_source, rollout.weight) == (True, 1.0, "implicit", 0.6)
+    record = make_record(rollout)
+    exchange = task.attempts.get().exchange
+    assert exchange is not None
+    assert list(record.token_ids) == exchange.unpack_token_ids()
+    assert list(record.prompt_token_ids) == exchange.unpack_prompt_token_ids()
+
+
+def test_a_correction_says_no_and_teaches_in_the_persons_words(talk: Talk, read: Read) -> None:
+    talk.ask(user("How much for three lamps?"), answer="30 EUR")
+    talk.ask(user("No, that's wrong. From three pieces on there is a rebate of 10 %."), answer="27 EUR")
+    talk.close()
+    first, second = read(talk)
+    assert first.task is not None
+    feedback = Feedback.objects.get(task=first.task)
+    assert (feedback.score, feedback.author) == (0.0, "signal:corrected")
+    assert feedback.hint_text == feedback.text == "No, that's wrong. From three pieces on there is a rebate of 10 %."
+    assert (second.task, second.closed_by, second.reason) == (None, "done", "nobody said anything after it")
+    extract_hint(first.task.pk)
+    build_rollouts(first.task.pk, by="test")
+    record = make_record(Rollout.objects.get(task=first.task))
+    assert record.hinted_messages is not None
+    assert "rebate of 10 %" in str(record.hinted_messages)
+
+
+def test_several_calls_become_one_sequence_of_a_step_each(talk: Talk, read: Read) -> None:
+    first = talk.ask(user("Where is order 7?"), calls=[CALL])
+    second = talk.ask(tool("c1", "in Berlin"), answer="It is in Berlin.")
+    talk.ask(user("Great, thanks"), answer="Bye.")
+    turn = read(talk)[0]
+    assert turn.task is not None
+    attempt = turn.task.attempts.get()
+    steps = list(attempt.steps.all())
+    assert [(step.kind, step.tool_name, step.tool_result) for step in steps] == [
+        ("call", "look_up", "in Berlin"),
+        ("answer", "", ""),
+    ]
+    build_rollouts(turn.task.pk, by="test")
+    record = make_record(Rollout.objects.get(task=turn.task))
+    whole = [*record.prompt_token_ids, *record.token_ids]
+    assert whole == [*second.unpack_prompt_token_ids(), *second.unpack_token_ids()]
+    assert list(record.prompt_token_ids) == first.unpack_prompt_token_ids()
+    own = [token for token, mine in zip(record.token_ids, record.sampled, strict=True) if mine]
+    assert own == [*first.unpack_token_ids(), *second.unpack_token_ids()]
+    assert [list(record.token_ids[step.start : step.end]) for step in record.steps] == [
+        first.unpack_token_ids(),
+        second.unpack_token_ids(),
+    ]
+
+
+def test_calls_that_were_tokenised_anew_leave_the_last_chain(talk: Talk, read: Read) -> None:
+    talk.ask(user("Where is order 7?"), calls=[CALL])
+    talk._prompt = [9_999, *talk._prompt[1:]]
+    last = talk.ask(tool("c1", "in Berlin"), answer="It is in Berlin.")
+    talk.ask(user("Thanks"), answer="Bye.")
+    turn = read(talk)[0]
+    assert turn.task is not None
+    build_rollouts(turn.task.pk, by="test")
+    record = make_record(Rollout.objects.get(task=turn.task))
+    assert list(record.token_ids) == last.unpack_token_ids()
+    assert len(record.steps) == 1
+
+
+def test_what_rules_cannot_tell_is_kept_as_that(talk: Talk, read: Read) -> None:
+    talk.ask(user("What is two and two?"), answer="It is four.")
+    talk.ask(user("What about Berlin?"), answer="A city.")
+    turn = read(talk)[0]
+    assert (turn.task, turn.reason) == (None, "no rule knows these words")
+    signal = turn.signals.get()
+    assert (signal.kind, signal.score) == ("", None)
+    assert not Task.objects.filter(project=talk.session.project).exists()
+
+
+def test_a_failed_tool_is_said_of_its_step(talk: Talk, read: Read) -> None:
+    talk.ask(user("Where is order 7?"), calls=[CALL])
+    talk.ask(tool("c1", '{"error": "no such order"}'), answer="There is none.")
+    talk.close()
+    turn = read(talk)[0]
+    assert turn.task is not None
+    said = Feedback.objects.get(task=turn.task).steps.get()
+    assert (said.step.index if said.step else None, said.score) == (0, 0.0)
+
+
+def test_the_very_same_request_sent_again_asks_again(talk: Talk, read: Read) -> None:
+    talk.ask(user("What is two and two?"), answer="It is five.")
+    talk.messages.pop()
+    talk._prompt = []
+    talk.ask(answer="It is four.")
+    first, second = read(talk)
+    assert second.began == "again"
+    assert Feedback.objects.get(task=first.task).author == "signal:asked_again"
+
+
+def test_a_request_tried_again_after_a_failure_is_the_same_turn(talk: Talk, read: Read) -> None:
+    talk.ask(user("What is two and two?"), status=502, error="upstream went away")
+    talk.ask(answer="It is four.")
+    talk.ask(user("Perfect."), answer="Bye.")
+    turns = read(talk)
+    assert len(turns) == 2
+    assert Feedback.objects.get(task=turns[0].task).score == 1.0
+
+
+def test_side_exchanges_and_calls_beside_make_no_turn(talk: Talk, read: Read) -> None:
+    talk.ask(user("What is two and two?"), answer="It is four.")
+    talk.store([{"role": "user", "content": "Summarise: …"}], [1], [2], "A sum.", turn="side")
+    talk.store([{"role": "system", "content": "Title?"}, user("What is two and two?")], [1], [2], "Sums")
+    talk.ask(user("Thanks"), answer="Bye.")
+    turns = read(talk)
+    assert len(turns) == 2
+    assert turns[0].task is not None
+    assert turns[0].task.answer == "It is four."
+
+
+def test_cutting_again_changes_nothing(talk: Talk, read: Read) -> None:
+    talk.ask(user("What is two and two?"), answer="It is four.")
+    talk.ask(user("Thanks"), answer="Bye.")
+    before = [(turn.pk, turn.state, turn.task_id) for turn in read(talk)]
+    assert [(turn.pk, turn.state, turn.task_id) for turn in read(talk)] == before
+    assert Task.objects.count() == 1
+
+
+@pytest.mark.parametrize("policy", [{}, {"learn": False}])
+def test_only_projects_that_want_it_learn_from_sessions(
+    talk: Talk, project: Project, policy: dict[str, object]
+) -> None:
+    talk.ask(user("What is two and two?"), answer="It is four.")
+    assert conversing.converse() == 1
+    assert Segment.objects.filter(kind="cut", subject_id=talk.session.pk).exists()
+    Project.objects.filter(pk=project.pk).update(session_policy=policy)
+    assert conversing.converse() == 0
+
+
+def test_a_session_that_was_cut_is_due_again_when_it_goes_on_or_ends(talk: Talk, read: Read) -> None:
+    talk.ask(user("What is two and two?"), answer="It is four.")
+    read(talk)
+    assert conversing.converse() == 0
+    talk.close()
+    assert conversing.converse() == 1
+    read(talk)
+    assert conversing.converse() == 0
