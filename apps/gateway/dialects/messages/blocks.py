@@ -36,7 +36,10 @@ def read_part(block: Body, *, at: str) -> str | Json:
 
 
 def read_tool_result(block: Body, *, at: str) -> tuple[Json, list[Json]]:
-    """A tool's answer as a tool message, and the parts it shows, which chat takes from users only."""
+    """A tool's answer as a tool message, and the parts it shows, which chat takes from users only.
+
+    That it is an error is said in words, for chat has no other way.
+    """
     content = block.get("content")
     texts: list[str] = [content] if isinstance(content, str) else []
     parts: list[Json] = []
@@ -49,20 +52,18 @@ def read_tool_result(block: Body, *, at: str) -> tuple[Json, list[Json]]:
                 texts.append(part)
             else:
                 parts.append(part)
-    call = read_str(block, "tool_use_id", at=at)
-    message: Json = {"role": "tool", "tool_call_id": call, "content": BLOCK_GAP.join(texts)}
-    if block.get("is_error"):
-        message["is_error"] = True
-    return message, parts
+    text = BLOCK_GAP.join(texts)
+    if block.get("is_error") and "error" not in text[:40].lower():
+        text = f"Error: {text}"
+    return {"role": "tool", "tool_call_id": read_str(block, "tool_use_id", at=at), "content": text}, parts
 
 
 def read_assistant(content: str | list[object], *, at: str) -> Json:
-    """An earlier answer. What it thought is `reasoning_content`; `thinking_blocks` are kept where they are signed."""
+    """An earlier answer. What it thought is `reasoning_content`; signatures mean nothing to other servers."""
     if isinstance(content, str):
         return {"role": "assistant", "content": content}
     text, reasoning = "", ""
     calls: list[Json] = []
-    signed: list[Json] = []
     for index, found in enumerate(content):
         here = f"{at}.{index}"
         block = read_object(found, at=here)
@@ -71,19 +72,13 @@ def read_assistant(content: str | list[object], *, at: str) -> Json:
             text += read_text(block, "text", at=here)
         elif kind == "thinking":
             reasoning += read_text(block, "thinking", at=here)
-            if block.get("signature"):
-                signed.append(dict(block))
-        elif kind == "redacted_thinking":
-            signed.append(dict(block))
         elif kind == "tool_use":
             calls.append(_read_call(block, at=here))
-        else:
+        elif kind != "redacted_thinking":
             raise BadRequestError(f"{here}.type: blocks of type {str(kind)[:60]} are not offered here", param=here)
     message: Json = {"role": "assistant", "content": text or (None if calls else "")}
     if reasoning:
         message["reasoning_content"] = reasoning
-    if signed:
-        message["thinking_blocks"] = signed
     if calls:
         message["tool_calls"] = calls
     return message

@@ -18,7 +18,7 @@ _CANNOT = ("mcp_servers", "container")
 
 
 def read_request(body: Body) -> Json:
-    """The same request in chat completions; `thinking`, `top_k` and the `thinking_blocks` of messages are extensions.
+    """The same request in chat completions.
 
     Raises:
         BadRequestError: naming the field.
@@ -131,20 +131,19 @@ def _read_tool(found: object, *, at: str) -> Json:
 
 
 def _read_thinking(body: Body) -> Json:
-    """The budget as an effort, which is what chat servers know, and as it is for those that know budgets."""
+    """The budget as an effort, which is what chat servers know."""
     thinking = body.get("thinking")
     if thinking is None:
         return {}
     kind = read_object(thinking, at="thinking").get("type")
-    chat: Json = {"thinking": dict(thinking)}
     if kind == "enabled":
         budget = thinking.get("budget_tokens")
         if type(budget) is not int or budget < 1:
             raise refusal("thinking.budget_tokens", "a positive integer", budget)
-        chat["reasoning_effort"] = next((effort for most, effort in _EFFORTS if budget <= most), "high")
-    elif kind not in ("disabled", "adaptive", "between_tools"):
+        return {"reasoning_effort": next((effort for most, effort in _EFFORTS if budget <= most), "high")}
+    if kind not in ("disabled", "adaptive", "between_tools"):
         raise refusal("thinking.type", "enabled, disabled, adaptive or between_tools", kind)
-    return chat
+    return {}
 
 
 def _read_output(body: Body) -> Json:

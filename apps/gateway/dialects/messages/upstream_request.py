@@ -99,8 +99,7 @@ def _make_source(url: str, *, at: str) -> Json:
 
 def _make_result(message: Body, *, at: str) -> Json:
     content = _make_content(message.get("content"), at=f"{at}.content")
-    block: Json = {"type": "tool_result", "tool_use_id": read_str(message, "tool_call_id", at=at), "content": content}
-    return block | ({"is_error": True} if message.get("is_error") else {})
+    return {"type": "tool_result", "tool_use_id": read_str(message, "tool_call_id", at=at), "content": content}
 
 
 def _make_answer(message: Body) -> str | list[Json]:

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
+from apps.gateway.dialects.fitting import INSTRUCTIONS
 from apps.gateway.dialects.protocol import BadRequestError, Body, Json
 from apps.gateway.dialects.reading import read_list, read_object, read_str, refusal
 from apps.gateway.dialects.responses.items import read_items
 
-INSTRUCTIONS = "instructions"
-"""Name of the system message that holds a request's instructions: a later request does not inherit them."""
 LOGPROBS = "message.output_text.logprobs"
 _CANNOT = {
     "background": "answers in the background",

@@ -70,7 +70,7 @@ def chat_answers(draw: st.DrawFn) -> Json:
     message = draw(answers_of_assistant())
     finish = "tool_calls" if "tool_calls" in message else draw(st.sampled_from(["stop", "length"]))
     cached, reasoning = draw(st.integers(0, 50)), draw(st.integers(0, 50))
-    usage = {
+    usage: Json = {
         "prompt_tokens": cached + draw(st.integers(0, 50)),
         "completion_tokens": reasoning + draw(st.integers(0, 50)),
         "prompt_tokens_details": {"cached_tokens": cached},

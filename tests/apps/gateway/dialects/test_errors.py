@@ -4,7 +4,7 @@ import json
 
 import pytest
 from anthropic.types.shared import ErrorResponse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gateway.dialects import DIALECTS, BadRequestError, read_error
@@ -86,12 +86,14 @@ def test_errors_of_servers_are_read_in_every_known_shape(raw: bytes, words: tupl
     assert read_error(raw) == words
 
 
+@settings(deadline=None)
 @given(values)
 def test_no_error_of_a_server_is_unreadable(value: object) -> None:
     assert isinstance(read_error(json.dumps(value).encode()).message, str)
     assert isinstance(read_error(json.dumps({"error": value}).encode()).message, str)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(list(DIALECTS)), st.dictionaries(st.text(max_size=5), values, max_size=3), st.data())
 def test_no_request_breaks_a_translator(name: str, body: dict[str, object], data: st.DataObject) -> None:
     """Whatever JSON is sent: it is a chat request, or a refusal that names what is wrong."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message, RawMessageStreamEvent
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import omit
 from openai.lib.streaming.chat import ChatCompletionStreamState
@@ -57,6 +57,7 @@ def read_as_openai(events: list[Json]) -> Json:
     return cast(Json, snapshot.to_dict())
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_streamed_message_is_the_whole_one(data: st.DataObject) -> None:
     answer = data.draw(chat_answers())
@@ -67,6 +68,7 @@ def test_a_streamed_message_is_the_whole_one(data: st.DataObject) -> None:
     assert [event["type"] for event in events[-2:]] == ["message_delta", "message_stop"]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_every_block_begins_once_in_order_and_stops_once(data: st.DataObject) -> None:
     chunks = data.draw(cut_into_chunks(data.draw(chat_answers())))
@@ -85,6 +87,7 @@ def test_every_block_begins_once_in_order_and_stops_once(data: st.DataObject) ->
             assert event["index"] in open_blocks
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_streamed_response_is_the_whole_one(data: st.DataObject) -> None:
     answer = data.draw(chat_answers())
@@ -101,6 +104,7 @@ def test_a_streamed_response_is_the_whole_one(data: st.DataObject) -> None:
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_what_the_deltas_of_a_response_say_is_what_its_items_say(data: st.DataObject) -> None:
     chunks = data.draw(cut_into_chunks(data.draw(chat_answers())))
@@ -118,6 +122,7 @@ def test_what_the_deltas_of_a_response_say_is_what_its_items_say(data: st.DataOb
     assert sorted(done) == sorted(item["id"] for item in output)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_streamed_message_of_a_server_is_the_whole_one(data: st.DataObject) -> None:
     """Chat, to Messages, and back, streamed both ways."""
@@ -147,6 +152,7 @@ def test_a_streamed_message_of_a_server_is_the_whole_one(data: st.DataObject) ->
     ChatCompletion.model_validate(whole)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_streamed_completion_is_the_whole_one(data: st.DataObject) -> None:
     answer = data.draw(chat_answers())
@@ -220,7 +226,7 @@ def test_a_second_thought_is_an_item_of_its_own() -> None:
 
 def test_a_refusal_is_a_part_of_its_own_in_a_response_and_a_reason_in_a_message() -> None:
     answer = make_answer({"role": "assistant", "content": None, "refusal": "I will not."})
-    chunks = [
+    chunks: list[Json] = [
         {"choices": [{"delta": {"refusal": "I will"}}]},
         {"choices": [{"delta": {"refusal": " not."}, "finish_reason": "stop"}]},
         {"choices": [], "usage": answer["usage"]},
