@@ -20,7 +20,7 @@ from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.tasks.errors import NoAnswerError
-from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
@@ -144,12 +144,16 @@ def work_task(task_id: int, *, by: str) -> None:
         NoAnswerError: every try failed.
         ProviderBusyError, ProviderRefusedError: the model could not be asked.
     """
-    task = Task.objects.select_related("worker__provider", "worker__deployment__adapter", "project").get(pk=task_id)
+    task = Task.objects.select_related(
+        "worker__provider", "worker__agent_server", "worker__deployment__adapter", "project"
+    ).get(pk=task_id)
     if task.state not in {Task.State.QUEUED, Task.State.WORKING}:
         return
     if task.state == Task.State.QUEUED:
         move(task, Task.State.WORKING, by=by)
-    adapter = choose_adapter(task.worker, task_id=task.pk, is_new=task.parent_id is None)
+    adapter = None
+    if task.worker.kind != Worker.Kind.OPENCLAW:  # whose calls go through the gateway, which chooses
+        adapter = choose_adapter(task.worker, task_id=task.pk, is_new=task.parent_id is None)
     model = adapter.name if adapter else find_base_model(task.worker)
     drafts = _try_group(task, adapter, model)
     if all(draft.error for draft in drafts):
@@ -157,37 +161,62 @@ def work_task(task_id: int, *, by: str) -> None:
             f"none of {len(drafts)} tries gave an answer: {drafts[0].error if drafts else 'none was made'}"
         )
     with final_write():
-        exchanges = record_exchanges(
+        exchanges = _keep_exchanges(task, drafts, adapter, model)
+        adapters = _find_adapters(task, drafts, adapter)
+        attempts = Attempt.objects.bulk_create(
+            Attempt(
+                task=task,
+                index=index,
+                worker=task.worker,
+                adapter=adapters[index],
+                exchange_id=exchanges[index],
+                state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
+                text=draft.text,
+                answer=draft.answer,
+                error=draft.error,
+                unfit=draft.unfit,
+                elapsed_s=draft.elapsed_s,
+            )
+            for index, draft in enumerate(drafts)
+        )
+        FurtherExchange.objects.bulk_create(
+            FurtherExchange(attempt=attempt, exchange_id=exchange_id, place=place)
+            for attempt, draft in zip(attempts, drafts, strict=True)
+            for place, exchange_id in enumerate(draft.exchange_ids[1:], start=1)
+        )
+        save_steps(attempts, drafts)
+        move(task, Task.State.SCORING, by=by, payload={"attempts": [attempt.pk for attempt in attempts]})
+
+
+def _keep_exchanges(
+    task: Task, drafts: Sequence[AttemptDraft], adapter: Adapter | None, model: str
+) -> list[int | None]:
+    """Each try's first call: what a gateway has stored already is not stored again."""
+    ours = [draft for draft in drafts if not draft.exchange_ids]
+    stored = iter(
+        record_exchanges(
             project=task.project,
-            drafts=drafts,
+            drafts=ours,
             worker_name=task.worker.name,
             model=model,
             adapter_name=adapter.name if adapter else "",
             policy_version=adapter.version if adapter else 0,
             provider=task.worker.provider,
         )
-        attempts = Attempt.objects.bulk_create(
-            Attempt(
-                task=task,
-                index=index,
-                worker=task.worker,
-                adapter=adapter,
-                exchange=exchange,
-                state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
-                text=draft.text,
-                answer=draft.answer,
-                error=draft.error,
-                elapsed_s=draft.elapsed_s,
-            )
-            for index, (draft, exchange) in enumerate(zip(drafts, exchanges, strict=True))
-        )
-        save_steps(attempts, drafts)
-        move(task, Task.State.SCORING, by=by, payload={"attempts": [attempt.pk for attempt in attempts]})
+    )
+    return [draft.exchange_ids[0] if draft.exchange_ids else next(stored).pk for draft in drafts]
+
+
+def _find_adapters(task: Task, drafts: Sequence[AttemptDraft], adapter: Adapter | None) -> list[Adapter | None]:
+    """What served each try: what was asked for or, of calls that went through a gateway, what that chose."""
+    names = {draft.served_by for draft in drafts if draft.exchange_ids}
+    chosen = {one.name: one for one in Adapter.objects.filter(worker=task.worker, name__in=names)} if names else {}
+    return [chosen.get(draft.served_by) if draft.exchange_ids else adapter for draft in drafts]
 
 
 def _try_group(task: Task, adapter: Adapter | None, model: str) -> list[AttemptDraft]:
     """The group's tries. A server that was restarted is given the adapter again first."""
-    agent = get_agent(task.worker)
+    agent = get_agent(task.worker, task_id=task.pk)
 
     def work() -> list[AttemptDraft]:
         return agent.work(

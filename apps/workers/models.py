@@ -12,6 +12,8 @@ class Worker(Timestamped):
     """An agent of a project. What it serves is its deployment's adapter, else the base model.
 
     Attributes:
+        provider: of its model; the gateway asks it for whoever asks for the worker.
+        agent_server: the OpenClaw that does its tasks; agent_id: which agent there, "" its default.
         supervision: which actions of an outside agent wait for a person (`tentalis.core.supervision`); {}: none.
     """
 
@@ -20,6 +22,7 @@ class Worker(Timestamped):
         DESK = "desk", "Desk (the built-in model and its ticket world)"
         CHAT = "chat", "Chat (any OpenAI-compatible model)"
         OUTSIDE = "outside", "Outside (an agent of your own, over the API)"
+        OPENCLAW = "openclaw", "OpenClaw (an agent on an OpenClaw of yours)"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="workers")
     name = models.CharField(
@@ -27,6 +30,10 @@ class Worker(Timestamped):
     )
     kind = models.CharField(max_length=16, choices=Kind.choices)
     provider = models.ForeignKey(Provider, models.PROTECT, null=True, blank=True, related_name="workers")
+    agent_server = models.ForeignKey(
+        Provider, models.PROTECT, null=True, blank=True, related_name="agents", help_text="Gateway of an OpenClaw."
+    )
+    agent_id = models.CharField(max_length=64, blank=True, help_text="Agent of that OpenClaw; empty: its default.")
     base_model = models.CharField(max_length=500, blank=True, help_text="Name the model server serves the base under.")
     base_directory = models.CharField(
         max_length=500, blank=True, help_text="Where the trainer finds it; desk: the built-in."

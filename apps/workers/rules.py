@@ -1,6 +1,7 @@
 """What a worker's fields must hold, said field by field."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ class _Range(NamedTuple):
 
 
 _TEMPERATURE: Final = _Range(0.0, 2.0)
+_AGENT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 SAMPLING: Final[Mapping[str, Mapping[str, _Range]]] = {
     Worker.Kind.ECHO: {},
     Worker.Kind.DESK: {"temperature": _TEMPERATURE, "max_tokens": _Range(8, 128, is_whole=True)},
@@ -30,6 +32,11 @@ SAMPLING: Final[Mapping[str, Mapping[str, _Range]]] = {
         "top_p": _Range(0.01, 1.0),
     },
     Worker.Kind.OUTSIDE: {},
+    Worker.Kind.OPENCLAW: {
+        "temperature": _TEMPERATURE,
+        "max_tokens": _Range(1, 65_536, is_whole=True),
+        "top_p": _Range(0.01, 1.0),
+    },
 }
 """What may be set in `Worker.sampling`, by kind."""
 
@@ -49,6 +56,7 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
         return errors
     if complaint := _check_provider(worker):
         errors["provider"] = [complaint]
+    errors |= _check_agent(worker)
     if worker.kind == Worker.Kind.CHAT and not worker.base_model:
         errors.setdefault("base_model", ["a chat worker needs a model's name, and its provider has no default"])
     if complaints := _check_sampling(worker):
@@ -62,6 +70,8 @@ def find_environment_error(worker: Worker, environment: str) -> str:
     """Why this worker cannot work in an environment; "" where it can."""
     if worker.kind == Worker.Kind.DESK and environment != "desk":
         return f"{worker.name} only knows the ticket desk, found environment {environment!r}"
+    if worker.kind == Worker.Kind.OPENCLAW and environment == "desk":
+        return f"{worker.name} works with OpenClaw's own tools and cannot use the ticket desk's"
     return ""
 
 
@@ -74,6 +84,23 @@ def _check_provider(worker: Worker) -> str:
     if provider.project_id not in {None, worker.project_id}:
         return f"must be one of the project's model servers, found number {provider.pk}"
     return ""
+
+
+def _check_agent(worker: Worker) -> dict[str, list[str]]:
+    server = worker.agent_server
+    if worker.kind != Worker.Kind.OPENCLAW:
+        given = {"agent_server": server is not None, "agent_id": bool(worker.agent_id)}
+        return {name: [f"only an openclaw worker has one, found kind {worker.kind}"] for name in given if given[name]}
+    errors: dict[str, list[str]] = {}
+    if server is None:
+        errors["agent_server"] = ["an openclaw worker needs the gateway of an OpenClaw, found none"]
+    elif server.project_id not in {None, worker.project_id}:
+        errors["agent_server"] = [f"must be one of the project's servers, found number {server.pk}"]
+    elif server == worker.provider:
+        errors["agent_server"] = [f"its model cannot be served by the agent itself, found {server.name!r} for both"]
+    if worker.agent_id and not _AGENT_ID.fullmatch(worker.agent_id):
+        errors["agent_id"] = [f"must be letters, digits, - and _; found {worker.agent_id!r}"]
+    return errors
 
 
 def _check_supervision(worker: Worker) -> str:

@@ -17,7 +17,17 @@ from apps.workers.rules import find_errors
 from apps.workers.selectors import find_base_model
 
 CHANGEABLE = frozenset(
-    {"provider", "base_model", "base_directory", "system_prompt", "sampling", "supervision", "is_active"}
+    {
+        "provider",
+        "agent_server",
+        "agent_id",
+        "base_model",
+        "base_directory",
+        "system_prompt",
+        "sampling",
+        "supervision",
+        "is_active",
+    }
 )
 """Neither name nor kind: the names of its adapters hold the one, and what they learnt belongs to the other."""
 _BASE_FIELDS = ("base_model", "base_directory")
@@ -30,6 +40,8 @@ def create_worker(
     kind: str,
     by: User,
     provider: Provider | None = None,
+    agent_server: Provider | None = None,
+    agent_id: str = "",
     base_model: str = "",
     base_directory: str = "",
     system_prompt: str = "",
@@ -40,6 +52,7 @@ def create_worker(
 
     Args:
         provider: its model server; None is the installation's own engine.
+        agent_server, agent_id: of an openclaw worker: who does its tasks.
         base_model: name that server knows the model by; "" takes the kind's or the server's default.
         sampling: see `rules.SAMPLING`.
         supervision: see `tentalis.core.supervision`; only an outside worker can have one.
@@ -54,6 +67,8 @@ def create_worker(
         name=name,
         kind=kind,
         provider=provider,
+        agent_server=agent_server,
+        agent_id=agent_id,
         base_model=base_model,
         base_directory=base_directory,
         system_prompt=system_prompt,
@@ -87,7 +102,11 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
             errors={name: ["cannot be changed"] for name in unknown},
         )
     with transaction.atomic():
-        row = Worker.objects.select_for_update(of=("self",)).select_related("project", "provider").get(pk=worker.pk)
+        row = (
+            Worker.objects.select_for_update(of=("self",))
+            .select_related("project", "provider", "agent_server")
+            .get(pk=worker.pk)
+        )
         changed = sorted(name for name, value in changes.items() if getattr(row, name) != value)
         if any(name in _BASE_FIELDS for name in changed) and row.adapters.exists():
             raise ConflictError(f"{row.name} has adapters trained on {find_base_model(row)!r}: make another worker")

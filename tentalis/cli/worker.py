@@ -26,17 +26,25 @@ def list_workers(project: Project = "", as_json: AsJson = False) -> None:
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits, - and _.")],
-    kind: Annotated[str, typer.Option("--kind", "-k", help="echo, desk, chat or outside.")],
+    kind: Annotated[str, typer.Option("--kind", "-k", help="echo, desk, chat, outside or openclaw.")],
     project: Project = "",
     base_model: Annotated[str, typer.Option(help="Name the model server knows it by.")] = "",
     provider: Annotated[str, typer.Option(help="Name of a model server.")] = "",
+    agent_server: Annotated[str, typer.Option(help="Of an openclaw worker: name of its OpenClaw's gateway.")] = "",
+    agent_id: Annotated[str, typer.Option(help="Of an openclaw worker: agent there; default: the default one.")] = "",
     system_prompt: Annotated[str, typer.Option(help="What the worker is told first.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Give a project a worker."""
     from tentalis.cli.session import choose_project, open_client
 
-    settings = {"base_model": base_model, "provider": provider, "system_prompt": system_prompt}
+    settings = {
+        "base_model": base_model,
+        "provider": provider,
+        "agent_server": agent_server,
+        "agent_id": agent_id,
+        "system_prompt": system_prompt,
+    }
     with open_client() as client:
         worker = client.create_worker(
             project=choose_project(client, project),

@@ -33,6 +33,8 @@ class AttemptDraft:
         served_by: what the server says answered: an adapter's name, or the base model's.
         ended: whether it stopped by itself (and was not cut off).
         error: why there is no answer; "" when there is one.
+        exchange_ids: calls it consists of that a gateway has stored already, in order: nothing of it is recorded again.
+        unfit: why its tokens may train nothing; "" where they may.
     """
 
     text: str = ""
@@ -49,6 +51,8 @@ class AttemptDraft:
     tool_calls: Sequence[Mapping[str, Any]] = ()
     elapsed_s: float | None = None
     error: str = ""
+    exchange_ids: Sequence[int] = ()
+    unfit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

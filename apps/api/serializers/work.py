@@ -32,6 +32,7 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
 
     project = serializers.CharField(source="project.slug")
     provider = serializers.CharField(source="provider.name", allow_null=True, default=None)
+    agent_server = serializers.CharField(source="agent_server.name", allow_null=True, default=None)
     adapter = serializers.SerializerMethodField(help_text="Name of the deployed adapter; null: the base model.")
 
     class Meta:
@@ -42,6 +43,8 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "name",
             "kind",
             "provider",
+            "agent_server",
+            "agent_id",
             "base_model",
             "base_directory",
             "system_prompt",
@@ -61,6 +64,8 @@ class WorkerChange(StrictSerializer):
     """What of a worker can change."""
 
     provider = TextField(required=False, allow_null=True, max_length=64, help_text="Name of a model server.")
+    agent_server = TextField(required=False, allow_null=True, max_length=64, help_text="Name of an OpenClaw's gateway.")
+    agent_id = TextField(required=False, max_length=64, allow_blank=True, help_text="Agent of that OpenClaw.")
     base_model = TextField(required=False, max_length=500, allow_blank=True)
     base_directory = TextField(required=False, max_length=500, allow_blank=True)
     system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
@@ -76,6 +81,8 @@ class WorkerIn(StrictSerializer):
     name = TextField(max_length=64)
     kind = WordField(choices=Worker.Kind.choices)
     provider = TextField(required=False, allow_null=True, max_length=64, help_text="Name of a model server.")
+    agent_server = TextField(required=False, allow_null=True, max_length=64, help_text="Name of an OpenClaw's gateway.")
+    agent_id = TextField(required=False, max_length=64, allow_blank=True, help_text="Agent of that OpenClaw.")
     base_model = TextField(required=False, max_length=500, allow_blank=True)
     base_directory = TextField(required=False, max_length=500, allow_blank=True)
     system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)

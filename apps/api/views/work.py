@@ -42,7 +42,7 @@ class WorkerFilterSet(ProjectFilterSet):
 class WorkerViewSet(ResourceViewSet):
     """Agents that do tasks."""
 
-    queryset = Worker.objects.select_related("project", "provider", "deployment__adapter")
+    queryset = Worker.objects.select_related("project", "provider", "agent_server", "deployment__adapter")
     serializer_class = WorkerOut
     filterset_class = WorkerFilterSet
     rights: ClassVar = {
@@ -62,14 +62,14 @@ class WorkerViewSet(ResourceViewSet):
         """Give a project a worker."""
         body = self.read_body(WorkerIn)
         project = find_project_for(request, body.pop("project"), Right.WORKERS_WRITE)
-        _resolve_provider(body, project)
+        _resolve_servers(body, project)
         return self.show(create_worker(project=project, by=current_user(request), **body), 201)
 
     @extend_schema(request=WorkerChange)
     def partial_update(self, request: Request, pk: str) -> Response:
         worker = self.get_object()
         body = self.read_body(WorkerChange)
-        _resolve_provider(body, worker.project)
+        _resolve_servers(body, worker.project)
         return self.show(change_worker(worker=worker, by=current_user(request), **body))
 
     @extend_schema(responses={204: None})
@@ -87,14 +87,15 @@ class WorkerViewSet(ResourceViewSet):
         return Response(DeploymentOut(flow.roll_back(worker=worker, by=current_user(request))).data)
 
 
-def _resolve_provider(body: dict[str, Any], project: Project) -> None:
-    """Put the project's (else the installation's) model server in place of its name."""
-    if body.get("provider") is not None:
-        found = Provider.objects.filter(name=body["provider"], project__in=[project]).first()
-        found = found or Provider.objects.filter(name=body["provider"], project=None).first()
-        if found is None:
-            raise refuse("provider", "model server", body["provider"])
-        body["provider"] = found
+def _resolve_servers(body: dict[str, Any], project: Project) -> None:
+    """Put the project's (else the installation's) servers in place of their names."""
+    for field, thing in (("provider", "model server"), ("agent_server", "agent server")):
+        if body.get(field) is not None:
+            found = Provider.objects.filter(name=body[field], project__in=[project]).first()
+            found = found or Provider.objects.filter(name=body[field], project=None).first()
+            if found is None:
+                raise refuse(field, thing, body[field])
+            body[field] = found
 
 
 class TaskFilterSet(ProjectFilterSet):

@@ -2,27 +2,36 @@
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
+
 from apps.base.errors import ConflictError
+from apps.inference.openclaw import OpenClawServer
 from apps.inference.services import client_for
 from apps.workers.agents.chat import ChatAgent
 from apps.workers.agents.desk import BASE_MODEL, DeskAgent
 from apps.workers.agents.echo import EchoAgent
+from apps.workers.agents.openclaw import OpenClawAgent
 from tentalis.core.worlds import Agent
 
 if TYPE_CHECKING:
     from apps.workers.models import Worker
 
 
-def get_agent(worker: "Worker") -> Agent:
+def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
     """The agent that does this worker's tasks, with its model server, system prompt and sampling.
 
+    Args:
+        task_id: the task it is for, where it is for one.
+
     Raises:
-        ConflictError: an outside worker's tasks are not done here.
+        ConflictError: an outside worker's tasks are not done here; or its server is switched off.
     """
     if worker.kind == "outside":
         raise ConflictError(f"{worker.name} works outside: its agent hands in what it did")
     if worker.kind == "echo":
         return EchoAgent()
+    if worker.kind == "openclaw":
+        return _make_openclaw(worker, task_id)
     client = client_for(worker.provider)
     if worker.kind == "desk":
         return DeskAgent(
@@ -32,3 +41,18 @@ def get_agent(worker: "Worker") -> Agent:
             **worker.sampling,
         )
     return ChatAgent(client, system_prompt=worker.system_prompt, **worker.sampling)
+
+
+def _make_openclaw(worker: "Worker", task_id: int | None) -> OpenClawAgent:
+    if worker.agent_server is None:
+        raise ConflictError(f"{worker.name} has no OpenClaw: name its gateway as `agent_server`")
+    timeout_s: float = settings.TENTALIS["TASK_TIMEOUT_SECONDS"]
+    return OpenClawAgent(
+        OpenClawServer.of(worker.agent_server, timeout_s=timeout_s),
+        project_id=worker.project_id,
+        worker_name=worker.name if worker.base_model else "",
+        agent_id=worker.agent_id,
+        task_id=task_id,
+        system_prompt=worker.system_prompt,
+        **worker.sampling,
+    )
