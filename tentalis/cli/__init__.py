@@ -29,6 +29,7 @@ COMMANDS: dict[str, Entry] = {
     "logs": Entry("tentalis.cli.local", "logs", "Show what the processes wrote."),
     "doctor": Entry("tentalis.cli.doctor", "doctor", "Show the settings in effect and find what is wrong."),
     "demo": Entry("tentalis.cli.demo", "demo", "Watch a worker learn on the built-in desk."),
+    "gateway": Entry("tentalis.cli.gateway", "gateway", "Serve agents: models, with every token kept."),
     "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
     # for agents
     "mcp": Entry("tentalis.cli.mcp", "mcp", "Serve the platform's tools to an agent (Model Context Protocol)."),

@@ -13,6 +13,7 @@ from tentalis.platform.home import Home
 if TYPE_CHECKING:
     from tentalis.platform.state import StackState
 
+PUBLIC_ADDRESSES = ("console_url", "gateway_url", "engine_url")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -105,7 +106,7 @@ def status(as_json: Json = False) -> None:
         row = asdict(service) | {"state": "dead" if is_dead else service.state, "uptime_s": uptime_s}
         rows.append({name: row[name] for name in ("name", "state", "pid", "restarts", "port", "uptime_s", "exit_code")})
     if as_json:
-        addresses = {name: url for name, url in state.addresses.items() if name in {"console_url", "engine_url"}}
+        addresses = {name: url for name, url in state.addresses.items() if name in PUBLIC_ADDRESSES}
         document = {"home": str(home.root), "pid": state.supervisor_pid, "phase": state.phase}
         typer.echo(json.dumps(document | addresses | {"services": rows}))
     else:
@@ -145,7 +146,7 @@ def serve_engine(
 
 
 def _print_addresses(state: "StackState") -> None:
-    for name in ("console_url", "engine_url"):
+    for name in PUBLIC_ADDRESSES:
         if url := state.addresses.get(name):
             typer.echo(f"{name.removesuffix('_url')}: {url}")
 

@@ -97,7 +97,15 @@ def examine(home: Home, environ: Mapping[str, str]) -> Diagnosis:
     with _as_finding(findings, "state"):
         state = read_state(home)
     patient = _Patient(home, environ, config, settings, state if state and state.is_alive() else None)
-    for check in (_check_programs, _check_ports, _check_stores, _check_migrations, _check_engine, _check_services):
+    for check in (
+        _check_programs,
+        _check_ports,
+        _check_stores,
+        _check_migrations,
+        _check_gateway,
+        _check_engine,
+        _check_services,
+    ):
         with _as_finding(findings, check.__name__.removeprefix("_check_")):
             findings.extend(check(patient))
     return Diagnosis(home.root, tuple(list_settings(home, config, environ, patient.state)), tuple(findings))
@@ -206,9 +214,9 @@ def _check_ports(patient: _Patient) -> Iterator[Finding]:
         return
     config = patient.config
     given = config.complete(patient.environ) if config else patient.environ
-    for variable in ("WEB_PORT", "ENGINE_PORT", "POSTGRES_PORT", "REDIS_PORT"):
+    for variable in ("WEB_PORT", "GATEWAY_PORT", "ENGINE_PORT", "POSTGRES_PORT", "REDIS_PORT"):
         port = patient.settings[variable]
-        host = patient.settings["WEB_HOST"] if variable == "WEB_PORT" else LOOPBACK
+        host = patient.settings.get(variable.replace("_PORT", "_HOST")) or LOOPBACK
         if is_free(host, port):
             yield Finding(f"port {port}", True, f"free for {PREFIX}{variable}")
         elif given.get(PREFIX + variable):
@@ -241,7 +249,8 @@ def _check_migrations(patient: _Patient) -> Iterator[Finding]:
     if not patient.config or not (patient.address("database_url") and patient.address("redis_url")):
         yield Finding("migrations", None, "no database to look at")
         return
-    addresses = {name: patient.address(name) for name in ("database_url", "redis_url", "engine_url", "console_url")}
+    names = ("database_url", "redis_url", "engine_url", "console_url", "gateway_url")
+    addresses = {name: patient.address(name) for name in names}
     done = subprocess.run(
         [sys.executable, "-m", "django", "migrate", "--check", "-v", "0"],
         env=web_environment(patient.home, patient.config, patient.environ, addresses),
@@ -255,11 +264,19 @@ def _check_migrations(patient: _Patient) -> Iterator[Finding]:
     yield Finding("migrations", done.returncode == 0, "all applied" if done.returncode == 0 else last)
 
 
-def _check_engine(patient: _Patient) -> Iterator[Finding]:
-    if patient.state and "engine_url" in patient.state.addresses:
-        parts = urlsplit(patient.state.addresses["engine_url"])
+def _check_gateway(patient: _Patient) -> Iterator[Finding]:
+    yield from _ask_health(patient, "gateway")
+
+
+def _ask_health(patient: _Patient, name: str) -> Iterator[Finding]:
+    if patient.state and f"{name}_url" in patient.state.addresses:
+        parts = urlsplit(patient.state.addresses[f"{name}_url"])
         answers = asyncio.run(http_probe(parts.hostname or LOOPBACK, parts.port or 80, "/health")())
-        yield Finding("engine", answers, f"{parts.geturl()} {'answers' if answers else 'does not answer'}")
+        yield Finding(name, answers, f"{parts.geturl()} {'answers' if answers else 'does not answer'}")
+
+
+def _check_engine(patient: _Patient) -> Iterator[Finding]:
+    yield from _ask_health(patient, "engine")
     package = find_spec("gpu_workers")
     places = [Path(place) for place in (package.submodule_search_locations or [])] if package else []
     found = [file for place in places for file in sorted((place / "desk").rglob("model.safetensors"))]

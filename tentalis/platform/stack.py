@@ -23,6 +23,7 @@ PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 LOOPBACK = "127.0.0.1"
 STORES = ("postgres", "redis")
 FROZEN_PATIENCE_S = 20.0
+GATEWAY_STOP_S = 30.0
 ENGINE_MODEL = "desk"
 QUEUE_FLAGS = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
 ONE_THREAD = {
@@ -38,7 +39,7 @@ class Stack:
     """What to run: the services in an order in which each stands after what it needs, and where they answer.
 
     Args:
-        addresses: database_url, redis_url (with passwords), console_url, engine_url.
+        addresses: database_url, redis_url (with passwords), console_url, gateway_url, engine_url.
     """
 
     services: tuple[Service, ...]
@@ -105,8 +106,10 @@ def plan_stack(
         return Stack(tuple(store for store in stores if store.name in only), addresses)
 
     web_port = plan.port("WEB", plan.settings["WEB_HOST"])
+    gateway_port = plan.port("GATEWAY", plan.settings["GATEWAY_HOST"])
     engine_port = plan.port("ENGINE")
     addresses["console_url"] = _web_url(plan.settings["WEB_HOST"], web_port)
+    addresses["gateway_url"] = _web_url(plan.settings["GATEWAY_HOST"], gateway_port)
     addresses["engine_url"] = plan.settings["ENGINE_URL"] or f"http://{LOOPBACK}:{engine_port}"
     environment = web_environment(home, config, environ, addresses)
     store_names = tuple(service.name for service in stores)
@@ -116,6 +119,7 @@ def plan_stack(
         _plan_gpu(plan, _torch_environment(environment, f"{PREFIX}REDIS_URL"), store_names),
         *_plan_set_up(plan, environment, store_names),
         _plan_web(plan, environment, web_port),
+        _plan_gateway(plan, environment, gateway_port),
         Service(name="relay", argv=_manage("relay"), environment=environment, after=("migrate",)),
         *_plan_queues(plan, environment),
     ]
@@ -134,7 +138,8 @@ def web_environment(
         f"{PREFIX}SECRET_KEY": given.get(f"{PREFIX}SECRET_KEY") or config.secrets.secret_key,
         "DJANGO_SETTINGS_MODULE": environ.get("DJANGO_SETTINGS_MODULE") or "tentalis.settings.dev",
     }
-    for name, variable in (("console_url", "WEB_PORT"), ("engine_url", "ENGINE_PORT")):
+    ports = {"console_url": "WEB_PORT", "gateway_url": "GATEWAY_PORT", "engine_url": "ENGINE_PORT"}
+    for name, variable in ports.items():
         if port := urlsplit(addresses.get(name, "")).port:
             environment[PREFIX + variable] = str(port)
     if engine_url := addresses.get("engine_url"):
@@ -273,6 +278,21 @@ def _plan_web(plan: _Plan, environment: Mapping[str, str], port: int) -> Service
         after=("migrate",),
         probe=http_probe(host, port, "/healthz", (names or ["localhost"])[0]),
         port=port,
+        patience_s=FROZEN_PATIENCE_S,
+    )
+
+
+def _plan_gateway(plan: _Plan, environment: Mapping[str, str], port: int) -> Service:
+    """The inference edge. Stopped, it lets the answers under way end first."""
+    host: str = plan.settings["GATEWAY_HOST"]
+    return Service(
+        name="gateway",
+        argv=[sys.executable, "-m", "apps.gateway", "--host", host, "--port", str(port)],
+        environment=environment,
+        after=("migrate",),
+        probe=http_probe(host, port, "/health"),
+        port=port,
+        stop_timeout_s=GATEWAY_STOP_S,
         patience_s=FROZEN_PATIENCE_S,
     )
 

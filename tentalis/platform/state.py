@@ -39,7 +39,7 @@ class StackState:
 
     Args:
         phase: "starting", "ready" or "stopping".
-        addresses: what others connect to, by name: console_url, engine_url, database_url, redis_url.
+        addresses: what others connect to, by name: console_url, gateway_url, engine_url, database_url, redis_url.
     """
 
     supervisor_pid: int

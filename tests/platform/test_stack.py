@@ -32,9 +32,9 @@ def names(stack: Stack) -> list[str]:
 
 def test_every_process_is_planned_after_what_it_needs(home: Home, config: Config, outside: dict[str, str]) -> None:
     stack = plan_stack(home, config, outside)
-    assert names(stack) == ["engine", "gpu", "migrate", "bootstrap", "web", "relay", "queues"]
+    assert names(stack) == ["engine", "gpu", "migrate", "bootstrap", "web", "gateway", "relay", "queues"]
     after = {service.name: service.after for service in stack.services}
-    assert after["web"] == after["relay"] == after["queues"] == ("migrate",)
+    assert after["web"] == after["gateway"] == after["relay"] == after["queues"] == ("migrate",)
     assert after["engine"] == ()
 
 
