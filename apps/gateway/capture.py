@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from apps.gateway.merging import MOST_CHOICES, ChoiceParts, merge_answer
+from apps.gateway.merging import MOST_CHOICES, ChoiceParts, Envelope, merge_answer
 from apps.gateway.reading import read_events, read_json
 from apps.gateway.record import Header, Record
 from tentalis.core.lineage import SAME
@@ -61,65 +61,6 @@ class Captured(NamedTuple):
     error: str = ""
 
 
-class Usage(NamedTuple):
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-
-
-def capture(record: Record, find_rates: FindRates | None = None) -> list[Captured]:
-    """All choices of a record, at least one; in order."""
-    header, error = record.header, record.header["error"]
-    try:
-        body = read_json(record.request)
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
-        body, error = {}, error or "the request is no JSON object"
-    request = {name: value for name, value in body.items() if name not in _NOT_ASKED}
-    if header["model"] != header["asked"]:
-        request["model"] = header["model"]
-    prompts = read_prompts(body)
-    if header["status"] >= 400:
-        words = error or _read_error(record.answer) or f"status {header['status']}"
-        return [_make_failure(header, prompts[0], request, words)]
-    chunks, is_broken = _read_answer(record)
-    try:
-        parts, envelope = merge_answer(chunks)
-    except (AttributeError, KeyError, TypeError, ValueError) as reason:
-        words = error or f"unreadable answer: {type(reason).__name__} {reason}"
-        return [_make_failure(header, prompts[0], request, words)]
-    error = error or envelope.error
-    is_cut = header["is_truncated"] or is_broken or bool(envelope.error)
-    if not parts:
-        words = error or ("the answer broke off" if is_cut else "the answer has no choices")
-        return [_make_failure(header, prompts[0], request, words)._replace(is_truncated=is_cut)]
-    usage = read_usage(envelope.usage)
-    rates = find_rates(header) if find_rates is not None else None
-    per_prompt = max(1, _count(body.get("n"))) if len(prompts) > 1 else MOST_CHOICES
-    captured = []
-    for place, part in enumerate(parts):
-        prompt = prompts[min(part.index // per_prompt, len(prompts) - 1)]
-        prompt_ids = part.prompt_token_ids or envelope.prompt_token_ids or prompt.token_ids
-        one = _capture_choice(header, part, prompt, request, prompt_ids)
-        # one usage is told for all choices, and for all prompts of a completions request
-        count = len(one.token_ids) // 4 or (usage.completion if place == 0 else 0)
-        read = len(one.prompt_token_ids) // 4 or (usage.prompt if place == 0 or len(prompts) == 1 else 0)
-        cached = min(usage.cached, read)
-        captured.append(
-            one._replace(
-                prompt_tokens=read,
-                completion_tokens=count,
-                cached_tokens=cached,
-                cost_usd=_count_cost(rates, read if part.index % per_prompt == 0 else 0, cached, count),
-                is_truncated=is_cut or (header["is_stream"] and not part.finish_reason and not envelope.is_done),
-                is_mixed=len(envelope.models) > 1,
-                error=error or one.error,
-            )
-        )
-    return captured
-
-
 class Prompt(NamedTuple):
     """What one prompt of a request says: as messages, or as token ids."""
 
@@ -127,15 +68,58 @@ class Prompt(NamedTuple):
     token_ids: Sequence[int] = ()
 
 
-def read_prompts(body: Mapping[str, Any]) -> list[Prompt]:
-    """The prompts of a request, at least one; a completions prompt of words is kept as what a user said."""
-    messages = body.get("messages")
-    if isinstance(messages, list):
-        return [Prompt(messages)]
-    prompt = body.get("prompt")
-    if isinstance(prompt, list) and prompt and not _is_token_ids(prompt):
-        return [_read_prompt(one) for one in prompt]
-    return [_read_prompt(prompt)]
+class Asked(NamedTuple):
+    """A request. `per_prompt`: how many choices it wants of each prompt."""
+
+    prompts: list[Prompt]
+    request: Json
+    per_prompt: int
+    error: str
+
+
+class Usage(NamedTuple):
+    """Token counts as the server tells them; 0 where it does not."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+
+def capture(record: Record, find_rates: FindRates | None = None) -> list[Captured]:
+    """All choices of a record, at least one; in order."""
+    header, asked = record.header, read_request(record)
+    if header["status"] >= 400:
+        return [_make_failure(header, asked, _read_error(record.answer) or f"status {header['status']}")]
+    chunks, is_broken = _read_answer(record)
+    rates = find_rates(header) if find_rates is not None else None
+    try:
+        parts, envelope = merge_answer(chunks)
+        usage = read_usage(envelope.usage)
+        found = [_capture_choice(header, asked, envelope, part, usage, rates) for part in parts]
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
+        return [_make_failure(header, asked, f"unreadable answer: {type(reason).__name__} {reason}")]
+    if not found:
+        words = envelope.error or ("the answer broke off" if is_broken else "the answer has no choices")
+        found = [_make_failure(header, asked, words)]
+    if is_broken or header["is_truncated"]:
+        found = [one._replace(is_truncated=True) for one in found]
+    return found
+
+
+def read_request(record: Record) -> Asked:
+    """What was asked; nothing but the reason where the request is not readable."""
+    header, error = record.header, ""
+    try:
+        body = read_json(record.request)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body, error = {}, "the request is no JSON object"
+    request = {name: value for name, value in body.items() if name not in _NOT_ASKED}
+    if header["model"] != header["asked"]:
+        request["model"] = header["model"]
+    prompts = _read_prompts(body)
+    return Asked(prompts, request, _count(body.get("n")) or 1 if len(prompts) > 1 else MOST_CHOICES, error)
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
@@ -143,6 +127,17 @@ def read_usage(usage: Mapping[str, Any]) -> Usage:
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("prompt_cache_hit_tokens")
     return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached))
+
+
+def _read_prompts(body: Mapping[str, Any]) -> list[Prompt]:
+    """At least one; a completions prompt of words is kept as what a user said."""
+    messages = body.get("messages")
+    if isinstance(messages, list):
+        return [Prompt(messages)]
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and prompt and not _is_token_ids(prompt):
+        return [_read_prompt(one) for one in prompt]
+    return [_read_prompt(prompt)]
 
 
 def _read_prompt(prompt: Any) -> Prompt:
@@ -155,8 +150,8 @@ def _is_token_ids(prompt: Any) -> bool:
     return isinstance(prompt, list) and bool(prompt) and all(type(one) is int for one in prompt)
 
 
-def _read_answer(record: Record) -> tuple[list[Json | None], bool]:
-    """The answer's chunks, a whole answer being one; and whether it could not be read to its end."""
+def _read_answer(record: Record) -> tuple[list[Any], bool]:
+    """The answer's chunks, a whole answer being one; and whether some could not be read."""
     if record.header["is_stream"]:
         return read_events(record.answer)
     try:
@@ -166,39 +161,54 @@ def _read_answer(record: Record) -> tuple[list[Json | None], bool]:
 
 
 def _capture_choice(
-    header: Header, part: ChoiceParts, prompt: Prompt, request: Json, prompt_ids: Sequence[int]
+    header: Header, asked: Asked, envelope: Envelope, part: ChoiceParts, usage: Usage, rates: Rates | None
 ) -> Captured:
-    error = ""
-    packed: tuple[bytes, bytes, bytes, bytes] = (b"", b"", b"", b"")
-    try:
-        ids, logprobs = pack_int32(part.token_ids), pack_float32(part.logprobs)
-        packed = pack_int32(prompt_ids), ids, logprobs, _sample_all(len(part.token_ids))
-        if logprobs and len(ids) != len(logprobs):
-            error = f"{len(part.token_ids)} token ids and {len(part.logprobs)} log-probs: the log-probs were dropped"
-            packed = packed[0], ids, b"", packed[3]
-        if not ids:  # log-probs of tokens nobody named teach nothing
-            packed = packed[0], b"", b"", b""
-    except (OverflowError, TypeError) as reason:
-        error = f"unreadable tokens: {reason}"
+    place = part.index // asked.per_prompt
+    prompt = asked.prompts[min(place, len(asked.prompts) - 1)]
+    ids, logprobs, error = _pack_answer(part)
+    prompt_ids = pack_int32(part.prompt_token_ids or envelope.prompt_token_ids or prompt.token_ids)
+    # one usage is told for all choices, and for all prompts of a completions request
+    made = len(ids) // 4 or (usage.completion if part.index == 0 else 0)
+    read = len(prompt_ids) // 4 or (usage.prompt if part.index == 0 or len(asked.prompts) == 1 else 0)
+    cached = min(usage.cached, read)
+    pays = part.index % asked.per_prompt == 0
     return Captured(
         header=header,
         choice=part.index,
         messages=prompt.messages,
-        request=request,
+        request=asked.request,
         text=part.text,
         reasoning=part.reasoning,
         tool_calls=part.tool_calls,
         finish_reason=part.finish_reason,
-        prompt_token_ids=packed[0],
-        token_ids=packed[1],
-        logprobs=packed[2],
-        sampled=packed[3],
-        error=error,
+        prompt_token_ids=prompt_ids,
+        token_ids=ids,
+        logprobs=logprobs,
+        sampled=_sample_all(len(ids) // 4),
+        prompt_tokens=read,
+        completion_tokens=made,
+        cached_tokens=cached,
+        cost_usd=_count_cost(rates, read if pays else 0, cached, made),
+        is_truncated=bool(envelope.error) or (header["is_stream"] and not (part.finish_reason or envelope.is_done)),
+        is_mixed=len(envelope.models) > 1,
+        error=header["error"] or asked.error or envelope.error or error,
     )
 
 
-def _make_failure(header: Header, prompt: Prompt, request: Json, error: str) -> Captured:
-    return Captured(header=header, choice=0, messages=prompt.messages, request=request, error=error[:MOST_ERROR_CHARS])
+def _pack_answer(part: ChoiceParts) -> tuple[bytes, bytes, str]:
+    """Token ids, log-probs, and why some are missing. Log-probs of tokens nobody named teach nothing."""
+    if not part.token_ids:
+        return b"", b"", ""
+    ids, logprobs = pack_int32(part.token_ids), pack_float32(part.logprobs)
+    if logprobs and len(ids) != len(logprobs):
+        words = f"{len(part.token_ids)} token ids and {len(part.logprobs)} log-probs: the log-probs were dropped"
+        return ids, b"", words
+    return ids, logprobs, ""
+
+
+def _make_failure(header: Header, asked: Asked, words: str) -> Captured:
+    error = (header["error"] or asked.error or words)[:MOST_ERROR_CHARS]
+    return Captured(header=header, choice=0, messages=asked.prompts[0].messages, request=asked.request, error=error)
 
 
 def _read_error(answer: bytes) -> str:

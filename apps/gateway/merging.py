@@ -88,7 +88,7 @@ def _add_choice(parts: ChoiceParts, choice: Json) -> None:
     message = choice.get("delta") or choice.get("message")
     if message is None:
         if text := choice.get("text"):
-            parts.texts.append(text)
+            parts.texts.append(str(text))
         if ids := choice.get("prompt_token_ids"):
             parts.prompt_token_ids = ids
         return
