@@ -17,11 +17,16 @@ TRIABLE = frozenset({Adapter.State.VERIFIED, Adapter.State.RETIRED})
 
 def require_triable(adapter: Adapter, *, percent: int) -> None:
     """Raises BadInputError or IllegalMoveError where an adapter cannot be tried on that share of the tasks."""
+    require_share(percent)
+    if adapter.state not in TRIABLE:
+        raise IllegalMoveError(f"{adapter.name} cannot be tried: wanted verified or retired, found {adapter.state}")
+
+
+def require_share(percent: int) -> None:
+    """Raises BadInputError where no trial can have this share."""
     if not 1 <= percent <= MOST_PERCENT:
         message = f"wanted a whole number from 1 to {MOST_PERCENT}, found {percent}"
         raise BadInputError(f"percent: {message}", errors={"percent": [message]})
-    if adapter.state not in TRIABLE:
-        raise IllegalMoveError(f"{adapter.name} cannot be tried: wanted verified or retired, found {adapter.state}")
 
 
 def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> Deployment:
@@ -46,6 +51,30 @@ def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> 
         )
         payload = {"adapter": adapter.name, "percent": percent}
         record(Kind.CANARY_STARTED, subject=adapter, by=by, payload=payload)
+    deployment.refresh_from_db()
+    return deployment
+
+
+def change_share(deployment: Deployment, *, percent: int, after_task: int, by: str) -> Deployment:
+    """Give a running trial another share of the tasks above `after_task`; what was seen before counts no more.
+
+    A task's side follows from the share, so sides of older tasks cannot be told any more.
+
+    Raises:
+        BadInputError: the share cannot be.
+        ConflictError: the trial is over.
+    """
+    with transaction.atomic():
+        locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
+        if locked.canary is None or locked.canary_id != deployment.canary_id:
+            raise ConflictError(f"{locked.worker.name} has no such canary any more")
+        require_share(percent)
+        if locked.canary_percent != percent:
+            payload = {"adapter": locked.canary.name, "before": locked.canary_percent, "percent": percent}
+            Deployment.objects.filter(pk=locked.pk).update(
+                canary_percent=percent, canary_after_task=after_task, canary_words=""
+            )
+            record(Kind.CANARY_CHANGED, subject=locked.canary, by=by, payload=payload)
     deployment.refresh_from_db()
     return deployment
 

@@ -63,7 +63,7 @@ def _may_without_a_project(user: Any, right: Right) -> bool:
 
 
 BEFORE_ANY_PROJECT = frozenset({Right.PROJECTS_WRITE, Right.TOKENS_READ, Right.TOKENS_WRITE}) | {
-    right for right in Right if right.endswith(":read") and right != Right.AUDIT_READ
+    right for right in Right if right.endswith(":read") and right not in {Right.AUDIT_READ, Right.WEBHOOKS_READ}
 }
 
 

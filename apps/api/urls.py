@@ -8,10 +8,13 @@ from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
+from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentViewSet, SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.providers import ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
+from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
 from apps.api.views.supervision import ProposalViewSet
+from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
 from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
 
 app_name = "api"
@@ -31,6 +34,14 @@ router.register("rollouts", RolloutViewSet)
 router.register("batches", BatchViewSet)
 router.register("runs", RunViewSet)
 router.register("adapters", AdapterViewSet)
+router.register("sessions", SessionViewSet)
+router.register("exchanges", ExchangeViewSet)
+router.register("skills", SkillViewSet)
+router.register("datasets", DatasetViewSet)
+router.register("eval-runs", EvalRunViewSet)
+router.register("experiments", ExperimentViewSet)
+router.register("webhooks", WebhookViewSet)
+router.register("deliveries", DeliveryViewSet)
 router.register("audit", AuditViewSet, basename="audit")
 router.register("dead-letters", DeadLetterViewSet, basename="dead-letter")
 

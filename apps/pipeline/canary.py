@@ -39,6 +39,17 @@ def start_canary(*, adapter: Adapter, percent: int, by: User) -> Deployment:
     return _start(adapter, percent=percent, by=by.handle)
 
 
+def change_share(*, deployment: Deployment, percent: int, by: User) -> Deployment:
+    """Give a trial another share of the new tasks; what was seen so far counts no more.
+
+    Raises:
+        BadInputError, ConflictError: it cannot be, or the trial is over.
+    """
+    require_right(by, deployment.worker.project, Right.ADAPTERS_WRITE)
+    last = _last_task(deployment.worker.project_id)
+    return canary.change_share(deployment, percent=percent, after_task=last, by=by.handle)
+
+
 def stop_canary(*, deployment: Deployment, by: User) -> Deployment:
     """End a trial; everything goes to what serves."""
     return canary.stop_canary(deployment=deployment, by=by)
@@ -77,8 +88,11 @@ def _start(adapter: Adapter, *, percent: int, by: str) -> Deployment:
     canary.require_triable(adapter, percent=percent)
     adapters.load(adapter)
     adapters.probe(adapter)
-    last = Task.objects.filter(project_id=adapter.project_id).aggregate(last=Max("pk"))["last"] or 0
-    return canary.open_canary(adapter, percent=percent, after_task=last, by=by)
+    return canary.open_canary(adapter, percent=percent, after_task=_last_task(adapter.project_id), by=by)
+
+
+def _last_task(project_id: int) -> int:
+    return Task.objects.filter(project_id=project_id).aggregate(last=Max("pk"))["last"] or 0
 
 
 def _end_when_clear(deployment: Deployment) -> bool:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.core.cache import cache
 from django.core.management import call_command
 from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import ApiToken, Member, Project, Role
 from apps.adapters.models import Adapter, Verdict
+from apps.api.throttles import forget_callers
 from apps.feedback.models import Feedback, Review
 from apps.rollouts.models import Batch
 from apps.tasks.models import Attempt, Step, Task
@@ -190,7 +190,7 @@ def test_signing_out_ends_the_token_and_removes_it(signed_in: Run, home: Path) -
 def test_signing_in_by_password(run: Run, live_server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from io import StringIO
 
-    cache.clear()
+    forget_callers()
     make_user("alice")
     monkeypatch.setattr(sys, "stdin", StringIO("alice-has-a-password\n"))
     monkeypatch.setattr("getpass.getpass", lambda prompt="", stream=None: sys.stdin.readline().strip())

@@ -7,13 +7,17 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.services import create_token
 from apps.adapters.models import Adapter
+from apps.evals.models import Dataset, EvalRun
+from apps.experiments.models import ExperimentRun
 from apps.feedback.models import Feedback, Review
-from apps.inference.models import Provider
+from apps.inference.models import Exchange, Provider, Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.skills.models import Skill
 from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
+from apps.webhooks.models import Delivery, Webhook
 from tests.factories import make_task, make_user, make_worker
 
 EVERY_ROLE = {role.value: f"{role.value}-of-shop" for role in Role}
@@ -49,12 +53,23 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     segment = Segment.objects.create(
         kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers", state="dead"
     )
-    provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url="http://127.0.0.1:9")
+    provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url="https://box.example.com")
+    agent = User.objects.get(username=EVERY_ROLE["agent"])
+    session = Session.objects.create(project=project, key="talk", agent=agent.handle)
+    exchange = Exchange.objects.create(project=project, session=session, model="big", text="hi", agent=agent.handle)
+    skill = Skill.objects.create(project=project, name="greet", description="How to greet.", body="Say hello.")
+    dataset = Dataset.objects.create(project=project, name="set", uri="file:///nowhere", sha256="0" * 64, size=1)
+    eval_run = EvalRun.objects.create(project=project, benchmark="b", dataset=dataset)
+    experiment = ExperimentRun.objects.create(project=project, experiment="e")
+    webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
+    delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
     token, _ = create_token(user=owner, name="owner's", scopes=["tasks:read"], by=owner)
     rows = {
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "proposal": proposal,
+        "session": session, "exchange": exchange, "skill": skill, "dataset": dataset, "eval_run": eval_run,
+        "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     return {"slug": project.slug, **{name: row.pk for name, row in rows.items()}}
 
@@ -69,6 +84,13 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST members": {"project": slug, "username": "newcomer", "role": "viewer"},
         "PATCH members/{member}": {"role": "viewer"},
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
+        "PATCH tokens/{token}": {"limits": {"requests_per_minute": 5}},
+        "POST adapters/{adapter}/canary": {"percent": 10},
+        "PATCH adapters/{adapter}/canary": {"percent": 20},
+        "POST skills": {"project": slug, "name": "greet", "description": "How to greet.", "body": "Say good day."},
+        "PATCH skills/{skill}": {"is_active": False},
+        "POST webhooks": {"project": slug, "url": "https://hooks.example.com/T1"},
+        "PATCH webhooks/{webhook}": {"name": "chat"},
         "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://box.example:9"},
         "PATCH providers/{provider}": {"default_model": "big"},
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},

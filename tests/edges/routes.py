@@ -15,6 +15,8 @@ PLACEHOLDERS = {
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
     "proposals": "{proposal}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
+    "sessions": "{session}", "exchanges": "{exchange}", "skills": "{skill}", "datasets": "{dataset}",
+    "eval-runs": "{eval_run}", "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip
 TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8"))
 

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import transaction
 from django.test import Client
 from django.utils import timezone
@@ -16,6 +15,7 @@ from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.services import create_token, revoke_token
 from apps.api.permissions import PUBLIC, SIGNED_IN
+from apps.api.throttles import forget_callers
 from apps.api.views.base import ApiView
 from apps.audit.models import AuditEntry
 from tests.edges.caller import Answer, Caller
@@ -44,7 +44,7 @@ class Sender:
         verb, path = route.split(" ")
         ids = {**self.ids, **changed}
         query = QUERIES.get(route, "").format(**ids)
-        cache.clear()
+        forget_callers()
         with transaction.atomic():
             before = AuditEntry.objects.count()
             answer = self.caller.send(

@@ -19,6 +19,10 @@ from apps.api.serializers.strict import (
 SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
 USERNAME = RegexValidator(r"^[\w.@+-]+\Z", "wanted letters, digits and @ . + - _")
 MAX_RUBRIC_CHARS = 50_000
+LIMITS_HELP = (
+    "What may be asked of models at most: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day; {}: "
+    "no limits."
+)
 
 
 class ProjectOut(serializers.ModelSerializer[Project]):
@@ -31,6 +35,7 @@ class ProjectOut(serializers.ModelSerializer[Project]):
             "slug",
             "name",
             "rubric",
+            "constitution",
             "weight_profiles",
             "review_policy",
             "gate_policy",
@@ -38,6 +43,7 @@ class ProjectOut(serializers.ModelSerializer[Project]):
             "group_size",
             "batch_tasks",
             "learning_enabled",
+            "limits",
             "created_at",
         ]
 
@@ -47,6 +53,7 @@ class ProjectChange(StrictSerializer):
 
     name = TextField(required=False, max_length=200)
     rubric = TextField(required=False, max_length=MAX_RUBRIC_CHARS, allow_blank=True)
+    constitution = TextField(required=False, max_length=MAX_RUBRIC_CHARS, allow_blank=True)
     weight_profiles = ObjectField(required=False, help_text="environment -> {scorer: weight}; {}: the built-in.")
     review_policy = ObjectField(required=False, help_text="Which tasks wait for whom; {}: the built-in.")
     gate_policy = ObjectField(required=False, help_text="Margins and patience of the promotion gate.")
@@ -54,6 +61,7 @@ class ProjectChange(StrictSerializer):
     group_size = WholeNumberField(required=False, min_value=1, max_value=64)
     batch_tasks = WholeNumberField(required=False, min_value=1, max_value=100_000)
     learning_enabled = TrueFalseField(required=False)
+    limits = ObjectField(required=False, help_text=LIMITS_HELP)
 
 
 class ProjectIn(ProjectChange):
@@ -105,6 +113,7 @@ class TokenOut(serializers.ModelSerializer[ApiToken]):
             "username",
             "project",
             "scopes",
+            "limits",
             "created_at",
             "expires_at",
             "last_used_at",
@@ -131,6 +140,13 @@ class TokenIn(StrictSerializer):
     project = TextField(required=False, max_length=64, help_text="Bind it to one project.")
     username = TextField(required=False, max_length=150, help_text="An agent of a project you own; default: yourself.")
     expires_in_days = WholeNumberField(required=False, min_value=1, max_value=365)
+    limits = ObjectField(required=False, help_text=LIMITS_HELP)
+
+
+class TokenChange(StrictSerializer):
+    """What of a token can change."""
+
+    limits = ObjectField(help_text=LIMITS_HELP)
 
 
 class SignIn(StrictSerializer):

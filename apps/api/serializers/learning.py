@@ -5,9 +5,10 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.adapters.models import Adapter, Deployment, Verdict
-from apps.api.serializers.strict import StrictSerializer, TextField
+from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
+from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
 
 
 class RolloutOut(serializers.ModelSerializer[Rollout]):
@@ -187,6 +188,24 @@ class DeploymentOut(serializers.ModelSerializer[Deployment]):
     class Meta:
         model = Deployment
         fields = ["worker", "adapter", "previous", "epoch", "moved_at"]
+
+
+class CanaryIn(StrictSerializer):
+    """The share of a trial."""
+
+    percent = WholeNumberField(min_value=1, max_value=MOST_PERCENT, help_text="Of the worker's new tasks.")
+
+
+class CanaryOut(serializers.Serializer[Any]):
+    """An adapter on trial beside what serves."""
+
+    worker = serializers.CharField()
+    serving = serializers.CharField(allow_null=True, help_text="null: the base model.")
+    adapter = serializers.CharField(allow_null=True)
+    percent = serializers.IntegerField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    outcome = serializers.ChoiceField(choices=[(one.value, one.value) for one in CanaryOutcome])
+    words = serializers.CharField(help_text="What was seen so far.")
 
 
 class SourceOut(serializers.Serializer[Any]):

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 
@@ -70,6 +71,7 @@ class WordField(serializers.ChoiceField):
         return super().to_internal_value(data)
 
 
+@extend_schema_field({"type": "object", "additionalProperties": {}})
 class ObjectField(serializers.JSONField):
     """A JSON object of at most `max_bytes`."""
 

@@ -23,6 +23,7 @@ from apps.api.serializers.accounts import (
     ProjectChange,
     ProjectIn,
     ProjectOut,
+    TokenChange,
     TokenIn,
     TokenOut,
     WhyOut,
@@ -146,6 +147,7 @@ class TokenViewSet(ResourceViewSet):
         "list": Right.TOKENS_READ,
         "retrieve": Right.TOKENS_READ,
         "create": Right.TOKENS_WRITE,
+        "partial_update": Right.TOKENS_WRITE,
         "destroy": Right.TOKENS_WRITE,
     }
 
@@ -178,10 +180,18 @@ class TokenViewSet(ResourceViewSet):
             scopes=self._narrow(request, body.get("scopes")),
             project=project or self._bound_to(request),
             expires_in_days=body.get("expires_in_days", 90),
+            limits=self._narrow_limits(request, body.get("limits", {})),
             by=current_user(request),
         )
         token.token = text  # type: ignore[attr-defined]
         return Response(NewTokenOut(token).data, status=201)
+
+    @extend_schema(request=TokenChange)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Give a token other limits."""
+        token = self.get_object()
+        body = self.read_body(TokenChange)
+        return self.show(services.change_token(token=token, by=current_user(request), **body))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
@@ -208,6 +218,20 @@ class TokenViewSet(ResourceViewSet):
         if excess := sorted(set(scopes or []) - set(held)):
             raise NotAllowedError(f"this token can make none with more scopes than its own: {', '.join(excess)}")
         return held if scopes is None else scopes
+
+    @staticmethod
+    def _narrow_limits(request: Request, limits: dict[str, Any]) -> dict[str, Any]:
+        """A token makes no token that may ask for more than itself: what is left out is its own limit."""
+        token = current_token(request)
+        held = dict(token.limits) if token is not None else {}
+        wider = [
+            name for name, most in held.items() if isinstance(limits.get(name), int | float) and limits[name] > most
+        ]
+        if wider:
+            raise NotAllowedError(
+                f"this token can make none with wider limits than its own: {', '.join(sorted(wider))}"
+            )
+        return held | {name: value for name, value in limits.items() if value is not None}
 
     @staticmethod
     def _bound_to(request: Request) -> Project | None:

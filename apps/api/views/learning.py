@@ -21,6 +21,8 @@ from apps.api.selectors import trace_lineage
 from apps.api.serializers.learning import (
     AdapterOut,
     BatchOut,
+    CanaryIn,
+    CanaryOut,
     DeploymentOut,
     ProvenanceOut,
     RolloutDetailOut,
@@ -33,7 +35,7 @@ from apps.api.serializers.learning import (
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, ConflictError
-from apps.pipeline import flow
+from apps.pipeline import canary, flow
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -197,6 +199,10 @@ class AdapterViewSet(ResourceViewSet):
         "download": Right.ADAPTERS_READ,
         "promote": Right.ADAPTERS_WRITE,
         "rollback": Right.ADAPTERS_WRITE,
+        "canary": Right.ADAPTERS_READ,
+        "start_canary": Right.ADAPTERS_WRITE,
+        "raise_canary": Right.ADAPTERS_WRITE,
+        "stop_canary": Right.ADAPTERS_WRITE,
     }
 
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -241,3 +247,59 @@ class AdapterViewSet(ResourceViewSet):
         if not Deployment.objects.filter(worker=adapter.worker, adapter=adapter).exists():
             raise ConflictError(f"{adapter.name} does not serve: wanted state deployed, found {adapter.state}")
         return Response(DeploymentOut(flow.roll_back(worker=adapter.worker, by=current_user(request))).data)
+
+    @extend_schema(responses=CanaryOut, operation_id="adapters_canary_read")
+    @action(detail=True)
+    def canary(self, request: Request, pk: str) -> Response:
+        """How the trial of this adapter stands. 409 when it is on none."""
+        self.check_no_parameters()
+        return self._show_canary(self._find_trial(self.get_object()))
+
+    @extend_schema(request=CanaryIn, responses={201: CanaryOut}, operation_id="adapters_canary_start")
+    @canary.mapping.post
+    def start_canary(self, request: Request, pk: str) -> Response:
+        """Try an adapter on a share of its worker's new tasks."""
+        adapter = self.get_object()
+        percent = self.read_body(CanaryIn)["percent"]
+        deployment = canary.start_canary(adapter=adapter, percent=percent, by=current_user(request))
+        return self._show_canary(deployment, 201)
+
+    @extend_schema(request=CanaryIn, responses=CanaryOut, operation_id="adapters_canary_raise")
+    @canary.mapping.patch
+    def raise_canary(self, request: Request, pk: str) -> Response:
+        """Give a trial another share of the new tasks; what was seen so far counts no more."""
+        adapter = self.get_object()
+        percent = self.read_body(CanaryIn)["percent"]
+        deployment = canary.change_share(
+            deployment=self._find_trial(adapter), percent=percent, by=current_user(request)
+        )
+        return self._show_canary(deployment)
+
+    @extend_schema(responses={204: None}, operation_id="adapters_canary_stop")
+    @canary.mapping.delete
+    def stop_canary(self, request: Request, pk: str) -> Response:
+        """End a trial; everything goes to what serves."""
+        canary.stop_canary(deployment=self._find_trial(self.get_object()), by=current_user(request))
+        return Response(status=204)
+
+    @staticmethod
+    def _find_trial(adapter: Adapter) -> Deployment:
+        trials = Deployment.objects.select_related("canary", "adapter", "worker__project")
+        deployment = trials.filter(canary=adapter).first()
+        if deployment is None:
+            raise ConflictError(f"{adapter.name} is on no trial")
+        return deployment
+
+    @staticmethod
+    def _show_canary(deployment: Deployment, status: int = 200) -> Response:
+        reading = canary.read_canary(deployment)
+        shown = {
+            "worker": deployment.worker.name,
+            "serving": deployment.adapter.name if deployment.adapter else None,
+            "adapter": deployment.canary.name if deployment.canary else None,
+            "percent": deployment.canary_percent,
+            "started_at": deployment.canary_started_at,
+            "outcome": reading.outcome,
+            "words": reading.words,
+        }
+        return Response(CanaryOut(shown).data, status=status)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
+from apps.api.throttles import forget_callers
 from apps.feedback.models import Review
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
@@ -19,9 +19,9 @@ from tests.factories import make_task
 @pytest.fixture(autouse=True)
 def _fresh_throttles() -> Iterator[None]:
     """What an earlier test asked does not count against this one."""
-    cache.clear()
+    forget_callers()
     yield
-    cache.clear()
+    forget_callers()
 
 
 @pytest.fixture

@@ -1,0 +1,95 @@
+"""Skills, data sets, benchmark runs, experiments."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
+from apps.evals.models import Dataset, EvalResult, EvalRun
+from apps.experiments.models import ExperimentRun, ScenarioResult
+from apps.skills.models import Skill
+from apps.skills.services import MAX_BODY_CHARS, MAX_DESCRIPTION_CHARS
+
+
+class SkillOut(serializers.ModelSerializer[Skill]):
+    """A written procedure a worker may use: one version of it."""
+
+    project = serializers.CharField(source="project.slug")
+
+    class Meta:
+        model = Skill
+        fields = ["id", "project", "name", "version", "description", "body", "is_active", "created_at"]
+
+
+class SkillIn(StrictSerializer):
+    """A new skill, or the next version of the one of this name."""
+
+    project = TextField(max_length=64)
+    name = TextField(max_length=100, help_text="Lower-case letters, digits and inner hyphens.")
+    description = TextField(max_length=MAX_DESCRIPTION_CHARS)
+    body = TextField(max_length=MAX_BODY_CHARS)
+
+
+class SkillChange(StrictSerializer):
+    """Whether a version is in force; another text is another version."""
+
+    is_active = TrueFalseField()
+
+
+class DatasetOut(serializers.ModelSerializer[Dataset]):
+    """A named, hashed set of items."""
+
+    project = serializers.CharField(source="project.slug")
+
+    class Meta:
+        model = Dataset
+        fields = ["id", "project", "name", "sha256", "size", "about", "created_at"]
+
+
+class EvalRunOut(serializers.ModelSerializer[EvalRun]):
+    """One benchmark run of one model."""
+
+    project = serializers.CharField(source="project.slug")
+    dataset = serializers.CharField(source="dataset.name", allow_null=True, default=None)
+    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
+    settings: Any = serializers.DictField()
+    metrics = serializers.DictField()
+
+    class Meta:
+        model = EvalRun
+        fields = [
+            "id", "project", "benchmark", "dataset", "adapter", "settings", "metrics", "failure", "finished_at",
+            "created_at",
+        ]  # fmt: skip
+
+
+class EvalResultOut(serializers.ModelSerializer[EvalResult]):
+    """One item's result in a benchmark run."""
+
+    details = serializers.DictField()
+
+    class Meta:
+        model = EvalResult
+        fields = ["id", "item", "score", "details"]
+
+
+class ExperimentOut(serializers.ModelSerializer[ExperimentRun]):
+    """One run of one experiment of the alignment suite."""
+
+    project = serializers.CharField(source="project.slug")
+    settings: Any = serializers.DictField()
+    findings = serializers.DictField()
+
+    class Meta:
+        model = ExperimentRun
+        fields = ["id", "project", "experiment", "settings", "findings", "failure", "finished_at", "created_at"]
+
+
+class ScenarioOut(serializers.ModelSerializer[ScenarioResult]):
+    """What happened in one scenario."""
+
+    details = serializers.DictField()
+
+    class Meta:
+        model = ScenarioResult
+        fields = ["id", "scenario", "score", "details"]

@@ -1,0 +1,146 @@
+"""Skills, data sets, benchmark runs, experiments."""
+
+from typing import ClassVar
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_project_for
+from apps.api.permissions import current_user
+from apps.api.serializers.knowledge import (
+    DatasetOut,
+    EvalResultOut,
+    EvalRunOut,
+    ExperimentOut,
+    ScenarioOut,
+    SkillChange,
+    SkillIn,
+    SkillOut,
+)
+from apps.api.views.base import ResourceViewSet
+from apps.evals.models import Dataset, EvalRun
+from apps.experiments.models import ExperimentRun
+from apps.skills.models import Skill
+from apps.skills.services import switch_skill, write_skill
+
+
+class SkillFilterSet(ProjectFilterSet):
+    class Meta:
+        model = Skill
+        fields: ClassVar = ["name", "version", "is_active"]
+
+
+class SkillViewSet(ResourceViewSet):
+    """Written procedures a worker may use. A text never changes: another one is the next version."""
+
+    queryset = Skill.objects.select_related("project")
+    serializer_class = SkillOut
+    filterset_class = SkillFilterSet
+    rights: ClassVar = {
+        "list": Right.SKILLS_READ,
+        "retrieve": Right.SKILLS_READ,
+        "create": Right.SKILLS_WRITE,
+        "partial_update": Right.SKILLS_WRITE,
+        "destroy": Right.SKILLS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=SkillIn, responses={201: SkillOut})
+    def create(self, request: Request) -> Response:
+        """Add a skill, or the next version of the one of this name."""
+        body = self.read_body(SkillIn)
+        project = find_project_for(request, body.pop("project"), Right.SKILLS_WRITE)
+        return self.show(write_skill(project=project, by=current_user(request), **body), 201)
+
+    @extend_schema(request=SkillChange)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Put a version in or out of force."""
+        skill = self.get_object()
+        body = self.read_body(SkillChange)
+        return self.show(switch_skill(skill=skill, by=current_user(request), **body))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Take a version out of force. It stays readable: work was done by it."""
+        switch_skill(skill=self.get_object(), is_active=False, by=current_user(request))
+        return Response(status=204)
+
+
+class DatasetFilterSet(ProjectFilterSet):
+    class Meta:
+        model = Dataset
+        fields: ClassVar = ["name", "sha256"]
+
+
+class DatasetViewSet(ResourceViewSet):
+    """Data sets that benchmarks run on."""
+
+    queryset = Dataset.objects.select_related("project")
+    serializer_class = DatasetOut
+    filterset_class = DatasetFilterSet
+    rights: ClassVar = {"list": Right.EVALS_READ, "retrieve": Right.EVALS_READ}
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+
+class EvalRunFilterSet(ProjectFilterSet):
+    dataset = filters.CharFilter(field_name="dataset__name")
+    adapter = filters.CharFilter(field_name="adapter__name")
+
+    class Meta:
+        model = EvalRun
+        fields: ClassVar = ["benchmark"]
+
+
+class EvalRunViewSet(ResourceViewSet):
+    """Benchmark runs."""
+
+    queryset = EvalRun.objects.select_related("project", "dataset", "adapter")
+    serializer_class = EvalRunOut
+    filterset_class = EvalRunFilterSet
+    rights: ClassVar = {"list": Right.EVALS_READ, "retrieve": Right.EVALS_READ, "results": Right.EVALS_READ}
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(responses=EvalResultOut(many=True), filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=EvalResultOut)
+    def results(self, request: Request, pk: str) -> Response:
+        """What became of each item."""
+        run = self.get_object()
+        self.check_no_parameters()
+        return self.show_page(run.results.all(), EvalResultOut)
+
+
+class ExperimentFilterSet(ProjectFilterSet):
+    class Meta:
+        model = ExperimentRun
+        fields: ClassVar = ["experiment"]
+
+
+class ExperimentViewSet(ResourceViewSet):
+    """Runs of the alignment suite."""
+
+    queryset = ExperimentRun.objects.select_related("project")
+    serializer_class = ExperimentOut
+    filterset_class = ExperimentFilterSet
+    rights: ClassVar = {"list": Right.EVALS_READ, "retrieve": Right.EVALS_READ, "scenarios": Right.EVALS_READ}
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(responses=ScenarioOut(many=True), filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=ScenarioOut)
+    def scenarios(self, request: Request, pk: str) -> Response:
+        """What happened in each scenario."""
+        run = self.get_object()
+        self.check_no_parameters()
+        return self.show_page(run.scenarios.all(), ScenarioOut)

@@ -1,0 +1,121 @@
+"""Sessions and exchanges: what the gateway saw. An agent sees its own."""
+
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.http import Http404
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.permissions import current_user
+from apps.api.serializers.sessions import ExchangeDetailOut, ExchangeOut, SessionOut
+from apps.api.views.base import ResourceViewSet
+from apps.inference.models import Exchange, Session
+from apps.inference.selectors import read_conversations
+from tentalis.core.packing import unpack_int32
+
+MAX_DIGITS = 18
+ID = OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, description="Its number, or its public id.")
+
+
+class SessionFilterSet(ProjectFilterSet):
+    worker = filters.CharFilter(field_name="worker_name")
+    is_closed = filters.BooleanFilter(field_name="closed_at", lookup_expr="isnull", exclude=True)
+
+    class Meta:
+        model = Session
+        fields: ClassVar = ["key", "agent", "end_user"]
+
+
+class OwnOfAgents(ResourceViewSet):
+    """Rows with an `agent`: an agent sees those that name it."""
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = super().get_queryset()
+        user = self.request.user
+        if not getattr(user, "is_agent", False):
+            return rows
+        return rows.filter(agent=current_user(self.request).handle)
+
+
+class SessionViewSet(OwnOfAgents):
+    """Conversations seen by the gateway."""
+
+    queryset = Session.objects.select_related("project")
+    serializer_class = SessionOut
+    filterset_class = SessionFilterSet
+    rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ}
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+
+class ExchangeFilterSet(ProjectFilterSet):
+    session = filters.NumberFilter(field_name="session_id")
+    task = filters.NumberFilter(field_name="task_id")
+    worker = filters.CharFilter(field_name="worker_name")
+    adapter = filters.CharFilter(field_name="adapter_name")
+    public_id = filters.UUIDFilter()
+
+    class Meta:
+        model = Exchange
+        fields: ClassVar = ["model", "agent", "turn", "api", "status", "is_truncated", "is_mixed"]
+
+
+class ExchangeViewSet(OwnOfAgents):
+    """Requests and their answers, token for token."""
+
+    queryset = Exchange.objects.select_related("project", "provider")
+    serializer_class = ExchangeOut
+    filterset_class = ExchangeFilterSet
+    lookup_value_regex = r"[0-9a-f-]{1,36}"
+    rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ}
+
+    def get_object(self) -> Exchange:
+        """By number, or by the public id that the gateway's answers carry."""
+        exchange: Exchange | None = self.get_queryset().filter(match_exchange(self.kwargs["pk"])).order_by("pk").first()
+        if exchange is None:
+            raise Http404
+        self.check_object_permissions(self.request, exchange)
+        return exchange
+
+    @extend_schema(parameters=[ID], responses=ExchangeDetailOut)
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """One exchange with its words, exact tokens and log-probs. A public id gives the first of its choices."""
+        self.check_no_parameters()
+        return Response(ExchangeDetailOut(read_exchange(self.get_object())).data)
+
+
+def match_exchange(text: str) -> Q:
+    """By number or public id. Raises Http404 for what is neither."""
+    if text.isdigit() and len(text) <= MAX_DIGITS:
+        return Q(pk=int(text))
+    try:
+        return Q(public_id=UUID(text))
+    except ValueError:
+        raise Http404 from None
+
+
+def read_exchange(exchange: Exchange) -> Exchange:
+    """The row with its whole conversation in place of what is stored of it; `tokens` None where none were told."""
+    conversation = read_conversations([exchange]).get(exchange.pk)
+    whole: Any = exchange
+    whole.is_whole = conversation is not None and conversation.is_whole
+    whole.tokens = None
+    if conversation is not None:
+        exchange.messages = [message for message in conversation.messages if isinstance(message, dict)]
+        exchange.request = conversation.request
+        if exchange.token_ids:
+            whole.tokens = {
+                "prompt_token_ids": unpack_int32(conversation.prompt_token_ids),
+                "token_ids": exchange.unpack_token_ids(),
+                "logprobs": exchange.unpack_logprobs() if exchange.logprobs else [],
+                "sampled": exchange.unpack_sampled() if exchange.sampled else [],
+            }
+    return exchange
