@@ -17,8 +17,9 @@ from rest_framework.request import Request
 from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.adapters.models import Adapter
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_record
+from apps.rollouts.selectors import make_records
 from tentalis.core.canon import canonical_json
+from tentalis.core.contracts import RolloutRecord
 
 PAGE = 500
 CHUNK_BYTES = 64 * 1024
@@ -50,8 +51,8 @@ def iterate_rows(rows: QuerySet[Any]) -> Iterator[Any]:
 
 def rollout_lines(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
     """One canonical JSON line a rollout, as the trainer reads them."""
-    for rollout in iterate_rows(rollouts.select_related(*PARTS)):
-        yield canonical_json(make_record(rollout).to_json()) + b"\n"
+    for record in _read_records(rollouts):
+        yield canonical_json(record.to_json()) + b"\n"
 
 
 def rollout_parquet(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
@@ -88,12 +89,17 @@ def rollout_parquet(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
     )
     with tempfile.TemporaryFile() as file:
         with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-            rows = (
-                _flatten(make_record(rollout).to_json()) for rollout in iterate_rows(rollouts.select_related(*PARTS))
-            )
+            rows = (_flatten(record.to_json()) for record in _read_records(rollouts))
             while page := list(islice(rows, PAGE)):
                 writer.write_table(pyarrow.Table.from_pylist(page, schema=schema))
         yield from _read_chunks(file)
+
+
+def _read_records(rollouts: QuerySet[Rollout]) -> Iterator[RolloutRecord]:
+    """As the trainer reads them, in bounded queries."""
+    rows = iterate_rows(rollouts.select_related(*PARTS))
+    while page := list(islice(rows, PAGE)):
+        yield from make_records(page)
 
 
 def _flatten(record: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from django.db.models import Count, Sum
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.inference.models import Exchange, Session
+from apps.inference.selectors import read_conversations
+from tentalis.core.lineage import Conversation
 
 PAGE = 25
 TURNS = 20
@@ -106,15 +108,16 @@ def show_session(project: Project, session_id: int, *, after: int | None = None)
     exchanges = Exchange.objects.filter(session=session).defer(*EXACT)
     page = exchanges if after is None else exchanges.filter(pk__gt=after)
     found = list(page.order_by("id")[: TURNS + 1])
-    known: Sequence[Any] = ()
-    if after is not None and (last := exchanges.filter(pk__lte=after).order_by("-id").first()):
-        known = _known_after(last)
+    last = exchanges.filter(pk__lte=after).order_by("-id").first() if after is not None else None
+    conversations = read_conversations([*found[:TURNS], *([last] if last else [])], tokens=False)
+    known = _known_after(conversations.get(last.pk)) if last else []
     names = {exchange.adapter_name for exchange in found if exchange.adapter_name}
     adapters = {one.name: one for one in Adapter.objects.filter(project=project, name__in=names).defer("manifest")}
     turns = []
     for exchange in found[:TURNS]:
-        turns.append(_make_turn(exchange, known, adapters.get(exchange.adapter_name)))
-        known = _known_after(exchange)
+        conversation = conversations.get(exchange.pk)
+        turns.append(_make_turn(exchange, conversation, known, adapters.get(exchange.adapter_name)))
+        known = _known_after(conversation)
     totals = exchanges.aggregate(n=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
     return SessionView(
         session=session,
@@ -126,8 +129,10 @@ def show_session(project: Project, session_id: int, *, after: int | None = None)
     )
 
 
-def _make_turn(exchange: Exchange, known: Sequence[Any], adapter: Adapter | None) -> Turn:
-    messages = exchange.messages if isinstance(exchange.messages, list) else []
+def _make_turn(
+    exchange: Exchange, conversation: Conversation | None, known: Sequence[Any], adapter: Adapter | None
+) -> Turn:
+    messages = conversation.messages if conversation else []
     start = 0
     while start < min(len(messages), len(known)) and _is_same(messages[start], known[start]):
         start += 1
@@ -182,10 +187,11 @@ def _read_part(part: Any) -> str:
     return str(part)
 
 
-def _known_after(exchange: Exchange) -> list[Any]:
+def _known_after(conversation: Conversation | None) -> list[Any]:
     """What the next request repeats: this one and its answer."""
-    messages = exchange.messages if isinstance(exchange.messages, list) else []
-    return [*messages, {"role": "assistant", "content": exchange.text}]
+    if conversation is None:
+        return []
+    return [*conversation.messages, conversation.answer or {"role": "assistant", "content": ""}]
 
 
 def _is_same(message: Any, known: Any) -> bool:
