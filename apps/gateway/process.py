@@ -6,11 +6,13 @@ import logging
 import signal
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 
 from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
+from apps.gateway.closing import close_session
 from apps.gateway.edge import Edge
 from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets, connect_redis
@@ -55,6 +57,9 @@ async def run(*, host: str, port: int) -> None:
     server = GatewayServer(
         edge,
         lambda project, key, after, limit: knowledge.ask(lambda: read_traces(project, key, after, limit)),
+        lambda caller, key: knowledge.ask(
+            partial(close_session, caller.project, key, agent=caller.agent, spool=spool.directory.name, end=spool.end)
+        ),
         host=host,
         port=port,
     )

@@ -30,22 +30,28 @@ DIALECT_PATHS = {
     "/v1/responses": "responses",
     "/v1/messages": "messages",
 }
-_SESSION = re.compile(r"/sessions/(?P<session>[^/].*?)(?P<rest>/v1(?:/.*)?|/traces)")
+_SESSION = re.compile(r"/sessions/(?P<session>[^/].*?)(?P<rest>/v1(?:/.*)?|/traces|/done)")
 
 FindTraces = Callable[[int, str, int, int], Awaitable["dict[str, Any] | None"]]
 """(project, session key, after, limit) -> a page of its exchanges as JSON; None where there is no such session."""
+CloseSession = Callable[[Caller, str], Awaitable[bool]]
+"""(caller, session key) -> whether the caller has such a session, which is closed now."""
 
 
 class GatewayServer:
     """Serves one `Edge`.
 
     Args:
+        close_session: None: nobody stores sessions here, so there are none to close.
         host, port: to bind; port 0 takes any.
     """
 
-    def __init__(self, edge: Edge, find_traces: FindTraces, *, host: str, port: int) -> None:
+    def __init__(
+        self, edge: Edge, find_traces: FindTraces, close_session: CloseSession | None = None, *, host: str, port: int
+    ) -> None:
         self.edge = edge
         self._find_traces = find_traces
+        self._close_session = close_session
         self._host = host
         self._port = port
         self._ticker: asyncio.Task[None] | None = None
@@ -105,6 +111,8 @@ class GatewayServer:
 
     async def _look(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
         """Everything that asks no model."""
+        if request.method == "POST" and path == "/done" and in_path:
+            return await self._close(request, in_path)
         if request.method not in {"GET", "HEAD"}:
             known = path in {"/health", "/healthz", "/readyz", "/metrics", "/v1/models"}
             status, code = (405, "method_not_allowed") if known else (404, "not_found")
@@ -143,6 +151,13 @@ class GatewayServer:
         if page is None:
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
         return _json(page)
+
+    async def _close(self, request: web.BaseRequest, session: str) -> web.Response:
+        caller = await find_caller(request.headers, self.edge.knowledge)
+        require_asking(caller)
+        if self._close_session is None or not await self._close_session(caller, session):
+            raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
+        return web.Response(status=204)
 
     def _report_health(self, *, is_readiness: bool) -> web.Response:
         edge = self.edge
