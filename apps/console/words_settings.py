@@ -66,6 +66,7 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "clip_low": (_("Clip below"), _("A token's ratio is clipped to 1 minus this…")),
     "clip_high": (_("Clip above"), _("…and 1 plus this.")),
     "dual_clip": (_("Dual clip"), _("Cap on the loss of a token with a negative advantage. Empty: none.")),
+    "singles": (_("Tasks attempted once"), _("Compared with each other over the batch, or not at all.")),
     "std_floor": (_("Floor of the spread"), _("Added to what advantages are divided by.")),
     "kl_coef": (_("Pull towards the base model"), _("Weight of the KL term; 0 computes none.")),
     "entropy_coef": (_("Entropy bonus"), ""),

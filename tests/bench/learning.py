@@ -86,6 +86,8 @@ def learn(
     model: str,
     directory: Path,
     rejudge: Callable[[list[RolloutRecord]], list[RolloutRecord]] = list,
+    tasks: int = TASKS,
+    group: int = GROUP,
 ) -> dict[str, float]:
     """Run the loop; held-out accuracy at each mark, sampled and greedy, and where the CPU seconds went.
 
@@ -101,8 +103,8 @@ def learn(
     spent = {"generate": 0.0, "train": 0.0, "swap": 0.0}
     for update in range(1, max(marks) + 1):
         clock = time.process_time()
-        tickets = make_tickets(rng, TASKS, held_out=False)
-        groups = attempt_tickets(engine, tickets, n=GROUP, adapter=adapter, seed=seed * 100_003 + update)
+        tickets = make_tickets(rng, tasks, held_out=False)
+        groups = attempt_tickets(engine, tickets, n=group, adapter=adapter, seed=seed * 100_003 + update)
         rollouts = rejudge(record_rollouts(engine, groups, version=update - 1))
         spent["generate"] += time.process_time() - clock
         output = directory / f"{update}"

@@ -41,6 +41,28 @@ def group_advantages(rewards: Sequence[float], *, std_floor: float = 1e-6, divid
     return [(reward - mean) / scale for reward in rewards]
 
 
+def single_advantages(rewards: Sequence[float], weights: Sequence[float], *, std_floor: float = 1e-6) -> list[float]:
+    """Centre and scale rewards of attempts that are alone at their task: A_i = (r_i - mean) / (std + std_floor).
+
+    Mean and std are those of the batch, each reward counting by its weight, so that the weighted advantages sum to 0.
+
+    Args:
+        rewards: (B,) of different tasks; weights: (B,) trust in each, >= 0.
+    Returns:
+        (B,), dimensionless; all zeros when the rewards agree, or nothing is trusted.
+    Source:
+        REINFORCE++, arXiv:2501.03262: advantages normalised over the batch instead of a prompt's group. It knows no
+        weights, and takes the KL into the reward, which we do not.
+    """
+    total = math.fsum(weights)
+    if total <= 0 or all(reward == rewards[0] for reward in rewards):
+        return [0.0] * len(rewards)
+    mean = math.fsum(weight * reward for weight, reward in zip(weights, rewards, strict=True)) / total
+    squares = (weight * (reward - mean) ** 2 for weight, reward in zip(weights, rewards, strict=True))
+    std = math.sqrt(math.fsum(squares) / total)
+    return [(reward - mean) / (std + std_floor) for reward in rewards]
+
+
 def step_returns(
     scores: Sequence[float | None], *, missing_steps: int, spread: Spread, std_floor: float
 ) -> list[float]:
@@ -118,7 +140,8 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     """The reward's advantage of every token of every rollout.
 
     Args:
-        rollouts: (R,) any number of groups; outcomes and step scores are both compared within their group only.
+        rollouts: (R,) any number of groups; outcomes and step scores are both compared within their group only. Groups
+            of one are compared with each other where the recipe says so (`singles`).
     Returns:
         (R,) of (T,): already multiplied by the rollout's weight; None for a rollout without a reward, which has no RL
         term. A rollout with a reward whose steps nobody scored gets its outcome advantage alone, undiminished; a
@@ -129,13 +152,17 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     for index, rollout in enumerate(rollouts):
         if rollout.reward is not None:
             groups.setdefault(rollout.group_id, []).append(index)
-    for members in groups.values():
+    compared = [members for members in groups.values() if len(members) > 1 or recipe.singles == "none"]
+    singles = [members[0] for members in groups.values() if len(members) == 1 and recipe.singles == "batch"]
+    for members in (*compared, singles):
         group = [rollouts[index] for index in members]
-        outcomes = group_advantages(
-            [rollout.reward for rollout in group if rollout.reward is not None],
-            std_floor=recipe.std_floor,
-            divide_by_std=recipe.algorithm != "dr_grpo",
-        )
+        rewards = [rollout.reward for rollout in group if rollout.reward is not None]
+        if members is singles:
+            outcomes = single_advantages(rewards, [rollout.weight for rollout in group], std_floor=recipe.std_floor)
+        else:
+            outcomes = group_advantages(
+                rewards, std_floor=recipe.std_floor, divide_by_std=recipe.algorithm != "dr_grpo"
+            )
         spread = measure_spread(step_scores(group))
         for index, rollout, outcome in zip(members, group, outcomes, strict=True):
             scored = has_step_scores(rollout)

@@ -14,6 +14,7 @@ RECIPE_SCHEMA = "tentalis.recipe/1"
 
 ALGORITHMS = ("grpo", "dr_grpo", "cispo", "reward_weighted_sft")
 OPD_MODES = ("lightweight", "logprobs")
+SINGLES = ("batch", "none")
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -43,6 +44,8 @@ class Recipe:
         epochs: passes over the batch.
         clip_low, clip_high: the token ratio is clipped to [1 - clip_low, 1 + clip_high].
         dual_clip: cap on the loss of a token with a negative advantage, as a multiple of |A|; None for no cap.
+        singles: what an attempt is compared with that is alone at its task: `batch`, the others of the batch that are
+            alone at theirs; `none`, nothing, so that its reward teaches nothing.
         std_floor: added to the std that advantages are divided by.
         kl_coef: weight of the k3 KL to the frozen base; 0 computes none.
         entropy_coef: weight of the entropy bonus.
@@ -69,6 +72,7 @@ class Recipe:
     clip_low: float = _number(0.2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
     clip_high: float = _number(0.28, "a number in (0, 10]", 0.0, 10.0, open_low=True)
     dual_clip: float | None = _number(None, "null or a number in [1, 100]", 1.0, 100.0)
+    singles: str = _choice("batch", SINGLES)
     std_floor: float = _number(1e-2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
     kl_coef: float = _number(0.0, "a number in [0, 10]", 0.0, 10.0)
     entropy_coef: float = _number(0.0, "a number in [0, 1]", 0.0, 1.0)

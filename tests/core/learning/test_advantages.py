@@ -9,6 +9,7 @@ from tentalis.core.learning.advantages import (
     Spread,
     group_advantages,
     imitation_weights,
+    single_advantages,
     step_returns,
     step_scores,
     token_advantages,
@@ -149,3 +150,33 @@ def test_the_order_of_the_batch_does_not_matter(order: list[int]) -> None:
 def test_better_answers_are_imitated_more_up_to_a_cap() -> None:
     weights = imitation_weights([1.0, 0.0], temperature=0.5, weight_max=2.0)
     assert weights == pytest.approx([2.0, math.exp(-1)])
+
+
+def test_single_attempts_are_compared_with_each_other_worked_by_hand() -> None:
+    # weights 1, 1, 2: mean = (1 + 0 + 2 * 0) / 4 = .25, variance = (.75^2 + 3 * .25^2) / 4 = .1875
+    found = single_advantages([1.0, 0.0, 0.0], [1.0, 1.0, 2.0], std_floor=1e-9)
+    assert found == pytest.approx([0.75 / 0.1875**0.5, -0.25 / 0.1875**0.5, -0.25 / 0.1875**0.5])
+    assert single_advantages([1.0, 0.0], [0.0, 0.0]) == [0.0, 0.0]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=1, max_size=12))
+def test_single_advantages_sum_to_zero_by_weight(pairs: list[tuple[float, float]]) -> None:
+    found = single_advantages([reward for reward, _ in pairs], [weight for _, weight in pairs], std_floor=1e-2)
+    assert math.fsum(weight * value for value, (_, weight) in zip(found, pairs, strict=True)) == pytest.approx(
+        0, abs=1e-6
+    )
+
+
+def test_a_single_attempt_learns_beside_groups_and_moves_none_of_them() -> None:
+    group = [make_rollout(rollout_id=1, reward=1.0), make_rollout(rollout_id=2, reward=0.0)]
+    singles = [make_rollout(rollout_id=3, group_id=2, reward=1.0), make_rollout(rollout_id=4, group_id=3, reward=0.0)]
+    recipe = Recipe(step_mix=0.0)
+    alone, beside = token_advantages(group, recipe), token_advantages([*group, *singles], recipe)
+    assert beside[:2] == alone
+    good, bad = beside[2], beside[3]
+    assert good is not None
+    assert bad is not None
+    assert good[0] == pytest.approx(0.5 / 0.51)
+    assert bad[0] == pytest.approx(-0.5 / 0.51)
+    none = token_advantages([*group, *singles], replace(recipe, singles="none"))
+    assert none[2:] == [[0.0] * 6, [0.0] * 6]
