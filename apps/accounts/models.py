@@ -41,6 +41,9 @@ class Project(Timestamped):
     rubric = models.TextField(
         blank=True, help_text="What good work is, in the team's words; judges and managers read it."
     )
+    constitution = models.TextField(
+        blank=True, help_text="Principles that hold above the rubric, in every task; judges and managers read them."
+    )
     weight_profiles = models.JSONField(
         default=dict, blank=True, help_text="environment -> {scorer: weight}; empty: the built-in."
     )

@@ -39,6 +39,7 @@ PROJECT_FIELDS = frozenset(
     {
         "name",
         "rubric",
+        "constitution",
         "weight_profiles",
         "review_policy",
         "gate_policy",

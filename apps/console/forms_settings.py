@@ -59,6 +59,13 @@ class GeneralForm(SectionForm):
         widget=forms.Textarea(attrs={"rows": 6}),
         help_text=_("What good work is, in your words. Judges and managers read it beside every task."),
     )
+    constitution = forms.CharField(
+        label=_("Constitution"),
+        required=False,
+        max_length=100_000,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text=_("Principles that hold above the rubric, in every task. Judges and managers read them too."),
+    )
     group_size = forms.IntegerField(
         label=_("Attempts at a task"), min_value=1, max_value=64, help_text=_("They are compared with each other.")
     )

@@ -126,6 +126,7 @@ def _score_attempt(
         answer=attempt.answer or None,
         reference=None if task.reference is None else str(task.reference),
         rubric=task.project.rubric,
+        constitution=task.project.constitution,
         facts=_gather_facts(task, verification, why_not),
     )
     results = {scorer.name: _ask(scorer, context) for scorer in scorers}

@@ -56,6 +56,7 @@ class LlmManager:
             answer=attempt.answer or None,
             reference=None if task.reference is None else str(task.reference),
             rubric=task.project.rubric,
+            constitution=task.project.constitution,
         )
         request = build_judge_request(context, criterion="manager")
         try:

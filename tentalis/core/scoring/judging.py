@@ -92,12 +92,14 @@ class JudgementTally:
 def build_judge_request(context: AttemptContext, *, criterion: Criterion) -> JudgeRequest:
     """The messages that ask for a verdict; the same attempt always gives the same bytes.
 
-    The system message is fixed text. Everything anyone wrote, the rubric too, stands in the user message, fenced and
-    capped (the constants of this module). Steps beyond MAX_JUDGED_STEPS are not shown.
+    The system message is fixed text. Everything anyone wrote, rubric and constitution too, stands in the user message,
+    fenced and capped (the constants of this module). Steps beyond MAX_JUDGED_STEPS are not shown.
     """
     shown = context.steps[:MAX_JUDGED_STEPS]
     step_limit = min(STEP_CHARS, STEPS_CHARS // max(len(shown), 1))
     blocks = {}
+    if context.constitution.strip():
+        blocks["CONSTITUTION, ABOVE THE RUBRIC"] = cap_text(context.constitution, RUBRIC_CHARS)
     if context.rubric.strip():
         blocks["RUBRIC"] = cap_text(context.rubric, RUBRIC_CHARS)
     blocks["TASK"] = cap_text(context.prompt, PROMPT_CHARS)

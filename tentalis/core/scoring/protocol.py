@@ -45,6 +45,7 @@ class AttemptContext:
         answer: the final answer; None when the worker gave none.
         reference: what a right answer looks like; None when nobody knows.
         rubric: the project's own words on what is good work; "" for none.
+        constitution: principles that hold above the rubric, in the project's own words; "" for none.
         facts: what the environment measured, by name (exit status, tests passed, lines changed, ...).
     """
 
@@ -55,6 +56,7 @@ class AttemptContext:
     answer: str | None
     reference: str | None = None
     rubric: str = ""
+    constitution: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

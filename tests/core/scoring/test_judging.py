@@ -84,6 +84,14 @@ def test_a_huge_attempt_is_capped() -> None:
     assert len(request.messages[1]["content"]) < 100_000
 
 
+def test_a_constitution_stands_before_the_rubric_and_only_where_there_is_one() -> None:
+    said = attempt("<call>f</call>", rubric="Write the unit.", constitution="Promise nothing.")
+    content = build_judge_request(said, criterion="manager").messages[1]["content"]
+    assert content.index("Promise nothing.") < content.index("Write the unit.")
+    without = build_judge_request(attempt("<call>f</call>", rubric="Write the unit."), criterion="manager")
+    assert "CONSTITUTION" not in without.messages[1]["content"]
+
+
 def test_a_missing_answer_rubric_or_result_is_said() -> None:
     content = build_judge_request(attempt("<call>f</call>", rubric=" "), criterion="prm").messages[1]["content"]
     assert "(no answer was given)" in content
