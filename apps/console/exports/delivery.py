@@ -71,7 +71,7 @@ class Export:
     def write(self) -> Iterator[bytes]:
         """The data itself."""
         write, _ = WRITERS[self.format]
-        for part in write(self._count(self.source.rows(self.project, self.filters)), self.source.columns):
+        for part in write(self._count(self.source.rows(self.project, self.filters, self.by)), self.source.columns):
             self._hash.update(part)
             self.size_bytes += len(part)
             yield part

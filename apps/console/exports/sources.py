@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Case, F, QuerySet, Value, When
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
+from apps.accounts.services import find_role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry, AuditSeal
 from apps.console.exports import training_sets
-from apps.feedback.models import Feedback, StepFeedback
+from apps.feedback.models import Feedback, Review, StepFeedback
+from apps.feedback.rights import MANAGERS
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from apps.tasks.models import Task
@@ -32,6 +34,7 @@ class Source:
     """One thing to export.
 
     Attributes:
+        rows: what it holds, as far as the user may read it.
         columns: name -> kind of value: int, float, bool, text, time, json (nested), ints, floats or bools (lists).
         filters: names a query may narrow it by -> what they may be; None: any text.
         formats: what it can be written as.
@@ -42,7 +45,7 @@ class Source:
     about: str | Promise
     right: Right
     columns: Mapping[str, str]
-    rows: Callable[[Project, Mapping[str, str]], Iterator[Row]]
+    rows: Callable[[Project, Mapping[str, str], User], Iterator[Row]]
     filters: Mapping[str, frozenset[str] | None]
     formats: tuple[str, ...] = ("csv", "jsonl", "parquet")
 
@@ -55,7 +58,7 @@ TASK_COLUMNS = {
 TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"}
 
 
-def read_tasks(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+def read_tasks(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     rows = Task.objects.filter(project=project, **filters)
     paths = [TASK_PATHS.get(name, name) for name in TASK_COLUMNS]
     for values in iterate_values(rows, paths):
@@ -71,16 +74,25 @@ FEEDBACK_COLUMNS = {
 FEEDBACK_PATHS = {
     "task": "task_id",
     "review": "review_id",
-    "purpose": "review__purpose",
     "preferred_attempt": "preferred_attempt__index",
 }
 
+SHOWN_PURPOSE = Case(
+    When(review__purpose=Review.Purpose.GOLD, then=Value(Review.Purpose.WORK)), default=F("review__purpose")
+)
 
-def read_feedback(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
-    """Every judgement, taken back or not, with its words on single steps."""
+
+def read_feedback(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
+    """Every judgement, taken back or not, with its words on single steps.
+
+    Without what others said of a task while somebody is asked about it blindly; and a known answer passes for work.
+    But for managers, who see both.
+    """
+    purpose = "review__purpose" if find_role(user, project) in MANAGERS else "shown_purpose"
     own = [name for name in FEEDBACK_COLUMNS if name != "steps"]
-    rows = Feedback.objects.filter(project=project, **filters)
-    pages = page_values(rows, [FEEDBACK_PATHS.get(name, name) for name in own], PAGE)
+    rows = Feedback.objects.readable_by(user).filter(project=project, **filters)
+    rows = rows.annotate(shown_purpose=SHOWN_PURPOSE)
+    pages = page_values(rows, [{"purpose": purpose}.get(name, FEEDBACK_PATHS.get(name, name)) for name in own], PAGE)
     for page in pages:
         said = StepFeedback.objects.filter(feedback__in=[values[0] for values in page]).order_by("feedback_id", "id")
         words = said.values_list("feedback_id", "attempt__index", "step__index", "score", "comment", "spans")
@@ -100,7 +112,7 @@ ROLLOUT_COLUMNS = {
 }  # fmt: skip
 
 
-def read_rollouts(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+def read_rollouts(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """Every usable rollout as the trainer reads it."""
     rows = Rollout.objects.filter(project=project, is_usable=True, attempt__exchange__isnull=False).select_related(
         "task", "adapter", "hint", "attempt__exchange"
@@ -119,7 +131,7 @@ AUDIT_COLUMNS = {
 SEALED = ("seq", "previous_hash", "hash")
 
 
-def read_audit(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+def read_audit(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     return read_entries(AuditEntry.objects.filter(project_id=project.pk, **filters))
 
 

@@ -1,6 +1,7 @@
 """Judgements as training sets, in the formats of TRL: what counts is what a rollout's reward counts.
 
-Feedback that was taken back, and what was said of gold items, is in none of them.
+Feedback that was taken back, and what was said of gold items, is in none of them; nor, but for managers, what others
+said of a task while somebody is asked about it blindly.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 from django.db.models import Prefetch
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement
 from apps.tasks.models import Attempt, Step, Task
@@ -29,11 +30,11 @@ SFT_COLUMNS = {"messages": "json", "task": "int", "feedback": "int", "kind": "te
 Row = Mapping[str, Any]
 
 
-def read_pairs(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+def read_pairs(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """Every pair a feedback orders: by its ranking, else its preferred attempt before the others; a corrected answer
     before each answered attempt. Equal ranks and equal texts make no pair.
     """
-    for feedback in _iterate_feedback(project):
+    for feedback in _iterate_feedback(project, user):
         answers = {
             one.index: one.text or one.answer
             for one in feedback.task.attempts.all()
@@ -65,9 +66,9 @@ def read_pairs(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
                 }
 
 
-def read_stepwise(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+def read_stepwise(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """Each judged attempt's steps up to the first one nobody judged; right from 0.5 on. A person's word comes first."""
-    for task, judgements in _iterate_judged(project):
+    for task, judgements in _iterate_judged(project, user):
         for attempt in task.attempts.all():
             found = judgements[attempt.pk]
             steps, labels = [], []
@@ -85,9 +86,9 @@ def read_stepwise(project: Project, filters: Mapping[str, str]) -> Iterator[Row]
                 }  # fmt: skip
 
 
-def read_kto(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+def read_kto(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """Each judged attempt whose reward is clearly above or below 0.5."""
-    for task, judgements in _iterate_judged(project):
+    for task, judgements in _iterate_judged(project, user):
         for attempt in task.attempts.all():
             found = judgements[attempt.pk]
             if found.reward is not None and abs(found.reward - RIGHT_FROM) >= CLEAR_MARGIN:
@@ -98,9 +99,9 @@ def read_kto(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def read_sft(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
+def read_sft(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """What a manager wrote instead, or else the attempt they preferred; nothing where none was good enough."""
-    for feedback in _iterate_feedback(project):
+    for feedback in _iterate_feedback(project, user):
         best = feedback.preferred_attempt
         if feedback.edited_answer:
             kind, answer = "corrected", feedback.edited_answer
@@ -112,10 +113,11 @@ def read_sft(project: Project, filters: Mapping[str, str]) -> Iterator[Row]:
         yield {"messages": messages, "task": feedback.task_id, "feedback": feedback.pk, "kind": kind}
 
 
-def _iterate_feedback(project: Project) -> Iterator[Feedback]:
+def _iterate_feedback(project: Project, user: User) -> Iterator[Feedback]:
     attempts = Prefetch("task__attempts", Attempt.objects.order_by("index"))
     rows = (
         Feedback.objects.counting()
+        .readable_by(user)
         .filter(project=project)
         .exclude(edited_answer="", preferred_attempt=None, ranking=[])
     )
@@ -130,11 +132,13 @@ def _iterate_feedback(project: Project) -> Iterator[Feedback]:
         last = page[-1].pk
 
 
-def _iterate_judged(project: Project) -> Iterator[tuple[Task, Mapping[int, Any]]]:
+def _iterate_judged(project: Project, user: User) -> Iterator[tuple[Task, Mapping[int, Any]]]:
     steps = Prefetch("steps", Step.objects.order_by("index"))
     attempts = Prefetch("attempts", Attempt.objects.order_by("index").prefetch_related(steps))
-    judged = Feedback.objects.counting().filter(project=project).values("task")
-    rows = Task.objects.filter(project=project, pk__in=judged)
+    """Tasks with what came of all that was said of them; none of which somebody's word must not be known yet."""
+    counting = Feedback.objects.counting().filter(project=project)
+    hidden = counting.exclude(pk__in=counting.readable_by(user).values("pk"))
+    rows = Task.objects.filter(project=project, pk__in=counting.values("task")).exclude(pk__in=hidden.values("task"))
     last = 0
     while page := list(rows.filter(pk__gt=last).prefetch_related(attempts).order_by("pk")[:PAGE]):
         for task in page:

@@ -11,11 +11,13 @@ from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
 from apps.supervision.models import Proposal, ProposalQuerySet
+from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tentalis.core.supervision import SupervisionError, SupervisionPolicy
 
 WAITING = 30
 PAGE = 50
+OF_TASK = 20
 JUST_NOW = timedelta(minutes=3)
 MOST_COUNTED = 99
 TAIL_CHARS = 900
@@ -184,6 +186,12 @@ def find_decided(project: Project, *, before: int | None) -> list[ProposalView]:
 def count_waiting(project: Project) -> int:
     """Proposals that wait, counted up to MOST_COUNTED + 1."""
     return Proposal.objects.filter(project=project).pending()[: MOST_COUNTED + 1].count()
+
+
+def find_of_task(task: Task) -> list[ProposalView]:
+    """What was asked while a task was worked on, newest first."""
+    rows = Proposal.objects.filter(task=task).select_related("proposed_by").order_by("-id")
+    return [show_proposal(row) for row in rows[:OF_TASK]]
 
 
 def find_outside_workers(project: Project) -> list[Worker]:

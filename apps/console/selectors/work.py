@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.scoring.models import StepScore
@@ -117,13 +117,14 @@ def find_attempts(task: Task) -> QuerySet[Attempt]:
     return attempts.prefetch_related(Prefetch("steps", Step.objects.order_by("index")))
 
 
-def show_task(task: Task) -> TaskView:
-    """A constant number of queries, however many attempts and steps."""
+def show_task(task: Task, *, user: User) -> TaskView:
+    """A constant number of queries, however many attempts and steps. Of feedback, what `user` may read just now."""
     attempts = list(find_attempts(task).select_related("adapter", "rollout__training_use__batch__run"))
     scores: dict[tuple[int, int | None], list[StepScore]] = defaultdict(list)
     for score in StepScore.objects.filter(attempt__in=attempts).order_by("scorer"):
         scores[score.attempt_id, score.step_id].append(score)
-    feedback = list(Feedback.objects.filter(task=task).select_related("preferred_attempt").order_by("-id"))
+    readable = Feedback.objects.readable_by(user).filter(task=task)
+    feedback = list(readable.select_related("preferred_attempt").order_by("-id"))
     words: dict[tuple[int, int | None], list[StepFeedback]] = defaultdict(list)
     for word in StepFeedback.objects.filter(feedback__in=feedback).select_related("feedback").order_by("id"):
         words[word.attempt_id, word.step_id].append(word)
@@ -132,7 +133,7 @@ def show_task(task: Task) -> TaskView:
         task=task,
         attempts=[_view_attempt(attempt, scores, words) for attempt in attempts],
         feedback=feedback,
-        hints=list(Hint.objects.filter(task=task)),
+        hints=list(Hint.objects.filter(feedback__in=feedback)),
         reviews=list(Review.objects.filter(task=task).select_related("claimed_by")),
         history=list(reversed(history)),
     )

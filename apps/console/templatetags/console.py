@@ -22,7 +22,7 @@ SLACK = 200
 MOST = 64_000
 
 # what the audit says, where "kind" alone reads badly
-SUBJECT_PAGES = {"task": "task", "review": "review", "trainingrun": "run", "adapter": "adapter"}
+SUBJECT_PAGES = {"task": "task", "review": "review", "trainingrun": "run", "adapter": "adapter", "proposal": "proposal"}
 
 
 register.filter("visible", visible)

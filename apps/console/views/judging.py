@@ -15,8 +15,10 @@ from apps.console.review_forms import FeedbackForm, read_draft
 from apps.console.review_preview import preview_judgement
 from apps.console.selectors import review as selectors
 from apps.console.selectors import work
+from apps.console.selectors.presence import Present, find_present
+from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import Shown, find_undoable, show_attempts
-from apps.console.selectors.review_queue import write_query
+from apps.console.selectors.review_queue import may_manage, write_query
 from apps.console.views.frame import Scene, leave, project_view, show
 from apps.feedback import services as reviews
 from apps.feedback.models import Review
@@ -62,10 +64,18 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
         "review": review,
         "is_blind": is_blind,
         "preview": preview,
+        "proposals": find_of_task(task),
+        "present": _find_present(scene, task, is_blind=is_blind),
         "undoable": find_undo(request, scene),
         "query": write_query(read_filters(request)),
     }
     return show(request, scene, "review", context, status=status)
+
+
+def _find_present(scene: Scene, task: Task, *, is_blind: bool) -> list[Present]:
+    held = Review.objects.filter(task=task, state=Review.State.OPEN, claimed_by__isnull=False)
+    is_manager = may_manage(scene.project, scene.user)
+    return find_present(held.select_related("claimed_by"), user=scene.user, is_manager=is_manager, is_blind=is_blind)
 
 
 def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None, form: FeedbackForm) -> HttpResponse:

@@ -11,7 +11,10 @@ from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import TaskForm, show_error
 from apps.console.selectors import work
+from apps.console.selectors.presence import find_present
+from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
+from apps.console.selectors.review_queue import may_manage
 from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, show
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -58,8 +61,17 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.TASKS_READ)
 def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
     task = _task_or_404(scene, task_id)
-    view = hide_from_reviewer(work.show_task(task), scene.user)
-    context = {"view": view, "task": task, "is_blind": is_reviewing_blind(view, scene.user), "fragments": {"task"}}
+    view = hide_from_reviewer(work.show_task(task, user=scene.user), scene.user)
+    is_blind = is_reviewing_blind(view, scene.user)
+    is_manager = may_manage(scene.project, scene.user)
+    context = {
+        "view": view,
+        "task": task,
+        "is_blind": is_blind,
+        "proposals": find_of_task(task) if scene.may(Right.REVIEWS_READ) else [],
+        "present": find_present(view.reviews, user=scene.user, is_manager=is_manager, is_blind=is_blind),
+        "fragments": {"task"},
+    }
     return show(request, scene, "task", context)
 
 

@@ -188,6 +188,34 @@ def test_steps_are_right_or_wrong_as_persons_said_and_end_where_nobody_judged(sc
     assert (kto["label"], kto["reward_source"]) == (False, "human")
 
 
+def test_nobody_takes_home_what_a_blind_reviewer_must_not_know(scene: Scene) -> None:
+    """Bob is asked for a second opinion on what alice judged: her words are in nothing that he exports, but in hers."""
+    Feedback.objects.filter(project=scene.project).delete()
+    task = make_judged_task(scene.project, scene.worker, environment="desk", group_size=2)
+    attempt, other = task.attempts.order_by("index")
+    type(other).objects.filter(pk=other.pk).update(text="another answer")
+    said = {"project": scene.project, "task": task, "source": "human"}
+    feedback = Feedback.objects.create(**said, author="user:alice", score=0.9, preferred_attempt=attempt)
+    StepFeedback.objects.create(feedback=feedback, attempt=attempt, step=attempt.steps.earliest("index"), score=1.0)
+    Review.objects.create(project=scene.project, task=task, audience="human", purpose="second")
+    alice, bob = sign_in(scene.alice), sign_in(make_user("bob"))
+    for name in ("feedback", "preferences", "stepwise", "kto", "sft"):
+        assert read_lines(take(alice, name, "jsonl")), name
+        assert read_lines(take(bob, name, "jsonl")) == [], name
+    Feedback.objects.create(**said, author="user:bob", score=0.2)
+    assert [row["author"] for row in read_lines(take(bob, "feedback", "jsonl"))] == ["user:bob"]
+
+
+def test_a_known_answer_passes_for_work_but_for_managers(scene: Scene) -> None:
+    Feedback.objects.filter(project=scene.project).delete()
+    task = make_judged_task(scene.project, scene.worker, environment="desk", group_size=1)
+    gold = Review.objects.create(project=scene.project, task=task, audience="human", purpose="gold", state="closed")
+    Feedback.objects.create(project=scene.project, task=task, source="human", author="user:bob", score=1.0, review=gold)
+    shown = {name: read_lines(take(sign_in(make_user(name)), "feedback", "jsonl")) for name in ("alice", "bob")}
+    assert [row["purpose"] for row in shown["alice"]] == ["gold"]
+    assert [row["purpose"] for row in shown["bob"]] == ["work"]
+
+
 def test_who_may_not_read_may_not_export(scene: Scene) -> None:
     viewer, bob = make_user("vera"), make_user("bob")
     Member.objects.create(project=scene.project, user=viewer, role=Role.VIEWER)
