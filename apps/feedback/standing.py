@@ -24,12 +24,28 @@ def find_undo_until(task_ids: Iterable[int]) -> dict[int, datetime]:
     return {task: last for task, last in found if last is not None}
 
 
+CHUNK = 50
+
+
 def settle_feedback(*, limit: int = 500) -> int:
     """Let feedback stand whose time for an undo is over; what its author had typed is dropped with it.
 
+    In transactions of `CHUNK`, so that a long queue of them keeps nobody waiting for its locks, and what one of them
+    breaks on takes no more than its own with it.
+
     Returns:
-        How many.
+        How many; at most `limit`.
     """
+    settled = 0
+    while settled < limit:
+        found = _settle_some(min(CHUNK, limit - settled))
+        settled += found
+        if found < CHUNK:
+            break
+    return settled
+
+
+def _settle_some(limit: int) -> int:
     with transaction.atomic():
         due = list(
             Feedback.objects.select_for_update(of=("self",), skip_locked=True)

@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import TypeVar
 
@@ -26,6 +26,9 @@ from tentalis.core.scoring.calibration import APPROVES, Confusion, approves, mea
 from tentalis.core.scoring.pace import STREAK, Decline, Item, Pace, find_decline, measure_pace
 
 Unit = TypeVar("Unit")
+
+Said = tuple[int, int | None, str, float, str, float]
+"""Attempt, step, who, what they said; against whom, what those said."""
 
 RATERS = 200
 PAIRED_ROWS = 1_500
@@ -222,13 +225,17 @@ def name_rater(handle: str) -> str:
 def _find_agreement(project: Project) -> AgreementView | None:
     """From the last pairs of words on the same; None where there are none."""
     rows = Comparison.objects.filter(project=project, source=Comparison.Source.PEER).order_by("-id")
-    found = list(rows.values_list("attempt", "step", "rater__handle", "said", "against", "truth")[:PAIRED_ROWS])
-    if not found:
-        return None
+    found = tuple(rows.values_list("attempt", "step", "rater__handle", "said", "against", "truth")[:PAIRED_ROWS])
+    return _measure_agreement(found, seed=project.pk) if found else None
+
+
+@lru_cache(maxsize=32)
+def _measure_agreement(found: tuple[Said, ...], *, seed: int) -> AgreementView:
+    """Of the same words the same figures: the intervals take a tenth of a second, so they are drawn once."""
     units: dict[tuple[int, int | None], dict[str, float]] = defaultdict(dict)
     for attempt, step, handle, said, against, truth in found:
         units[attempt, step] |= {handle: said, against: truth}
-    rng = random.Random(project.pk)
+    rng = random.Random(seed)
     scores = list(units.values())[:PAIR_ITEMS]
     decided = [tuple(float(approves(score)) for score in unit.values()) for unit in scores]
     return AgreementView(

@@ -8,7 +8,8 @@ from django.urls import reverse
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
-from apps.calibration.models import Rater
+from apps.calibration.models import Comparison, Rater
+from apps.console.selectors.quality import _measure_agreement, show_quality
 from tests.apps.console.quality_scenery import build_raters
 from tests.factories import make_project, make_user
 
@@ -47,6 +48,20 @@ def test_a_manager_sees_everybody_and_what_became_of_them(alice: User, raters: d
         assert words in html
     assert "Of " in html
     assert "items people rejected it approved" in " ".join(html.split())
+
+
+def test_figures_are_drawn_once_for_the_same_words_and_again_for_others(
+    project: Project, raters: dict[str, Rater]
+) -> None:
+    before = _measure_agreement.cache_info()
+    first, again = show_quality(project).agreement, show_quality(project).agreement
+    after = _measure_agreement.cache_info()
+    assert first is not None
+    assert first == again
+    assert (after.hits - before.hits, after.misses - before.misses) == (1, 1)
+    newest = Comparison.objects.filter(source=Comparison.Source.PEER).latest("pk")
+    Comparison.objects.filter(pk=newest.pk).update(said=1 - newest.said)
+    assert show_quality(project).agreement != first
 
 
 def test_a_reviewer_sees_only_themselves(bob: User, raters: dict[str, Rater]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +170,18 @@ def test_what_stands_is_settled_once_and_its_draft_goes(project: Project, bob: U
     given.refresh_from_db()
     assert (given.undo_until, given.retracted_at) == (None, None)
     assert not ReviewDraft.objects.exists()
+
+
+def test_a_long_queue_is_settled_in_pieces_up_to_the_limit(project: Project) -> None:
+    task = make_task(project)
+    Feedback.objects.bulk_create(
+        Feedback(project=project, task=task, source="human", author="user:bob", undo_until=Now()) for _ in range(110)
+    )
+    with CaptureQueriesContext(connection) as queries:
+        assert settle_feedback(limit=70) == 70
+    assert sum("UPDATE" in query["sql"] and "undo_until" in query["sql"] for query in queries) >= 2
+    assert Feedback.objects.filter(undo_until=None).count() == 70
+    assert settle_feedback() == 40
 
 
 def test_a_review_that_was_due_meanwhile_is_not_due_the_moment_it_is_back(project: Project, bob: User) -> None:
