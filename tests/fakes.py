@@ -35,6 +35,7 @@ class FakeModelServer:
             "refusing" 400 with words; "redirecting" 307.
         is_plain: knows nothing but OpenAI's API: no token ids, and 400 for fields it does not know.
         knows_n: honours `n`; else gives one answer.
+        usage: what it says each call used.
     """
 
     reply: Callable[[str, int], str] = lambda prompt, index: f"reply {index}"
@@ -44,6 +45,7 @@ class FakeModelServer:
     is_plain: bool = False
     knows_n: bool = True
     tool_calls: Sequence[dict[str, Any]] = ()
+    usage: dict[str, Any] | None = None
     requests: list[Request] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -203,7 +205,8 @@ class FakeModelServer:
                 choice["token_ids"] = ids
             choices.append(choice)
         prompt_ids = {"prompt_token_ids": self.encode(prompt)} if body.get("return_token_ids") else {}
-        return {"model": body["model"], "choices": choices, **prompt_ids}
+        used = {"usage": self.usage} if self.usage else {}
+        return {"model": body["model"], "choices": choices, **prompt_ids, **used}
 
 
 def _error(message: str, code: str) -> dict[str, Any]:

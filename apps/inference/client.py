@@ -1,13 +1,16 @@
-"""The one client of model servers: vLLM's dialect of OpenAI's API, down to token ids and log-probs."""
+"""The one client of model servers: OpenAI's API, vLLM's dialect of it down to token ids, and Anthropic's."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from time import perf_counter
 from typing import Any
 
+from apps.inference.anthropic import from_anthropic, to_anthropic
 from apps.inference.errors import ProviderAnswerError, ProviderBusyError, ProviderRefusedError
 from apps.inference.registry import ProviderKind, find_kind
 from apps.inference.transport import Transport
+from tentalis.core.token_use import NOTHING_USED, TokenUse, read_token_use, share_token_use
 
 DEFAULT_TIMEOUT_S = 120.0
 _NAME_TAKEN = "adapter_name_taken"
@@ -24,6 +27,8 @@ class Sample:
         finish_reason: stop, length, tool_calls…
         served_by: name of the model that answered, in the server's words.
         tool_calls: in OpenAI's form.
+        reasoning: what the model thought aloud; "" where the server does not tell.
+        use: this answer's share of the call's tokens, as the server counts them.
     """
 
     text: str
@@ -34,6 +39,8 @@ class Sample:
     token_texts: Sequence[str] | Sequence[bytes] = ()
     prompt_token_ids: Sequence[int] = ()
     tool_calls: Sequence[Mapping[str, Any]] = ()
+    reasoning: str = ""
+    use: TokenUse = NOTHING_USED
 
     @property
     def has_exact_tokens(self) -> bool:
@@ -50,6 +57,7 @@ class ModelClient:
         kind: a row of the registry; what its server does not know is not even sent.
         timeout_s: longest silence of the server while it answers.
         allow_private: an admin allowed loopback and private addresses for this server.
+        on_answer: called with model, who served it, tokens used and seconds, after each answer.
     """
 
     base_url: str
@@ -57,6 +65,7 @@ class ModelClient:
     kind: str = "engine"
     timeout_s: float = DEFAULT_TIMEOUT_S
     allow_private: bool = False
+    on_answer: Callable[[str, str, TokenUse, float], None] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def _row(self) -> ProviderKind:
@@ -112,9 +121,9 @@ class ModelClient:
             body |= self._row.capture_fields(completions=True) | {"include_stop_str_in_output": True}
             if stop_token_ids:
                 body["stop_token_ids"] = list(stop_token_ids)
-        answer = self._transport.call_api("POST", "/completions", body)
+        answer = self._ask(self._transport.completions_path, body)
         choices = self._read_choices(answer, model, len(prompts) * n)
-        samples = [self._read(_read_completion, choice, answer) for choice in choices]
+        samples = self._share(answer, [self._read(_read_completion, choice, answer) for choice in choices])
         return [samples[start : start + n] for start in range(0, len(samples), n)]
 
     def chat(
@@ -150,8 +159,9 @@ class ModelClient:
         }
         if self.tells_tokens:
             body |= self._row.capture_fields() | {"include_stop_str_in_output": True}
-        answer = self._transport.call_api("POST", "/chat/completions", body)
-        return [self._read(_read_chat, choice, answer) for choice in self._read_choices(answer, model, None)[:n]]
+        answer = self._ask(self._transport.chat_path, body)
+        choices = self._read_choices(answer, model, None)[:n]
+        return self._share(answer, [self._read(self._read_chat, choice, answer) for choice in choices])
 
     def score(self, rows: Sequence[Sequence[int]], *, model: str) -> list[list[float]]:
         """Log-prob of every token of each row but the first, under `model`, in one request.
@@ -162,7 +172,7 @@ class ModelClient:
         if not rows:
             return []
         body = {"model": model, "prompt": rows, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-        answer = self._transport.call_api("POST", "/completions", body)
+        answer = self._ask(self._transport.completions_path, body)
         choices = self._read_choices(answer, model, len(rows))
         return [_read_prompt_logprobs(choice, row) for choice, row in zip(choices, rows, strict=True)]
 
@@ -210,6 +220,33 @@ class ModelClient:
         except ProviderRefusedError:
             if name in self.list_models():
                 raise
+
+    def _ask(self, path: str, body: dict[str, Any]) -> Any:
+        """Have the model answer, in OpenAI's form whatever the server speaks, and tell what it took."""
+        started = perf_counter()
+        if self._row.dialect == "anthropic":
+            answer = self._translate(self._transport.call("POST", path, to_anthropic(body)))
+        else:
+            answer = self._transport.call("POST", path, body)
+        if self.on_answer is not None and isinstance(answer, dict):
+            use = read_token_use(answer.get("usage"))
+            self.on_answer(str(body["model"]), str(answer.get("model") or ""), use, perf_counter() - started)
+        return answer
+
+    def _translate(self, answer: Any) -> dict[str, Any]:
+        try:
+            return from_anthropic(answer)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ProviderAnswerError(f"{self.base_url}: wanted a message, found {str(answer)[:200]}") from error
+
+    def _share(self, answer: Any, samples: list[Sample]) -> list[Sample]:
+        shares = share_token_use(read_token_use(answer.get("usage")), len(samples))
+        return [replace(sample, use=share) for sample, share in zip(samples, shares, strict=True)]
+
+    def _read_chat(self, choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
+        message = choice.get("message") or {}
+        reasoning = message.get(self._row.reasoning_field) if self._row.reasoning_field else ""
+        return replace(_read_chat(choice, answer), reasoning=reasoning if isinstance(reasoning, str) else "")
 
     def _read(
         self, reader: Callable[[Mapping[str, Any], Mapping[str, Any]], Sample], choice: Mapping[str, Any], answer: Any

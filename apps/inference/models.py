@@ -138,7 +138,8 @@ class Exchange(Timestamped):
         shared_messages, shared_tokens: how many of the conversation's messages, and of the prompt's tokens, are the
             parent's.
         api: chat, completions, responses or messages: the dialect the caller spoke.
-        turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats).
+        turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats); judge,
+            manager or hint: a call of ours beside the agent's work, of which the figures alone are kept.
         task_id, step_index: of the task and step it was made for, as the caller said (the rows live on a higher floor).
         request: what else was asked: sampling, tools, response format.
         reasoning: what the model thought aloud before its answer, where the server tells.
@@ -203,6 +204,11 @@ class Exchange(Timestamped):
             models.Index(fields=["session", "id"], condition=Q(session__isnull=False), name="exchange_by_session"),
             models.Index(fields=["task_id"], condition=Q(task_id__isnull=False), name="exchange_by_task"),
             models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="exchange_by_parent"),
+            models.Index(
+                fields=["project", "created_at"],
+                include=["cost_usd", "prompt_tokens", "completion_tokens", "turn", "provider", "model"],
+                name="exchange_cost_by_day",
+            ),
         ]
 
     def __str__(self) -> str:

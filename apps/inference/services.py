@@ -1,15 +1,18 @@
 """Clients of model servers, and the record of what these answered."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.base.errors import ConflictError
 from apps.inference.client import ModelClient
+from apps.inference.metering import Call, find_meter
 from apps.inference.models import Exchange, Provider, Session
+from apps.inference.prices import find_price
 from apps.inference.providers import open_key
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
+from tentalis.core.token_use import TokenUse
 from tentalis.core.worlds import AttemptDraft
 
 
@@ -21,6 +24,7 @@ def client_for(provider: Provider | None) -> ModelClient:
         SealedKeyError: its API key cannot be opened.
     """
     timeout_s: float = settings.TENTALIS["TASK_TIMEOUT_SECONDS"]
+    on_answer = _make_counter(provider)
     if provider is None:
         return ModelClient(
             settings.TENTALIS["INFERENCE_BASE_URL"] or settings.ENGINE_URL,
@@ -28,6 +32,7 @@ def client_for(provider: Provider | None) -> ModelClient:
             settings.TENTALIS["INFERENCE_BACKEND"],
             timeout_s,
             allow_private=True,  # who set the environment runs the machine
+            on_answer=on_answer,
         )
     if not provider.is_active:
         raise ConflictError(f"provider {provider.name!r} is switched off")
@@ -37,7 +42,18 @@ def client_for(provider: Provider | None) -> ModelClient:
         provider.kind,
         provider.timeout_s or timeout_s,
         provider.allow_private,
+        on_answer,
     )
+
+
+def _make_counter(provider: Provider | None) -> Callable[[str, str, TokenUse, float], None] | None:
+    """What tells the running meter of each answer; None where nothing is metered."""
+    meter = find_meter()
+    if meter is None:
+        return None
+    provider_id = provider.pk if provider else None
+    kind = provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"]
+    return lambda model, served_by, use, elapsed_s: meter.add(Call(provider_id, kind, model, served_by, use, elapsed_s))
 
 
 def record_exchanges(
@@ -50,15 +66,19 @@ def record_exchanges(
     policy_version: int = 0,
     provider: Provider | None = None,
     session: Session | None = None,
+    task_id: int | None = None,
 ) -> list[Exchange]:
     """Store what came of each try, in one statement.
 
     Args:
         model: name the server was asked for.
         adapter_name, policy_version: of the adapter behind that name; "" and 0 for the base model.
+        task_id: of the task they are tries at.
     Returns:
         One stored exchange a draft, in order.
     """
+    kind = provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"]
+    rates = find_price(provider=provider, kind=kind, model=model) if drafts else None
     return Exchange.objects.bulk_create(
         Exchange(
             project=project,
@@ -76,10 +96,18 @@ def record_exchanges(
             token_ids=pack_int32(draft.token_ids),
             logprobs=pack_float32(draft.logprobs),
             sampled=pack_bools(draft.sampled),
-            prompt_tokens=len(draft.prompt_token_ids),
-            completion_tokens=len(draft.token_ids),
+            prompt_tokens=len(draft.prompt_token_ids) or draft.use.prompt,
+            completion_tokens=len(draft.token_ids) or draft.use.completion,
+            cached_tokens=draft.use.cached,
+            cost_usd=rates and rates.cost(**_count_tokens(draft)._asdict()),
+            task_id=task_id,
             latency_ms=None if draft.elapsed_s is None else draft.elapsed_s * 1000,
             error=draft.error,
         )
         for draft in drafts
     )
+
+
+def _count_tokens(draft: AttemptDraft) -> TokenUse:
+    """What is paid for: as the server counted, else as many as it told."""
+    return draft.use if any(draft.use) else TokenUse(len(draft.prompt_token_ids), len(draft.token_ids))

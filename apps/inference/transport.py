@@ -73,20 +73,21 @@ class Transport:
         self.root = urls.root
         self.api_path = urlsplit(urls.api).path
         self._server_path = urlsplit(urls.root).path
-        self._chat_path = urlsplit(urls.chat).path
+        self.chat_path = urlsplit(urls.chat).path
+        self.completions_path = urlsplit(urls.completions).path
         self._allow_private = allow_private
         self._headers = {"Content-Type": "application/json", **kind.headers(api_key)}
         self._timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, write=_WRITE_TIMEOUT_S)
 
     def call_api(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """A request below the API's prefix; see `_call`."""
-        return self._call(method, self.api_path + path, body)
+        """A request below the API's prefix; see `call`."""
+        return self.call(method, self.api_path + path, body)
 
     def call_server(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """A request beside the API's prefix (vLLM keeps /tokenize and /health there); see `_call`."""
-        return self._call(method, self._server_path + path, body)
+        """A request beside the API's prefix (vLLM keeps /tokenize and /health there); see `call`."""
+        return self.call(method, self._server_path + path, body)
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    def call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         """Send, and read the JSON answer; text that is no JSON comes back as text where the server says it is text.
 
         Raises:

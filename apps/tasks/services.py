@@ -202,6 +202,7 @@ def _keep_exchanges(
             adapter_name=adapter.name if adapter else "",
             policy_version=adapter.version if adapter else 0,
             provider=task.worker.provider,
+            task_id=task.pk,
         )
     )
     return [draft.exchange_ids[0] if draft.exchange_ids else next(stored).pk for draft in drafts]

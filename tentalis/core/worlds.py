@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tentalis.core.token_use import NOTHING_USED, TokenUse
+
 
 @dataclass(frozen=True, kw_only=True)
 class DraftStep:
@@ -35,6 +37,7 @@ class AttemptDraft:
         error: why there is no answer; "" when there is one.
         exchange_ids: calls it consists of that a gateway has stored already, in order: nothing of it is recorded again.
         unfit: why its tokens may train nothing; "" where they may.
+        use: tokens as the server counted them, for what they cost.
     """
 
     text: str = ""
@@ -53,6 +56,7 @@ class AttemptDraft:
     error: str = ""
     exchange_ids: Sequence[int] = ()
     unfit: str = ""
+    use: TokenUse = NOTHING_USED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,6 +101,7 @@ def read_sample(sample: Sample, messages: Sequence[Mapping[str, str]], elapsed_s
         ended=sample.finish_reason != "length",
         tool_calls=sample.tool_calls,
         elapsed_s=elapsed_s,
+        use=sample.use,
         error="" if sample.text.strip() or sample.tool_calls else f"the answer is empty ({sample.finish_reason})",
     )
 

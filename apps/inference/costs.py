@@ -1,0 +1,130 @@
+"""What was paid, of the exchanges that were kept: one statement a question, however many exchanges there are.
+
+An exchange's cost was counted when it was made, by the price known then. Those whose price was not known are counted as
+such and stand for no amount; an installation that pays for its own machines sets prices for its own engine.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, QuerySet, Sum
+
+from apps.accounts.models import Project
+from apps.inference.models import Exchange
+
+NOTHING = Decimal(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What some exchanges cost.
+
+    Args:
+        usd: US dollars, of those whose price was known.
+        exchanges: all; unpriced: those whose price was not known.
+        prompt_tokens, completion_tokens: of all.
+    """
+
+    usd: Decimal = NOTHING
+    exchanges: int = 0
+    unpriced: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            usd=self.usd + other.usd,
+            exchanges=self.exchanges + other.exchanges,
+            unpriced=self.unpriced + other.unpriced,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What one model cost for one purpose.
+
+    Args:
+        turn: main and side are the agent's work; judge, manager and hint are ours.
+        provider_id: None: the installation's own model server, or one that is no more.
+    """
+
+    turn: str
+    provider_id: int | None
+    model: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What something cost, line by line, the dearest first."""
+
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def total(self) -> Cost:
+        return sum((line.cost for line in self.lines), Cost())
+
+    def by_turn(self) -> Mapping[str, Cost]:
+        """What the agent's work cost, and what judging it."""
+        return self._sum(lambda line: line.turn)
+
+    def by_model(self) -> Mapping[str, Cost]:
+        return self._sum(lambda line: line.model)
+
+    def _sum(self, name: Callable[[Line], str]) -> Mapping[str, Cost]:
+        found: dict[str, Cost] = {}
+        for line in self.lines:
+            found[name(line)] = found.get(name(line), Cost()) + line.cost
+        return found
+
+
+def cost_of_task(task_id: int) -> Bill:
+    """Its tries, their judges, its AI manager and its hints."""
+    return cost_of(Exchange.objects.filter(task_id=task_id))
+
+
+def cost_of_tasks(task_ids: Iterable[Any]) -> Bill:
+    """The same of many tasks: ids, or a query of ids, which the database then joins itself."""
+    return cost_of(Exchange.objects.filter(task_id__in=task_ids))
+
+
+def cost_of_project(project: Project, *, since: datetime, until: datetime | None = None) -> Bill:
+    """Everything a project's agents, judges and managers cost from a moment on, up to another."""
+    rows = Exchange.objects.filter(project=project, created_at__gte=since)
+    return cost_of(rows.filter(created_at__lt=until) if until else rows)
+
+
+def cost_of(exchanges: QuerySet[Exchange]) -> Bill:
+    """What any selection of exchanges cost."""
+    groups = (
+        exchanges.order_by()
+        .values("turn", "provider_id", "model")
+        .annotate(
+            usd=Sum("cost_usd"),
+            count=Count("*"),
+            priced=Count("cost_usd"),
+            prompt=Sum("prompt_tokens"),
+            completion=Sum("completion_tokens"),
+        )
+    )
+    lines = [
+        Line(
+            turn=group["turn"],
+            provider_id=group["provider_id"],
+            model=group["model"],
+            cost=Cost(
+                usd=group["usd"] or NOTHING,
+                exchanges=group["count"],
+                unpriced=group["count"] - group["priced"],
+                prompt_tokens=group["prompt"] or 0,
+                completion_tokens=group["completion"] or 0,
+            ),
+        )
+        for group in groups
+    ]
+    return Bill(sorted(lines, key=lambda line: (-line.cost.usd, line.turn, line.model)))
