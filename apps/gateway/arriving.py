@@ -7,7 +7,7 @@ from typing import NamedTuple
 import orjson
 
 from apps.gateway.asking import Json, Question, make_question
-from apps.gateway.dialects import UPSTREAMS, Dialect
+from apps.gateway.dialects import UPSTREAMS, Dialect, fit_server, fit_server
 from apps.gateway.relaying import Relay
 from apps.gateway.routing import Route
 from apps.gateway.sessions import Place
@@ -21,6 +21,7 @@ class Arrival:
     Args:
         id: of the exchange, 32 hexadecimal digits. at: seconds since the epoch.
         raw: the body as it came. body: the same, in the dialect that is spoken.
+        earlier: messages up to and with the answer that this goes on from; None: none, or none such.
     """
 
     id: str
@@ -31,7 +32,7 @@ class Arrival:
     model: str
     raw: bytes
     body: Json
-    earlier: Sequence[Json] = ()
+    earlier: Sequence[Json] | None = None
 
 
 class Aim(NamedTuple):
@@ -68,6 +69,8 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
         chat = dialect.to_chat(arrival.body, earlier=arrival.earlier)
         if dialect.name != "chat":
             kept = orjson.dumps(chat)
+            chat = fit_server(chat, kind=kind.kind, reasoning_field=kind.reasoning_field)
+            chat = fit_server(chat, kind=kind.kind, reasoning_field=kind.reasoning_field)
     question = make_question(chat, route, form)
     speaks_same = upstream is not None and upstream.name == dialect.name
     if speaks_same:

@@ -89,11 +89,7 @@ class Exchange:
         arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body)
         self._arrival = arrival
         if (previous := self._dialect.previous_id(body)) is not None:
-            earlier = await edge.find_earlier(caller.project, previous)
-            if earlier is None:
-                message = f"no answer {previous[:100]!r} to go on from"
-                raise RefusalError(message, status=404, code="not_found", param="previous_response_id")
-            arrival.earlier = earlier
+            arrival.earlier = await edge.find_earlier(caller.project, previous)
         fetch = self._fetch = Fetch(edge, arrival)
         edge.budgets.admit(caller, fetch.aim.route.backend, self._at)
         if fetch.aim.question.is_stream:
