@@ -10,6 +10,7 @@ class ProviderBusyError(TentalisError):
 
     Args:
         retry_after_s: how long the server asked us to wait; None when it did not say.
+        http_status: what it answered; None where it did not.
     """
 
     status = 503
@@ -20,10 +21,12 @@ class ProviderBusyError(TentalisError):
         message: str,
         *,
         retry_after_s: float | None = None,
+        http_status: int | None = None,
         errors: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         super().__init__(message, errors=errors)
         self.retry_after_s = retry_after_s
+        self.http_status = http_status
 
 
 class ProviderAnswerError(ProviderBusyError):
@@ -38,6 +41,7 @@ class ProviderRefusedError(TentalisError):
 
     Args:
         server_code: the server's own word for programs; "" when it gave none.
+        http_status: what it answered; None where it was not even asked.
     """
 
     status = 502
@@ -45,10 +49,16 @@ class ProviderRefusedError(TentalisError):
     is_final = True
 
     def __init__(
-        self, message: str, *, server_code: str = "", errors: Mapping[str, Sequence[str]] | None = None
+        self,
+        message: str,
+        *,
+        server_code: str = "",
+        http_status: int | None = None,
+        errors: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         super().__init__(message, errors=errors)
         self.server_code = server_code
+        self.http_status = http_status
 
 
 class ModelNotServedError(ProviderRefusedError):

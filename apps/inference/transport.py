@@ -2,6 +2,8 @@
 
 import atexit
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -96,7 +98,7 @@ class Transport:
             AddressNotAllowedError: the server's address may not be used.
             ProviderAnswerError: the answer is no JSON, or has no end.
         """
-        try:
+        with self._wrap_faults(path):
             response = _shared_pool(self._origin, self._allow_private).request(
                 method,
                 path,
@@ -104,6 +106,40 @@ class Transport:
                 headers=self._headers,
                 timeout=self._timeout,
             )
+        if response.is_success:
+            return self._read(response, path)
+        raise self._refusal(response, path, (body or {}).get("model"))
+
+    def stream(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Send, and yield the JSON of each event of the answer as it comes; see `call` for what it raises."""
+        pool = _shared_pool(self._origin, self._allow_private)
+        with (
+            self._wrap_faults(path),
+            pool.stream(
+                "POST", path, content=orjson.dumps(body), headers=self._headers, timeout=self._timeout
+            ) as response,
+        ):
+            if not response.is_success:
+                response.read()
+                raise self._refusal(response, path, body.get("model"))
+            for line in response.iter_lines():
+                data = line.removeprefix("data:").strip()
+                if line.startswith("data:") and data != "[DONE]":
+                    yield self._read_event(data, path)
+
+    def _read_event(self, data: str, path: str) -> dict[str, Any]:
+        try:
+            event = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            event = None
+        if not isinstance(event, dict):
+            raise ProviderAnswerError(f"{self.root}{path}: wanted an event of JSON, found {data[:80]!r}")
+        return event
+
+    @contextmanager
+    def _wrap_faults(self, path: str) -> Iterator[None]:
+        try:
+            yield
         except BlockedAddressError as error:
             raise AddressNotAllowedError(f"{self.root}: {error}. {HOW_TO_ALLOW}") from None
         except AnswerTooLongError as error:
@@ -112,9 +148,6 @@ class Transport:
             raise ProviderBusyError(f"{self.root}{path} did not answer in time ({type(error).__name__})") from error
         except httpx.TransportError as error:
             raise ProviderBusyError(f"{self.root} cannot be reached: {type(error).__name__} {error}") from error
-        if response.is_success:
-            return self._read(response, path)
-        raise self._refusal(response, path, (body or {}).get("model"))
 
     def _read(self, response: httpx.Response, path: str) -> Any:
         if not response.content or response.headers.get("Content-Type", "").startswith("text/plain"):
@@ -131,10 +164,11 @@ class Transport:
         words, server_code, is_about_model = _read_refusal(response, model)
         message = f"{self.root}{path} answered {status}: {words}"
         if status in _BUSY_STATUSES or status >= 500:
-            return ProviderBusyError(message, retry_after_s=_read_retry_after(response.headers.get("Retry-After")))
+            wait_s = _read_retry_after(response.headers.get("Retry-After"))
+            return ProviderBusyError(message, retry_after_s=wait_s, http_status=status)
         if status == 404 and is_about_model:
-            return ModelNotServedError(message, server_code=server_code)
-        return ProviderRefusedError(message, server_code=server_code)
+            return ModelNotServedError(message, server_code=server_code, http_status=status)
+        return ProviderRefusedError(message, server_code=server_code, http_status=status)
 
 
 def _read_refusal(response: httpx.Response, model: str | None) -> tuple[str, str, bool]:
