@@ -1,0 +1,12 @@
+"""What needs a program from elsewhere runs when it is asked for by name: `pytest -m openclaw`."""
+
+import pytest
+
+NAMES = ("openclaw",)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for name in NAMES:
+            if item.get_closest_marker(name) and name not in (config.option.markexpr or ""):
+                item.add_marker(pytest.mark.skip(reason=f"fetches a large program from npm: ask for it with -m {name}"))

@@ -1,0 +1,55 @@
+"""Conversations over MCP: an agent reads its own, in words."""
+
+from asgiref.sync import sync_to_async
+
+from apps.accounts.models import Project
+from apps.inference.models import Exchange, Session
+from tentalis.mcp.sessions import INTERNAL_MARK
+from tests.mcp.conftest import Open
+from tests.mcp.test_tools import call, refused
+
+
+def make_sessions(project: Project) -> list[Session]:
+    """Of the agent with two exchanges, the second stored behind the first; and of another agent."""
+    mine = Session.objects.create(project=project, key="mine", agent="agent:agent", worker_name="claw")
+    other = Session.objects.create(project=project, key="other", agent="agent:another")
+    first = Exchange.objects.create(
+        project=project,
+        session=mine,
+        agent="agent:agent",
+        model="claw",
+        messages=[{"role": "user", "content": "Hello."}],
+        text="Hi.",
+    )
+    Exchange.objects.create(
+        project=project,
+        session=mine,
+        agent="agent:agent",
+        model="claw",
+        adapter_name="claw@v2-ab",
+        turn="side",
+        parent=first,
+        shared_messages=2,
+        messages=[
+            {"role": "user", "content": [{"type": "text", "text": "Refund it."}]},
+            {"role": "user", "content": f"{INTERNAL_MARK} clock: 12:00"},
+        ],
+        text="Done.",
+    )
+    return [mine, other]
+
+
+async def test_a_session_is_read_in_words(open_client: Open, agents_token: str, shop: Project) -> None:
+    mine, other = await sync_to_async(make_sessions)(shop)
+    async with open_client(agents_token) as client:
+        listed = await call(client, "list_sessions")
+        assert [row["key"] for row in listed["sessions"]] == ["mine"]
+        report = await call(client, "read_session", key="mine")
+        assert (report["session"]["id"], report["session"]["worker"]) == (mine.pk, "claw")
+        said = [(row["said"], row["text"], row["turn"], row["adapter"]) for row in report["exchanges"]]
+        assert said == [("Hello.", "Hi.", "main", None), ("Refund it.", "Done.", "side", "claw@v2-ab")]
+        last = await call(client, "read_session", session_id=mine.pk, limit=1)
+        assert [row["text"] for row in last["exchanges"]] == ["Done."]
+        assert "not_found" in await refused(client, "read_session", session_id=other.pk)
+        assert "found 0" in await refused(client, "read_session", key="other")
+        assert "one of them" in await refused(client, "read_session")
