@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from apps.conversations.models import Turn
@@ -54,7 +55,7 @@ def read_turn(turn: Turn) -> ReadTurn:
     good = [part for part in parts if part.status < 400 and (part.text or part.tool_calls)]
     calls = [
         Call(part, conversations[part.pk], _find_results(part, conversations[after.pk].messages) if after else ())
-        for part, after in zip(good, [*good[1:], None], strict=True)
+        for part, after in zip_longest(good, good[1:])
     ]
     first = conversations[parts[0].pk].messages if parts else []
     reaction = ""

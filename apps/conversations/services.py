@@ -2,17 +2,24 @@
 
 from apps.audit.services import move
 from apps.conversations.cutting import close_idle_sessions, cut_session, find_due_sessions
+from apps.conversations.forgetting import Found, find_person, forget_person, hash_subject
 from apps.conversations.hearing import hear_turn
 from apps.conversations.models import Turn
 from apps.conversations.policy import read_policy
-from apps.conversations.settling import settle_turn
+from apps.conversations.settling import find_turn, open_task, settle_turn
 
 __all__ = [
+    "Found",
     "close_idle_sessions",
     "cut_session",
     "fail_turn",
     "find_due_sessions",
+    "find_person",
+    "find_turn",
+    "forget_person",
+    "hash_subject",
     "hear_turn",
+    "open_task",
     "read_policy",
     "revive_turn",
     "settle_turn",

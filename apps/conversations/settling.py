@@ -8,6 +8,7 @@ from apps.accounts.models import Project, Role, User
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
+from apps.base.errors import ConflictError, NotFoundError
 from apps.conversations.models import Turn, TurnSignal
 from apps.conversations.policy import read_policy, redactor_for
 from apps.conversations.reading import Call, ReadTurn, read_turn
@@ -15,6 +16,7 @@ from apps.conversations.redaction import Redactor
 from apps.environments.registry import get_world
 from apps.feedback.services import note_signal
 from apps.feedback.words import StepWord
+from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
 from apps.tasks.services import MAX_PROMPT_CHARS
@@ -278,3 +280,38 @@ def give_signals(turn: Turn, task: Task, read: ReadTurn, signals: Sequence[TurnS
             }
         given = note_signal(task=task, kind=signal.kind, trust=signal.trust, by=by, **said)
         TurnSignal.objects.filter(pk=signal.pk).update(feedback=given)
+
+
+def find_turn(session: Session, exchange: Exchange | None = None) -> Turn:
+    """The turn an exchange belongs to; without one the session's last that has an answer.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    turns = Turn.objects.select_related("project", "session", "task").filter(session=session)
+    if exchange is not None:
+        found = turns.filter(places__exchange=exchange).first()
+    else:
+        found = turns.filter(places__is_part=True, places__exchange__status__lt=400).order_by("-number").first()
+    if found is None:
+        raise NotFoundError("there is no turn of a conversation to speak of: nobody has asked anything yet")
+    return found
+
+
+def open_task(turn: Turn, *, by: str) -> Task:
+    """The turn's task, in the running transaction; made now where an explicit word comes before any signal.
+
+    Raises:
+        ConflictError: it cannot be one, for the reason given.
+    """
+    locked = Turn.objects.select_for_update(of=("self",)).select_related("task").get(pk=turn.pk)
+    if locked.task is not None:
+        return locked.task
+    read = read_turn(turn)
+    if reason := find_obstacle(read):
+        raise ConflictError(f"{turn} cannot be learnt from: {reason}")
+    task = make_task(turn, read, by=by)
+    Turn.objects.filter(pk=turn.pk).update(task=task)
+    if turn.state == Turn.State.SETTLED or not read_policy(turn.project).learn:
+        move(task, Task.State.LEARNING, by=by)
+    return task

@@ -5,13 +5,21 @@ learning already: nobody submitted it, nobody is asked to review it.
 """
 
 import logging
+from typing import Unpack
 
-from apps.accounts.models import Project
+from django.db import transaction
+
+from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.conversations import services as conversations
 from apps.conversations.models import Turn
+from apps.feedback import services as feedback
+from apps.feedback.models import Feedback
+from apps.feedback.services import Said
+from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.registry import SegmentKind, register_kind
+from apps.rollouts.rejudging import rejudge_rollouts
 from apps.tasks.models import Task
 
 logger = logging.getLogger(__name__)
@@ -70,3 +78,37 @@ def converse() -> int:
     due = conversations.find_due_sessions(learning, remembered_s=REMEMBERED_S) if learning else []
     outbox.start_many("cut", due)
     return len(due)
+
+
+def give_conversation_feedback(
+    *, session: Session, by: User, exchange: Exchange | None = None, trust: float | None = None, **said: Unpack[Said]
+) -> Feedback:
+    """Keep an explicit word on what an agent answered in a conversation; it beats what the next words show.
+
+    Where nothing was made of the turn yet it becomes a task now. What was judged already and not trained on is judged
+    anew.
+
+    Args:
+        exchange: what it is about; None: the session's last answer.
+    Raises:
+        NotFoundError, ConflictError: there is no such turn, or it cannot be learnt from.
+        NotAllowedError, BadInputError: as `give_task_feedback`.
+    """
+    conversations.cut_session(session.pk, by=by.handle)
+    with transaction.atomic():
+        task = _find_task(session, exchange, by)
+        given = feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
+        if task.state == Task.State.LEARNING:
+            outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+        elif task.state == Task.State.DONE:
+            locked = Task.objects.select_for_update(of=("self",)).select_related("project", "worker").get(pk=task.pk)
+            rejudge_rollouts(locked, by=by.handle)
+    return given
+
+
+def _find_task(session: Session, exchange: Exchange | None, by: User) -> Task:
+    if exchange is not None and exchange.task_id is not None:
+        submitted = Task.objects.filter(project=session.project_id, pk=exchange.task_id).first()
+        if submitted is not None:
+            return submitted
+    return conversations.open_task(conversations.find_turn(session, exchange), by=by.handle)

@@ -22,6 +22,7 @@ from apps.base.errors import NotAllowedError
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import QueueFilter, Said
+from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.outbox.registry import SegmentKind, register_kind
@@ -228,6 +229,13 @@ def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
 def give_task_feedback(*, task: Task, by: User, trust: float | None = None, **said: Unpack[Said]) -> Feedback:
     """Keep a judgement that nobody asked for."""
     return feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
+
+
+def give_conversation_feedback(
+    *, session: Session, by: User, exchange: Exchange | None = None, trust: float | None = None, **said: Unpack[Said]
+) -> Feedback:
+    """Keep an explicit word on an answer in a conversation that nobody submitted as a task."""
+    return conversing.give_conversation_feedback(session=session, by=by, exchange=exchange, trust=trust, **said)
 
 
 def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") -> Review:

@@ -1,0 +1,241 @@
+"""Deleting what is known of a person: by the name their agent gives them, or by a text that names them.
+
+A conversation that holds a part of it goes as a whole, and so does a task: what is left of either would say something
+else. Adapters keep what they learnt; they are named. The audit holds no words, only that something was forgotten, by
+whom, and a keyed hash of whom it was about.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F, Q
+from django.utils.crypto import salted_hmac
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters.models import Adapter
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import BadInputError
+from apps.conversations.models import Forgetting, Turn
+from apps.feedback.models import Feedback, Hint, ReviewDraft
+from apps.inference.models import Exchange, Session
+from apps.outbox.services import cancel_segments
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.tasks.models import Attempt, Step, Task
+
+SHORTEST_TEXT_CHARS, LONGEST_TEXT_CHARS = 3, 500
+CHUNK = 500
+
+_EXCHANGES = """
+SELECT id, session_id, task_id FROM inference_exchange
+WHERE project_id = %(project)s AND (text ILIKE %(like)s OR reasoning ILIKE %(like)s OR messages::text ILIKE %(json)s
+      OR tool_calls::text ILIKE %(json)s OR request::text ILIKE %(json)s OR error ILIKE %(like)s)
+"""
+_TASKS = """
+SELECT task.id FROM tasks_task task
+WHERE task.project_id = %(project)s AND (
+    task.prompt ILIKE %(like)s OR task.answer ILIKE %(like)s OR task.metadata::text ILIKE %(json)s
+    OR task.reference::text ILIKE %(json)s OR task.failure ILIKE %(like)s
+    OR EXISTS (SELECT FROM tasks_attempt one WHERE one.task_id = task.id AND (
+        one.text ILIKE %(like)s OR one.answer ILIKE %(like)s OR one.error ILIKE %(like)s))
+    OR EXISTS (SELECT FROM tasks_step step JOIN tasks_attempt one ON one.id = step.attempt_id
+               WHERE one.task_id = task.id AND (step.text ILIKE %(like)s OR step.tool_result ILIKE %(like)s))
+    OR EXISTS (SELECT FROM feedback_feedback said WHERE said.task_id = task.id AND (
+        said.text ILIKE %(like)s OR said.edited_answer ILIKE %(like)s OR said.hint_text ILIKE %(like)s
+        OR said.retract_reason ILIKE %(like)s))
+    OR EXISTS (SELECT FROM feedback_stepfeedback word JOIN feedback_feedback said ON said.id = word.feedback_id
+               WHERE said.task_id = task.id AND (word.comment ILIKE %(like)s OR word.spans::text ILIKE %(json)s))
+    OR EXISTS (SELECT FROM feedback_hint hint WHERE hint.task_id = task.id AND (
+        hint.text ILIKE %(like)s OR hint.reason ILIKE %(like)s))
+    OR EXISTS (SELECT FROM feedback_reviewdraft draft JOIN feedback_review review ON review.id = draft.review_id
+               WHERE review.task_id = task.id AND draft.data::text ILIKE %(json)s)
+    OR EXISTS (SELECT FROM supervision_proposal asked WHERE asked.task_id = task.id AND (
+        asked.action::text ILIKE %(json)s OR asked.decision::text ILIKE %(json)s
+        OR asked.context ILIKE %(like)s OR asked.risk ILIKE %(like)s)))
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What would be deleted.
+
+    Attributes:
+        sessions, exchanges, tasks: primary keys.
+        counts: rows by kind.
+        adapters: names of those that were trained on a part of it.
+        files: batch files that hold a part of it.
+    """
+
+    sessions: Sequence[int]
+    exchanges: Sequence[int]
+    tasks: Sequence[int]
+    counts: Mapping[str, int]
+    adapters: Sequence[str]
+    files: Sequence[Path]
+
+
+def find_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Found:
+    """What is known of a person, without deleting any of it.
+
+    Args:
+        end_user: as sessions name them, exactly; or
+        text: words to look for in everything that was said, in any case.
+    Raises:
+        NotFoundError, NotAllowedError: `by` may not change the project.
+        BadInputError: not exactly one of the two, or a text that is too short or too long.
+    """
+    require_right(by, project, Right.PROJECTS_WRITE)
+    _check(end_user, text)
+    sessions, loose, tasks = _find(project, end_user, text)
+    exchanges = _find_exchanges(sessions, loose, tasks)
+    rollouts = Rollout.objects.filter(task__in=tasks)
+    batches = list(Batch.objects.filter(uses__rollout__in=rollouts).distinct().values_list("pk", flat=True))
+    adapters = Adapter.objects.filter(project=project, run_id__in=_runs_of(batches)).order_by("pk")
+    files = [path for batch in batches for path in (settings.ARTIFACTS / "batches").glob(f"{batch}-*")]
+    counts = {
+        "sessions": len(sessions),
+        "exchanges": len(exchanges),
+        "turns": Turn.objects.filter(session__in=sessions).count(),
+        "tasks": len(tasks),
+        "attempts": Attempt.objects.filter(task__in=tasks).count(),
+        "steps": Step.objects.filter(attempt__task__in=tasks).count(),
+        "feedback": Feedback.objects.filter(task__in=tasks).count(),
+        "hints": Hint.objects.filter(task__in=tasks).count(),
+        "drafts": ReviewDraft.objects.filter(review__task__in=tasks).count(),
+        "rollouts": rollouts.count(),
+    }
+    return Found(sessions, exchanges, tasks, counts, [adapter.name for adapter in adapters], files)
+
+
+def forget_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgetting:
+    """Delete it, in one transaction; batch files go when that has committed. See `find_person`."""
+    require_right(by, project, Right.PROJECTS_WRITE)
+    _check(end_user, text)
+    with transaction.atomic():
+        sessions, _, _ = _find(project, end_user, text)
+        list(Turn.objects.select_for_update().filter(session__in=sessions).values_list("pk"))  # none becomes a task now
+        found = find_person(project=project, by=by, end_user=end_user, text=text)
+        _stop_work(found)
+        _leave_batches(found.tasks)
+        for chunk in _chunks(found.tasks):
+            Task.objects.filter(pk__in=chunk).delete()
+        for chunk in _chunks(found.exchanges):
+            Exchange.objects.filter(pk__in=chunk).delete()
+        Session.objects.filter(pk__in=found.sessions).delete()
+        forgetting = Forgetting.objects.create(
+            project=project,
+            what="end_user" if end_user else "text",
+            subject_hash=hash_subject(end_user or text),
+            by=by.handle,
+            counts=dict(found.counts),
+            adapters=list(found.adapters),
+            files=len(found.files),
+        )
+        payload = {
+            "what": forgetting.what,
+            "subject_hash": forgetting.subject_hash,
+            "counts": forgetting.counts,
+            "adapters": forgetting.adapters,
+            "files": forgetting.files,
+        }
+        record(Kind.PERSON_FORGOTTEN, subject=forgetting, by=by.handle, payload=payload)
+        transaction.on_commit(lambda: _remove(found.files))
+    return forgetting
+
+
+def hash_subject(subject: str) -> str:
+    """By which it can be shown that somebody was forgotten, and nobody can be named."""
+    return salted_hmac("tentalis.forget", subject.strip().casefold(), algorithm="sha256").hexdigest()
+
+
+def _check(end_user: str, text: str) -> None:
+    if bool(end_user.strip()) == bool(text.strip()):
+        message = "wanted either an end user or a text, found " + ("both" if text.strip() else "neither")
+        raise BadInputError(message, errors={"end_user": [message]})
+    if text and not SHORTEST_TEXT_CHARS <= len(text.strip()) <= LONGEST_TEXT_CHARS:
+        message = f"wanted {SHORTEST_TEXT_CHARS} to {LONGEST_TEXT_CHARS} characters, found {len(text.strip())}"
+        raise BadInputError(f"text: {message}", errors={"text": [message]})
+    if "\x00" in end_user + text:
+        raise BadInputError("wanted text without NUL characters, found one")
+
+
+def _find(project: Project, end_user: str, text: str) -> tuple[list[int], set[int], list[int]]:
+    """Sessions, exchanges that are in none, and tasks."""
+    sessions: set[int] = set()
+    loose: set[int] = set()
+    tasks: set[int] = set()
+    if end_user:
+        sessions |= set(Session.objects.filter(project=project, end_user=end_user).values_list("pk", flat=True))
+    else:
+        quoted = json.dumps(text, ensure_ascii=False)[1:-1]
+        values: dict[str, str | int] = {"project": project.pk, "like": _like(text), "json": _like(quoted)}
+        named = Q(key__icontains=text) | Q(end_user__icontains=text)
+        sessions |= set(Session.objects.filter(named, project=project).values_list("pk", flat=True))
+        with connection.cursor() as cursor:
+            cursor.execute(_EXCHANGES, values)
+            for exchange, session, task in cursor.fetchall():
+                if session is None:
+                    loose.add(exchange)
+                else:
+                    sessions.add(session)
+                tasks |= {task} if task is not None else set()
+            cursor.execute(_TASKS, values)
+            tasks |= {task for (task,) in cursor.fetchall()}
+    within = Q(turn__session__in=sessions) | Q(attempts__exchange__session__in=sessions)
+    within |= Q(attempts__exchange__in=loose) | Q(attempts__further__exchange__session__in=sessions)
+    told = Exchange.objects.filter(session__in=sessions).values_list("task_id", flat=True)
+    tasks |= set(Task.objects.filter(within, project=project).values_list("pk", flat=True))
+    tasks |= {task for task in told if task is not None}
+    own = Task.objects.filter(project=project, pk__in=tasks).order_by("pk").values_list("pk", flat=True)
+    return sorted(sessions), loose, list(own)
+
+
+def _find_exchanges(sessions: Iterable[int], loose: Iterable[int], tasks: Iterable[int]) -> list[int]:
+    made = (
+        Q(session__in=sessions) | Q(pk__in=loose) | Q(attempt__task__in=tasks) | Q(further_of__attempt__task__in=tasks)
+    )
+    return list(Exchange.objects.filter(made).distinct().order_by("pk").values_list("pk", flat=True))
+
+
+def _runs_of(batches: Sequence[int]) -> list[int]:
+    """Trainings of these batches, which are rows of a higher floor."""
+    return list(Batch.objects.filter(pk__in=batches, run__isnull=False).values_list("run__pk", flat=True))
+
+
+def _stop_work(found: Found) -> None:
+    turns = Turn.objects.filter(session__in=found.sessions).values_list("pk", flat=True)
+    for kind, subjects in (("cut", found.sessions), ("hear", turns), ("work", found.tasks), ("learn", found.tasks)):
+        for subject in subjects:
+            cancel_segments(kind=kind, subject_id=subject)
+
+
+def _leave_batches(tasks: Sequence[int]) -> None:
+    """Batches that still fill hold so many rollouts and tasks less."""
+    for batch in Batch.objects.select_for_update(no_key=True).filter(
+        state=Batch.State.OPEN, uses__rollout__task__in=tasks
+    ):
+        uses = TrainingUse.objects.filter(batch=batch, rollout__task__in=tasks)
+        gone = {"rollout_count": uses.count(), "task_count": uses.values("rollout__task").distinct().count()}
+        Batch.objects.filter(pk=batch.pk).update(**{name: F(name) - count for name, count in gone.items()})
+        uses.delete()
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)
+
+
+def _like(text: str) -> str:
+    escaped = text.strip().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def _chunks(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
