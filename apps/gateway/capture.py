@@ -11,21 +11,13 @@ from typing import Any, NamedTuple
 from apps.gateway.merging import MOST_CHOICES, ChoiceParts, Envelope, merge_answer
 from apps.gateway.reading import read_events, read_json
 from apps.gateway.record import Header, Record
+from apps.inference.prices import Rates
 from tentalis.core.lineage import SAME
 from tentalis.core.packing import pack_float32, pack_int32
 
 Json = dict[str, Any]
 _NOT_ASKED = frozenset({"messages", "prompt", "model", "stream", "stream_options", SAME})
-_MILLION = Decimal(1_000_000)
 MOST_ERROR_CHARS = 2_000
-
-
-class Rates(NamedTuple):
-    """US dollars a million tokens."""
-
-    input: Decimal
-    output: Decimal
-    cached_input: Decimal
 
 
 FindRates = Callable[[Header], Rates | None]
@@ -188,7 +180,7 @@ def _capture_choice(
         prompt_tokens=read,
         completion_tokens=made,
         cached_tokens=cached,
-        cost_usd=_count_cost(rates, read if pays else 0, cached, made),
+        cost_usd=None if rates is None else rates.cost(prompt=read if pays else 0, completion=made, cached=cached),
         is_truncated=bool(envelope.error) or (header["is_stream"] and not (part.finish_reason or envelope.is_done)),
         is_mixed=len(envelope.models) > 1,
         error=header["error"] or asked.error or envelope.error or error,
@@ -221,14 +213,6 @@ def _read_error(answer: bytes) -> str:
         if isinstance(body, dict) and body.get(name):
             body = body[name]
     return body if isinstance(body, str) else str(body) if body else ""
-
-
-def _count_cost(rates: Rates | None, read: int, cached: int, made: int) -> Decimal | None:
-    if rates is None:
-        return None
-    cached = min(cached, read)
-    cost = (read - cached) * rates.input + cached * rates.cached_input + made * rates.output
-    return (cost / _MILLION).quantize(Decimal("1e-8"))
 
 
 def _sample_all(count: int) -> bytes:

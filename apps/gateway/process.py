@@ -16,6 +16,7 @@ from apps.gateway.closing import close_session
 from apps.gateway.edge import Edge
 from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets, connect_redis
+from apps.gateway.rates import KnownRates
 from apps.gateway.server import GatewayServer
 from apps.gateway.spool import FileSpool
 from apps.gateway.traces import read_earlier, read_traces
@@ -39,7 +40,7 @@ async def run(*, host: str, port: int) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     knowledge, upstreams, budgets = Knowledge(), Upstreams(), Budgets(connect_redis(settings.REDIS_URL))
     spool = FileSpool(settings.HOME / "spool")
-    writer = Writer(spool, read_conninfo())
+    writer = Writer(spool, read_conninfo(), find_rates=KnownRates())
     edge = Edge(
         knowledge=knowledge,
         upstreams=upstreams,

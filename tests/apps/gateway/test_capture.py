@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gateway.capture import Captured, Rates, capture
+from apps.gateway.capture import Captured, capture
 from apps.gateway.reading import read_events
 from apps.gateway.record import Record
+from apps.inference.prices import Rates
 from tentalis.core.packing import pack_float32, unpack_bools, unpack_int32
 from tests.apps.gateway.records import answer_stream, answer_whole, make_header, make_record
 from tests.apps.gateway.upstream import Plan, logprob_of, make_choice, prompt_tokens_of

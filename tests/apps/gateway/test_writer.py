@@ -2,7 +2,8 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from django.db import connection, transaction
 from psycopg.conninfo import make_conninfo
 
 from apps.accounts.models import Project
+from apps.gateway.rates import KnownRates
 from apps.gateway.record import Record
 from apps.gateway.rows import COLUMNS
 from apps.gateway.spool import FileSpool, measure_spools
 from apps.gateway.writer import Writer
-from apps.inference.models import Exchange, Provider, Session, SpoolPosition
+from apps.inference.models import Exchange, Price, Provider, Session, SpoolPosition
 from apps.inference.selectors import read_conversations, read_messages, read_prompt_token_ids
 from tentalis.core.packing import unpack_int32
 from tests.apps.gateway.records import make_record
@@ -280,3 +282,25 @@ def test_the_writer_waits_for_postgres_and_then_goes_on(project: Project, tmp_pa
     writer.start()
     writer.stop()
     assert Exchange.objects.count() == 3
+
+
+def test_an_exchange_costs_what_its_model_cost_then(project: Project, tmp_path: Path) -> None:
+    provider = Provider.objects.create(project=project, name="there", base_url="http://127.0.0.1:1/v1")
+    now = datetime.fromtimestamp(1_800_000_000, UTC)
+    for days, price in ((20, 1), (10, 2), (0, 4)):
+        Price.objects.create(
+            provider=provider, model="base", input=price, output=10 * price, valid_from=now - timedelta(days=days)
+        )
+    asked: dict[str, Any] = {"provider": provider.pk, "kind": provider.kind, "asked": "base"}
+    records = [make_record(project.pk, [HELLO], f"s{days}", at=(now - timedelta(days=days)).timestamp(), **asked)
+               for days in (30, 15, 5)]  # fmt: skip
+    spool = FileSpool(tmp_path)
+    for record in records:
+        spool.append(*record)
+    spool.close()
+    writer = Writer(spool, conninfo(), find_rates=KnownRates())
+    writer.start()
+    writer.stop()
+    exchanges = Exchange.objects.order_by("pk")
+    tokens = exchanges[0].prompt_tokens + 10 * exchanges[0].completion_tokens
+    assert [one.cost_usd for one in exchanges] == [None, Decimal(tokens) / 10**6, Decimal(2 * tokens) / 10**6]
