@@ -1,0 +1,173 @@
+"""The `openai` package."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+from openai.types.chat import ChatCompletionToolParam
+from openai.types.responses import FunctionToolParam
+from pydantic import BaseModel
+
+from tests.apps.gateway.test_clients.conftest import WEATHER, Place
+
+pytestmark = pytest.mark.django_db
+
+TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "weather", "parameters": WEATHER}}
+FUNCTION: FunctionToolParam = {"type": "function", "name": "weather", "parameters": WEATHER, "strict": True}
+CALL = ["weather", '{"city": "Zürich"}']
+
+
+@pytest.fixture
+def client(place: Place) -> Iterator[OpenAI]:
+    with OpenAI(base_url=place.v1, api_key=place.token, max_retries=0) as client:
+        yield client
+
+
+def test_chat(client: OpenAI) -> None:
+    answer = client.chat.completions.create(model="helper", messages=[{"role": "user", "content": "Weather?"}])
+    assert answer.choices[0].message.content == "It is sunny."
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens > 0
+
+
+def test_streamed_chat(client: OpenAI) -> None:
+    with client.chat.completions.stream(
+        model="helper", messages=[{"role": "user", "content": "Weather?"}], stream_options={"include_usage": True}
+    ) as stream:
+        final = stream.get_final_completion()
+    assert final.choices[0].message.content == "It is sunny."
+    assert final.usage is not None
+
+
+def test_chat_with_tools_and_back(place: Place, client: OpenAI) -> None:
+    place.upstream.plan(tool_calls=[CALL], reply="Let me see.")
+    messages: list[Any] = [{"role": "user", "content": "Weather?"}]
+    with client.chat.completions.stream(model="helper", messages=messages, tools=[TOOL]) as stream:
+        message = stream.get_final_completion().choices[0].message
+    assert message.tool_calls is not None
+    assert [(call.function.name, call.function.arguments) for call in message.tool_calls] == [tuple(CALL)]
+    place.upstream.plan(tool_calls=[], reply="Sunny.")
+    messages += [message, {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "sun"}]
+    answer = client.chat.completions.create(model="helper", messages=messages, tools=[TOOL])
+    assert answer.choices[0].message.content == "Sunny."
+    assert [each["role"] for each in place.upstream.requests[-1]["body"]["messages"]] == ["user", "assistant", "tool"]
+
+
+def test_completions(client: OpenAI) -> None:
+    answer = client.completions.create(model="helper", prompt="The weather is", max_tokens=20, logprobs=0)
+    assert answer.choices[0].text == "It is sunny."
+    assert answer.choices[0].logprobs is not None
+    pieces = client.completions.create(model="helper", prompt="The weather is", stream=True)
+    assert "".join(piece.choices[0].text for piece in pieces) == "It is sunny."
+
+
+def test_models(client: OpenAI) -> None:
+    assert "helper" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("helper").id == "helper"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("nobody")
+
+
+def test_responses(place: Place, client: OpenAI) -> None:
+    place.upstream.plan(reasoning="Look outside.")
+    answer = client.responses.create(model="helper", input="Weather?", instructions="Be brief.", max_output_tokens=99)
+    assert answer.output_text == "It is sunny."
+    assert [item.type for item in answer.output] == ["reasoning", "message"]
+    assert answer.status == "completed"
+    assert answer.usage is not None
+    assert answer.usage.output_tokens > 0
+    sent = place.upstream.requests[-1]["body"]
+    assert sent["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Weather?"}]
+    assert sent["max_tokens"] == 99
+
+
+def test_a_response_goes_on_from_another(place: Place, client: OpenAI) -> None:
+    first = client.responses.create(model="helper", input="Weather?", instructions="Be brief.")
+    place.upstream.plan(reply="Rain.")
+    second = client.responses.create(model="helper", input="Tomorrow?", previous_response_id=first.id)
+    assert second.output_text == "Rain."
+    assert second.previous_response_id == first.id
+    assert place.upstream.requests[-1]["body"]["messages"] == [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "It is sunny."},
+        {"role": "user", "content": "Tomorrow?"},
+    ]
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="helper", input="x", previous_response_id="resp_unknown")
+    assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
+
+
+def test_streamed_responses_with_tools_and_back(place: Place, client: OpenAI) -> None:
+    place.upstream.plan(tool_calls=[CALL, CALL], reply="Let me see.", reasoning="Look it up.")
+    items: list[Any] = [{"role": "user", "content": "Weather?"}]
+    with client.responses.stream(model="helper", input=items, tools=[FUNCTION]) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert kinds[0] == "response.created"
+    assert kinds[-1] == "response.completed"
+    assert kinds.count("response.function_call_arguments.done") == 2
+    calls = [item for item in final.output if item.type == "function_call"]
+    assert [call.arguments for call in calls] == [CALL[1], CALL[1]]
+    place.upstream.plan(tool_calls=[], reply="Sunny.", reasoning="")
+    items += final.output
+    items += [{"type": "function_call_output", "call_id": call.call_id, "output": "sun"} for call in calls]
+    assert client.responses.create(model="helper", input=items, tools=[FUNCTION]).output_text == "Sunny."
+    answer = place.upstream.requests[-1]["body"]["messages"][1]
+    assert (answer["content"], answer["reasoning_content"]) == ("Let me see.", "Look it up.")
+    assert len(answer["tool_calls"]) == 2
+
+
+def test_a_parsed_response(place: Place, client: OpenAI) -> None:
+    class Weather(BaseModel):
+        city: str
+
+    place.upstream.plan(reply='{"city":"Zürich"}')
+    answer = client.responses.parse(model="helper", input="Where?", text_format=Weather)
+    assert answer.output_parsed == Weather(city="Zürich")
+    wanted = place.upstream.requests[-1]["body"]["response_format"]["json_schema"]
+    assert (wanted["name"], wanted["strict"]) == ("Weather", True)
+
+
+def test_a_built_in_tool_is_refused_by_name(client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="web_search is not offered here") as caught:
+        client.responses.create(model="helper", input="x", tools=[{"type": "web_search"}])
+    assert caught.value.param == "tools.0.type"
+
+
+def test_errors_are_the_clients_own(place: Place, client: OpenAI) -> None:
+    hello: Any = [{"role": "user", "content": "hi"}]
+    with pytest.raises(openai.NotFoundError) as missing:
+        client.chat.completions.create(model="nobody", messages=hello)
+    assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.BadRequestError) as bad:
+        unreadable: Any = [{"role": "user", "content": 7}]
+        client.responses.create(model="helper", input=unreadable)
+    assert bad.value.param == "input.0.content"
+    with pytest.raises(openai.AuthenticationError) as stranger:
+        client.with_options(api_key="tnt_nobody_x").models.list()
+    assert stranger.value.code == "invalid_api_key"
+    place.upstream.plan(status=429, retry_after="7")
+    for is_stream in (False, True):
+        with pytest.raises(openai.RateLimitError) as busy:
+            client.chat.completions.create(model="helper", messages=hello, stream=is_stream)
+        assert busy.value.response.headers["retry-after"] == "7"
+    place.upstream.plan(status=500)
+    with pytest.raises(openai.InternalServerError):
+        client.responses.create(model="helper", input="hi")
+
+
+def test_a_stream_that_breaks_off_is_an_error_in_either_api(place: Place, client: OpenAI) -> None:
+    place.upstream.plan(truncate_after=2)
+    hello: Any = [{"role": "user", "content": "hi"}]
+    with pytest.raises(openai.APIError, match=r"went away|broke off"):
+        list(client.chat.completions.create(model="helper", messages=hello, stream=True))
+    events = list(client.responses.create(model="helper", input="hi", stream=True))
+    last = events[-1]
+    assert last.type == "response.failed"
+    assert last.response.error is not None
+    assert last.response.error.code == "server_error"
+    with pytest.raises(openai.APIError):
+        list(client.completions.create(model="helper", prompt="hi", stream=True))
