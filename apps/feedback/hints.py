@@ -10,6 +10,7 @@ from apps.base.errors import TentalisError
 from apps.feedback.models import Hint
 from apps.feedback.opening import answer_waiting_reviews
 from apps.feedback.words import Words, read_words
+from apps.inference.metering import charge
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.tasks.models import Environment, Task
@@ -117,7 +118,8 @@ def _ask_model(task: Task, words: Words) -> Drawn:
         step_comments=on_steps,
     )
     try:
-        answers = client_for(None).chat(messages, model=model, max_tokens=MAX_TOKENS, temperature=0.0)
+        with charge(project=task.project, turn="hint", task_id=task.pk):
+            answers = client_for(None).chat(messages, model=model, max_tokens=MAX_TOKENS, temperature=0.0)
     except TentalisError as error:
         return Drawn("", NOTHING, f"the model could not be asked: {error}")
     found = parse_hint(answers[0].text)

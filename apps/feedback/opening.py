@@ -12,6 +12,7 @@ from apps.audit.services import move, record, record_many
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rules import validate_review_policy
+from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts
 from apps.tasks.models import Attempt, Task
@@ -59,7 +60,8 @@ def ask_manager(task: Task, manager: Manager, *, times: int) -> list[ManagerWord
     if not times:
         return []
     answered = [attempt for attempt in load_attempts(task) if attempt.state == Attempt.State.ANSWERED]
-    return [manager.review(task, answered) for _ in range(times)]
+    with charge(project=task.project, turn="manager", task_id=task.pk):
+        return [manager.review(task, answered) for _ in range(times)]
 
 
 def open_human_review(

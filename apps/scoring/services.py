@@ -16,6 +16,7 @@ from apps.audit.services import record
 from apps.base.errors import TentalisError
 from apps.calibration.services import note_sittings
 from apps.environments.registry import get_world
+from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.scoring.calibrating import find_trust, hold_against_verified
 from apps.scoring.judges import find_voters
@@ -72,7 +73,8 @@ def score_task(task_id: int, *, by: str = "scorer") -> None:
     if any(attempt.score_details for attempt in attempts):
         return
     profile = find_profile(task.project, task.environment)
-    scored = _score_attempts(task, attempts, profile)
+    with charge(project=task.project, turn="judge", task_id=task.pk):
+        scored = _score_attempts(task, attempts, profile)
     with final_write():
         _save(task, scored, profile, by=by)
 

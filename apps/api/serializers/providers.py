@@ -1,21 +1,62 @@
 """Model servers."""
 
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WordField
+from apps.api.serializers.strict import (
+    NumberField,
+    StrictSerializer,
+    TextField,
+    TrueFalseField,
+    WholeNumberField,
+    WordField,
+)
 from apps.inference.models import Provider
+from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
 from apps.inference.registry import CHOICES
+from tentalis.outbound.addresses import MAX_URL_CHARS
 
 MAX_KEY_CHARS = 2_000
+MAX_PER_MINUTE = 2_147_483_647
+
+
+class ProbeOut(serializers.Serializer[Any]):
+    """What a test of a model server showed. null: it was not asked, or could not be seen."""
+
+    ok = serializers.BooleanField(help_text="It answered a question.")
+    fault = serializers.CharField(
+        allow_blank=True,
+        help_text="address, dns, refused_connection, tls, timeout, unreachable, key, payment, model, no_model, limited,"
+        " dialect, redirect, refused, broken, sealed_key; empty where it answered.",
+    )
+    words = serializers.CharField(allow_blank=True, help_text="What was wrong or how it went, in a sentence.")
+    model = serializers.CharField(allow_blank=True)
+    models = serializers.ListField(child=serializers.CharField(), help_text="What it says it serves, a part.")
+    is_reachable = serializers.BooleanField(allow_null=True)
+    accepts_key = serializers.BooleanField(allow_null=True)
+    knows_model = serializers.BooleanField(allow_null=True)
+    tells_tokens = serializers.BooleanField(allow_null=True)
+    tells_logprobs = serializers.BooleanField(allow_null=True)
+    can_train = serializers.BooleanField(help_text="What it says can be trained on.")
+    streams = serializers.BooleanField(allow_null=True)
+    calls_tools = serializers.BooleanField(allow_null=True)
+    latency_ms = serializers.FloatField(allow_null=True)
+    first_token_ms = serializers.FloatField(allow_null=True)
+    is_priced = serializers.BooleanField(help_text="It is known what the model costs.")
+    remarks = serializers.ListField(child=serializers.CharField())
 
 
 class ProviderOut(serializers.ModelSerializer[Provider]):
-    """An OpenAI-compatible model server; its key is never shown."""
+    """A model server; its key is never shown."""
 
     project = serializers.CharField(
         source="project.slug", allow_null=True, default=None, help_text="null: offered to every project."
     )
+    more_urls = serializers.ListField(child=serializers.CharField())
     has_api_key = serializers.SerializerMethodField()
+    probe = serializers.SerializerMethodField()
 
     class Meta:
         model = Provider
@@ -25,33 +66,99 @@ class ProviderOut(serializers.ModelSerializer[Provider]):
             "name",
             "kind",
             "base_url",
+            "more_urls",
             "has_api_key",
             "default_model",
+            "allow_private",
+            "timeout_s",
+            "requests_per_minute",
+            "tokens_per_minute",
             "is_active",
+            "probe",
+            "probed_at",
             "created_at",
         ]
 
     def get_has_api_key(self, provider: Provider) -> bool:
         return bool(provider.api_key_sealed)
 
+    @extend_schema_field(ProbeOut(allow_null=True))
+    def get_probe(self, provider: Provider) -> dict[str, Any] | None:
+        return provider.probe or None
 
-class ProviderChange(StrictSerializer):
-    """What of a model server can change. A new address takes the key away, unless one comes with it."""
+
+class ProviderKindOut(serializers.Serializer[Any]):
+    """A kind of model server, and what its API is known to do."""
+
+    kind = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    base_url = serializers.CharField(allow_blank=True, help_text="Where its vendor serves it.")
+    dialect = serializers.CharField()
+    auth = serializers.CharField()
+    tells_tokens = serializers.BooleanField(help_text="Exact token ids: what it says can be trained on.")
+    tells_logprobs = serializers.BooleanField()
+    lists_models = serializers.BooleanField()
+    is_local = serializers.BooleanField(help_text="Usually at a private address, which an admin must allow.")
+    quirks = serializers.CharField(allow_blank=True)
+    key_url = serializers.CharField(allow_blank=True, help_text="Where a person gets a key.")
+    docs_url = serializers.CharField(allow_blank=True)
+    is_checked = serializers.BooleanField(help_text="Read in the vendor's own documentation.")
+
+
+class ProviderKindsOut(serializers.Serializer[Any]):
+    kinds = ProviderKindOut(many=True)
+
+
+class RotationOut(serializers.Serializer[Any]):
+    """What came of sealing every secret anew."""
+
+    key_id = serializers.CharField(help_text="Of the key that seals now.")
+    renewed = serializers.IntegerField()
+    unreadable = serializers.ListField(child=serializers.CharField(), help_text="Rows whose secret no key opens.")
+
+
+class _Settings(StrictSerializer):
+    """What a model server may be given, however it comes about."""
+
+    more_urls = serializers.ListField(
+        child=TextField(max_length=MAX_URL_CHARS), required=False, max_length=MAX_URLS, help_text="Same models."
+    )
+    api_key = TextField(required=False, allow_blank=True, max_length=MAX_KEY_CHARS, write_only=True)
+    default_model = TextField(required=False, allow_blank=True, max_length=200)
+    allow_private = TrueFalseField(
+        required=False, help_text="Loopback and private addresses; only an installation's admin may say so."
+    )
+    timeout_s = NumberField(required=False, allow_null=True, min_value=0.001, max_value=MAX_TIMEOUT_S)
+    requests_per_minute = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_PER_MINUTE)
+    tokens_per_minute = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_PER_MINUTE)
+
+
+class ProviderChange(_Settings):
+    """What of a model server can change. A new origin takes the key away, unless one comes with it."""
 
     name = TextField(required=False, max_length=64)
     kind = WordField(required=False, choices=CHOICES)
-    base_url = TextField(required=False, max_length=500)
-    api_key = TextField(required=False, allow_blank=True, max_length=MAX_KEY_CHARS, write_only=True)
-    default_model = TextField(required=False, allow_blank=True, max_length=200)
+    base_url = TextField(required=False, max_length=MAX_URL_CHARS)
     is_active = TrueFalseField(required=False)
 
 
-class ProviderIn(StrictSerializer):
-    """A new model server of a project."""
+class ProviderIn(_Settings):
+    """A new model server."""
 
-    project = TextField(max_length=64)
+    project = TextField(
+        required=False, allow_null=True, max_length=64, help_text="null: for every project, which takes an admin."
+    )
     name = TextField(max_length=64)
     kind = WordField(choices=CHOICES)
-    base_url = TextField(max_length=500)
-    api_key = TextField(required=False, allow_blank=True, max_length=MAX_KEY_CHARS, write_only=True)
-    default_model = TextField(required=False, allow_blank=True, max_length=200)
+    base_url = TextField(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_URL_CHARS,
+        help_text="Empty: where the kind's vendor serves it.",
+    )
+
+
+class ProviderTest(StrictSerializer):
+    """Which model to ask; without one the server's own."""
+
+    model = TextField(required=False, allow_blank=True, max_length=200)

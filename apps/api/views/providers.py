@@ -1,9 +1,11 @@
 """Model servers."""
 
+import dataclasses
 from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -11,10 +13,22 @@ from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for
 from apps.api.permissions import current_user, right_of, visible_projects
-from apps.api.serializers.providers import ProviderChange, ProviderIn, ProviderOut
+from apps.api.serializers.providers import (
+    ProbeOut,
+    ProviderChange,
+    ProviderIn,
+    ProviderKindsOut,
+    ProviderOut,
+    ProviderTest,
+    RotationOut,
+)
+from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.inference.models import Provider
+from apps.inference.probes import probe_provider
 from apps.inference.providers import change_provider, create_provider, delete_provider
+from apps.inference.registry import KINDS
+from apps.inference.rotation import rotate_keys
 
 
 class ProviderFilterSet(ProjectFilterSet):
@@ -32,9 +46,12 @@ class ProviderViewSet(ResourceViewSet):
     rights: ClassVar = {
         "list": Right.WORKERS_READ,
         "retrieve": Right.WORKERS_READ,
+        "kinds": Right.WORKERS_READ,
         "create": Right.WORKERS_WRITE,
         "partial_update": Right.WORKERS_WRITE,
         "destroy": Right.WORKERS_WRITE,
+        "test": Right.WORKERS_WRITE,
+        "rotate_keys": Right.WORKERS_WRITE,
     }
 
     def get_queryset(self) -> QuerySet[Any]:
@@ -51,9 +68,10 @@ class ProviderViewSet(ResourceViewSet):
 
     @extend_schema(request=ProviderIn, responses={201: ProviderOut})
     def create(self, request: Request) -> Response:
-        """Give a project a model server."""
+        """Add a model server to a project or, as an admin, for all."""
         body = self.read_body(ProviderIn)
-        project = find_project_for(request, body.pop("project"), Right.WORKERS_WRITE)
+        slug = body.pop("project", None)
+        project = find_project_for(request, slug, Right.WORKERS_WRITE) if slug is not None else None
         return self.show(create_provider(project=project, by=current_user(request), **body), 201)
 
     @extend_schema(request=ProviderChange)
@@ -67,3 +85,26 @@ class ProviderViewSet(ResourceViewSet):
         """Remove a model server that no worker uses."""
         delete_provider(provider=self.get_object(), by=current_user(request))
         return Response(status=204)
+
+    @extend_schema(request=ProviderTest, responses=ProbeOut)
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, pk: str) -> Response:
+        """Ask it a few small questions, which cost what they cost, and say what they showed."""
+        provider = self.get_object()
+        body = self.read_body(ProviderTest)
+        probe = probe_provider(provider=provider, by=current_user(request), **body)
+        return Response(ProbeOut(dataclasses.asdict(probe)).data)
+
+    @extend_schema(responses=ProviderKindsOut, parameters=[], filters=False)
+    @action(detail=False, methods=["get"], filterset_class=None, pagination_class=None)
+    def kinds(self, request: Request) -> Response:
+        """The kinds of model servers there are."""
+        self.check_no_parameters()
+        return Response(ProviderKindsOut({"kinds": list(KINDS.values())}).data)
+
+    @extend_schema(request=NoFields, responses=RotationOut)
+    @action(detail=False, methods=["post"], url_path="rotate-keys")
+    def rotate_keys(self, request: Request) -> Response:
+        """Seal every stored secret anew with the newest key of the ring. Takes an admin of the installation."""
+        self.read_body(NoFields)
+        return Response(RotationOut(dataclasses.asdict(rotate_keys(by=current_user(request)))).data)

@@ -1,0 +1,110 @@
+"""What models cost, and what was paid."""
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.lookup import find_project_for
+from apps.api.permissions import current_user, visible_projects
+from apps.api.serializers.prices import BillOut, PriceIn, PriceOut
+from apps.api.views.base import ApiView, ResourceViewSet
+from apps.base.errors import NotFoundError
+from apps.inference.costs import cost_of_project
+from apps.inference.models import Price, Provider
+from apps.inference.prices import remove_price, set_price
+
+MAX_DAYS = 3660
+
+
+class PriceFilterSet(filters.FilterSet):  # type: ignore[misc]
+    provider = filters.NumberFilter(field_name="provider_id", min_value=1, max_value=2**63 - 1, label="Model server.")
+
+    class Meta:
+        model = Price
+        fields: ClassVar = ["kind", "model"]
+
+
+class PriceViewSet(ResourceViewSet):
+    """Prices that people set; the product's own stand behind them."""
+
+    queryset = Price.objects.select_related("provider__project")
+    serializer_class = PriceOut
+    filterset_class = PriceFilterSet
+    rights: ClassVar = {
+        "list": Right.WORKERS_READ,
+        "retrieve": Right.WORKERS_READ,
+        "create": Right.WORKERS_WRITE,
+        "destroy": Right.WORKERS_WRITE,
+    }
+
+    def get_queryset(self) -> QuerySet[Any]:
+        if getattr(self, "swagger_fake_view", False):
+            return Price.objects.none()
+        mine = Q(provider__project__in=visible_projects(self.request))
+        return Price.objects.select_related("provider__project").filter(
+            mine | Q(provider__isnull=True) | Q(provider__project__isnull=True, provider__isnull=False)
+        )
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=PriceIn, responses={201: PriceOut})
+    def create(self, request: Request) -> Response:
+        """Say what a model costs from a moment on."""
+        body = self.read_body(PriceIn)
+        provider_id = body.pop("provider", None)
+        provider = None
+        if provider_id is not None:
+            rows = Provider.objects.select_related("project")
+            seen = Q(project__in=visible_projects(request)) | Q(project__isnull=True)
+            provider = rows.filter(seen, pk=provider_id).first()
+            if provider is None:
+                message = "no such model server here, or none that you may see"
+                raise NotFoundError(f"provider: {message}", errors={"provider": [message]})
+        return self.show(set_price(by=current_user(request), provider=provider, **body), 201)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Take a price back; what was counted by it stays."""
+        remove_price(price=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+
+class CostView(ApiView):
+    """What a project paid for models."""
+
+    rights: ClassVar = {"get": Right.METRICS_READ}
+
+    @extend_schema(
+        operation_id="metrics_cost_retrieve",
+        responses=BillOut,
+        parameters=[
+            OpenApiParameter("project", OpenApiTypes.STR, required=True, description="Slug of a project."),
+            OpenApiParameter(
+                "days",
+                {"type": "integer", "minimum": 1, "maximum": MAX_DAYS, "default": 30},
+                description="How far back.",
+            ),
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        """The last days' cost by purpose and model: the agents' work, judges, AI managers, hints."""
+        self.check_no_parameters("project", "days")
+        project = find_project_for(request, request.query_params.get("project", ""), Right.METRICS_READ)
+        since = timezone.now() - timedelta(days=_read_days(request.query_params.get("days", "30")))
+        return Response(BillOut(cost_of_project(project, since=since)).data)
+
+
+def _read_days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_DAYS):
+        raise ValidationError({"days": [f"wanted a whole number from 1 to {MAX_DAYS}, found {text[:40]!r}"]})
+    return int(text)
