@@ -7,5 +7,6 @@ urlpatterns = [
     path("", include("apps.base.urls")),
     path("", include("apps.console.urls")),
     path("api/", include("apps.api.urls")),
+    path("bridge/", include("apps.api.bridge_urls")),
     path("admin/", admin.site.urls),
 ]

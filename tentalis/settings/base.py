@@ -250,6 +250,11 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "WorkerKindEnum": "apps.workers.models.Worker.Kind",
+        "TaskStateEnum": "apps.tasks.models.Task.State",
+        "EnvironmentEnum": "apps.tasks.models.Environment",
+        "RoleEnum": "apps.accounts.models.Role",
+        "MessageRoleEnum": "apps.api.serializers.bridge.ROLES",
+        "ResultStatusEnum": "apps.api.serializers.bridge.RESULTS",
         "ProviderKindEnum": "apps.inference.registry.CHOICES",
     },
 }

@@ -34,7 +34,7 @@ class Caller:
     def send(self, verb: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None) -> Answer:
         sent = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        full = path if path.startswith("/") else f"/api/v1/{path}"
+        full = path if path.startswith("/") else f"/{path}" if path.startswith("bridge/") else f"/api/v1/{path}"
         response = self._client.generic(
             verb, full, content, content_type="application/json", headers=sent | (headers or {})
         )

@@ -7,10 +7,11 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.services import create_token
 from apps.adapters.models import Adapter
+from apps.conversations.models import Turn
 from apps.evals.models import Dataset, EvalRun
 from apps.experiments.models import ExperimentRun
 from apps.feedback.models import Feedback, Review
-from apps.inference.models import Exchange, Provider, Session
+from apps.inference.models import Exchange, Price, Provider, Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.skills.models import Skill
@@ -56,19 +57,24 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url="https://box.example.com")
     agent = User.objects.get(username=EVERY_ROLE["agent"])
     session = Session.objects.create(project=project, key="talk", agent=agent.handle)
-    exchange = Exchange.objects.create(project=project, session=session, model="big", text="hi", agent=agent.handle)
+    exchange = Exchange.objects.create(
+        project=project, session=session, model="big", text="hi", agent=agent.handle, worker_name=worker.name,
+        messages=[{"role": "user", "content": "Say hello."}],
+    )  # fmt: skip
+    turn = Turn.objects.create(project=project, session=session, number=0)
     skill = Skill.objects.create(project=project, name="greet", description="How to greet.", body="Say hello.")
     dataset = Dataset.objects.create(project=project, name="set", uri="file:///nowhere", sha256="0" * 64, size=1)
     eval_run = EvalRun.objects.create(project=project, benchmark="b", dataset=dataset)
     experiment = ExperimentRun.objects.create(project=project, experiment="e")
     webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
+    price = Price.objects.create(provider=provider, model="m", input=1, output=2, valid_from=timezone.now())
     token, _ = create_token(user=owner, name="owner's", scopes=["tasks:read"], by=owner)
     rows = {
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
-        "run": run, "adapter": adapter, "segment": segment, "provider": provider, "proposal": proposal,
-        "session": session, "exchange": exchange, "skill": skill, "dataset": dataset, "eval_run": eval_run,
+        "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
+        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset, "eval_run": eval_run,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     return {"slug": project.slug, **{name: row.pk for name, row in rows.items()}}
@@ -93,6 +99,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH webhooks/{webhook}": {"name": "chat"},
         "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://box.example:9"},
         "PATCH providers/{provider}": {"default_model": "big"},
+        "POST prices": {"provider": ids["provider"], "model": "n", "input": "0.5", "output": 2},
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},
         "POST tasks": {"project": slug, "prompt": "Say hello.", "environment": "chat", "worker": "echo"},
@@ -104,14 +111,34 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PUT reviews/{review}/draft": {"version": 0, "data": {"text": "Go"}},
         "POST feedback/{feedback}/retract": {"reason": "Wrong."},
         "POST feedback/{feedback}/appeal": {"reason": "It is right."},
+        "POST sessions/{session}/feedback": {"score": 0.5},
+        "POST exchanges/{exchange}/feedback": {"score": 0.5},
+        "POST projects/{slug}/forget": {"text": "say hello"},
         "POST feedback": {"task": ids["task"], "score": 0.5},
         "POST proposals": {"task": ids["task"], "action": {"kind": "tool", "tool": "refund"}},
         "POST proposals/{proposal}/decide": {"decision": "approve"},
+        "POST bridge/tasks/assign": {"task_type": "chat", "prompt": "Hi.", "metadata": {"project": slug}},
+        "POST bridge/tasks/result": {
+            "task_id": ids["task"],
+            "worker_id": "echo",
+            "status": "success",
+            "result": "hi",
+            "steps": ["so"],
+        },
+        "POST bridge/feedback": {"task_id": ids["task"], "worker_id": "echo", "score": 1},
+        "POST bridge/sessions/log": {
+            "session_id": "s",
+            "worker_id": "echo",
+            "messages": [{"role": "assistant", "content": "hi"}],
+            "metadata": {"project": slug},
+        },
         "POST runs": {"project": slug, "worker": "echo"},
     }
 
 
 QUERIES = {
+    "GET bridge/tasks/{task}/status": "?wait=0",
     "GET metrics/learning": "?project={slug}&worker=echo",
+    "GET metrics/cost": "?project={slug}",
     "GET metrics/queues": "?project={slug}",
 }

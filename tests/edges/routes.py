@@ -8,14 +8,17 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from apps.api.views.docs import UnknownPathView
+
 PREFIX = "api/v1/"
+BRIDGE = "bridge/"
 PLACEHOLDERS = {
-    "projects": "{slug}", "members": "{member}", "tokens": "{token}", "providers": "{provider}",
+    "projects": "{slug}", "members": "{member}", "tokens": "{token}", "providers": "{provider}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
     "proposals": "{proposal}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
-    "sessions": "{session}", "exchanges": "{exchange}", "skills": "{skill}", "datasets": "{dataset}",
+    "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "datasets": "{dataset}",
     "eval-runs": "{eval_run}", "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip
 TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8"))
@@ -34,14 +37,14 @@ def list_api_routes() -> list[str]:
     """`VERB path` of every REST route: `GET tasks/{task}`."""
     routes = []
     for path, entry in walk(get_resolver()):
-        if path.startswith(PREFIX):
+        if path.startswith((PREFIX, BRIDGE)) and getattr(entry.callback, "cls", None) is not UnknownPathView:
             routes += [f"{verb} {_name(path)}" for verb in _list_verbs(entry)]
     return sorted(routes)
 
 
 def list_other_paths() -> list[str]:
     """Patterns outside the REST API and Django's admin."""
-    return [path for path, _ in walk(get_resolver()) if not path.startswith((PREFIX, "admin/"))]
+    return [path for path, _ in walk(get_resolver()) if not path.startswith((PREFIX, BRIDGE, "admin/"))]
 
 
 def find_unclassified(routes: list[str]) -> list[str]:
@@ -50,7 +53,7 @@ def find_unclassified(routes: list[str]) -> list[str]:
 
 def _name(path: str) -> str:
     path = path.removeprefix(PREFIX).replace("^", "").replace("$", "")
-    resource = path.split("/")[0]
+    resource = "tasks" if path.startswith(BRIDGE) else path.split("/")[0]
     return re.sub(r"\(\?P<\w+>.*?\)", PLACEHOLDERS.get(resource, "?"), path)
 
 

@@ -37,7 +37,7 @@ def load_bodies() -> dict[str, dict[str, dict[str, Any]]]:
             name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
             properties = schema["components"]["schemas"].get(name, {}).get("properties", {})
             if properties:
-                route = f"{verb.upper()} {path.removeprefix('/api/v1/')}"
+                route = f"{verb.upper()} {path.removeprefix('/api/v1/').lstrip('/')}"
                 found[route] = {field: _resolve(value, schema) for field, value in properties.items()}
     return found
 
@@ -83,7 +83,7 @@ def owner(ids: dict[str, Any]) -> Caller:
 
 BODIES = load_bodies()
 TEMPLATES = {
-    "projects": "{slug}", "members": "{member}", "providers": "{provider}",
+    "projects": "{slug}", "members": "{member}", "providers": "{provider}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
     "webhooks": "{webhook}",

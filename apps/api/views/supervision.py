@@ -1,18 +1,11 @@
 """Proposals: agents ask before they act, and wait for the word."""
 
-from collections.abc import Awaitable, Callable
-from functools import wraps
 from typing import Any, ClassVar
 
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.views.decorators.csrf import csrf_exempt
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -22,12 +15,12 @@ from apps.api.lookup import find_row
 from apps.api.permissions import current_user
 from apps.api.serializers.supervision import DecisionIn, ProposalIn, ProposalOut
 from apps.api.views.base import ResourceViewSet
+from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
 from apps.pipeline import supervision
 from apps.supervision.models import Proposal
 from apps.supervision.waiting import current_board
 from apps.tasks.models import Task
 
-MAX_WAIT_S = 30
 WAIT_HELP = f"Seconds to wait for a decision, 0 to {MAX_WAIT_S}; the answer comes as soon as there is one."
 REFUND = {"kind": "tool", "tool": "refund", "arguments": {"order": 4131, "amount": 84.5}}
 PROPOSED = {
@@ -49,28 +42,6 @@ DECIDING = [
     OpenApiExample("Send back", {"decision": "hint", "hint": "Only one charge was wrong."}, request_only=True),
     OpenApiExample("Take over", {"decision": "take_over", "answer": "I called the customer."}, request_only=True),
 ]
-
-View = Callable[..., HttpResponse]
-
-
-def answer_when_decided(view: View) -> Callable[..., Awaitable[HttpResponse]]:
-    """Ask the view, wait where its answer says so, and ask again: rights are checked before and after.
-
-    No database connection is held meanwhile.
-    """
-
-    @csrf_exempt
-    @wraps(view)
-    async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        ask = sync_to_async(view)
-        response = await ask(request, *args, **kwargs)
-        if wait_s := getattr(response, "wait_s", 0):
-            await sync_to_async(close_old_connections)()
-            await current_board().wait(int(kwargs["pk"]), timeout_s=wait_s)
-            response = await ask(request, *args, **kwargs)
-        return response
-
-    return answer
 
 
 class ProposalFilterSet(ProjectFilterSet):
@@ -102,7 +73,7 @@ class ProposalViewSet(ResourceViewSet):
     @classmethod
     def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
         view = super().as_view(actions, **initkwargs)
-        return answer_when_decided(view) if (actions or {}).get("get") == "retrieve" else view
+        return answer_in_time(view, current_board) if (actions or {}).get("get") == "retrieve" else view
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
@@ -115,9 +86,7 @@ class ProposalViewSet(ResourceViewSet):
         wait_s = read_wait(request.query_params.get("wait"))
         proposal = self.get_object()
         response = self.show(proposal)
-        if proposal.state == Proposal.State.PENDING:
-            response.wait_s = wait_s  # type: ignore[attr-defined]
-        return response
+        return hold_back(response, proposal.pk, wait_s) if proposal.state == Proposal.State.PENDING else response
 
     @extend_schema(request=ProposalIn, responses={201: ProposalOut}, examples=ASKING)
     def create(self, request: Request) -> Response:
@@ -137,12 +106,3 @@ class ProposalViewSet(ResourceViewSet):
         proposal = self.get_object()
         body = self.read_body(DecisionIn)
         return self.show(supervision.decide(proposal=proposal, by=current_user(request), **body))
-
-
-def read_wait(text: str | None) -> int:
-    """Raises ValidationError where it is no whole number of seconds within the limit."""
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
-        raise ValidationError({"wait": [f"wanted a whole number of seconds, 0 to {MAX_WAIT_S}, found {text[:40]!r}"]})
-    return int(text)
