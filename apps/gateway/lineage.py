@@ -211,16 +211,21 @@ class Lineages:
 def _leave_out(
     request: Mapping[str, Any], fields: Mapping[str, bytes], known: Mapping[str, bytes]
 ) -> Mapping[str, Any]:
-    """The request without the large fields that are the parent's."""
-    same = [name for name, value in fields.items() if known.get(name) == value]
+    """The request without the large fields that are the parent's, or without anything where all of it is."""
+    if request and fields == known:
+        return {SAME: True}
+    same = [name for name, value in fields.items() if name and known.get(name) == value]
     if not same:
         return request
     return {name: value for name, value in request.items() if name not in same} | {SAME: same}
 
 
 def _hash_fields(request: Mapping[str, Any]) -> dict[str, bytes]:
-    spelled = {name: _dump(value) for name, value in request.items() if isinstance(value, dict | list | str)}
-    return {name: _hash(value) for name, value in spelled.items() if len(value) > _SMALL_BYTES}
+    """Of each large field; and under "" of all that is small together."""
+    spelled = {name: _dump(value) for name, value in request.items()}
+    small = {name: value.decode() for name, value in spelled.items() if len(value) <= _SMALL_BYTES}
+    large = {name: _hash(value) for name, value in spelled.items() if name not in small}
+    return large | {"": _hash(_dump(small))}
 
 
 def _hash(value: bytes) -> bytes:

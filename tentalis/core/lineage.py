@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 SAME = "$same"
-"""In a link's request: names of the fields whose values are the parent's."""
+"""In a link's request: names of the fields whose values are the parent's; True: the whole request is."""
 TOKEN_BYTES = 4
 
 
@@ -88,12 +88,14 @@ def _join(link: Link, parent: Conversation | None) -> Conversation:
         known = [*parent.messages, parent.answer] if parent.answer else parent.messages
         messages = known[: link.shared_messages]
         tokens = (parent.prompt_token_ids + parent.token_ids)[: link.shared_tokens * TOKEN_BYTES]
-        same = {name: parent.request[name] for name in link.request.get(SAME, ()) if name in parent.request}
+        names = link.request.get(SAME, ())
+        names = parent.request if names is True else names
+        same = {name: parent.request[name] for name in names if name in parent.request}
         is_whole = (
             parent.is_whole
             and len(messages) == link.shared_messages
             and len(tokens) == link.shared_tokens * TOKEN_BYTES
-            and len(same) == len(link.request.get(SAME, ()))
+            and len(same) == len(names)
         )
         request |= same
     return Conversation(
