@@ -7,7 +7,7 @@ from typing import NamedTuple
 import orjson
 
 from apps.gateway.asking import Json, Question, make_question
-from apps.gateway.dialects import UPSTREAMS, Dialect, fit_server, fit_server
+from apps.gateway.dialects import UPSTREAMS, Dialect, fit_server
 from apps.gateway.relaying import Relay
 from apps.gateway.routing import Route
 from apps.gateway.sessions import Place
@@ -69,7 +69,6 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
         chat = dialect.to_chat(arrival.body, earlier=arrival.earlier)
         if dialect.name != "chat":
             kept = orjson.dumps(chat)
-            chat = fit_server(chat, kind=kind.kind, reasoning_field=kind.reasoning_field)
             chat = fit_server(chat, kind=kind.kind, reasoning_field=kind.reasoning_field)
     question = make_question(chat, route, form)
     speaks_same = upstream is not None and upstream.name == dialect.name

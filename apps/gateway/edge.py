@@ -64,14 +64,19 @@ class Edge:
     is_draining: bool = False
     quiet: set[Quiet] = field(default_factory=set)
 
-    def require_room(self) -> None:
-        """Raises RefusalError (429) where one request more cannot be served, or could not be recorded."""
+    def admit(self) -> None:
+        """Count one request more; who calls this takes it off `in_flight` again.
+
+        Raises:
+            RefusalError: 429: it cannot be served at the moment, or could not be recorded.
+        """
         if self.in_flight >= self.most_in_flight:
-            raise refuse_busy(f"{self.in_flight} requests are being answered, which is all this gateway takes")
+            raise refuse_busy(f"{self.most_in_flight} requests are being answered, which is all this gateway takes")
         if self.spool.is_full:
             raise refuse_busy(
                 "what is answered could not be recorded at the moment", retry_after_s=5, code="spool_full"
             )
+        self.in_flight += 1
 
     async def tick_for_ever(self) -> None:
         """Measure how late the loop runs, and keep silent streams alive."""

@@ -50,6 +50,7 @@ class Exchange:
         self._fetch: Fetch | None = None
         self._stream: web.StreamResponse | None = None
         self._first_s: float | None = None
+        self._is_admitted = False
         self._is_kept = False
         self.last_heard_at = time.monotonic()
 
@@ -70,6 +71,7 @@ class Exchange:
         finally:
             if self._fetch is not None:
                 self._fetch.close()
+            self._edge.in_flight -= self._is_admitted
             self._edge.metrics.latency.note(time.perf_counter() - self._started)
 
     async def ping(self) -> None:
@@ -82,8 +84,12 @@ class Exchange:
         edge, request = self._edge, self._request
         caller = await find_caller(request.headers, edge.knowledge)
         require_asking(caller)
-        edge.require_room()
-        raw = await request.read()
+        edge.admit()
+        self._is_admitted = True
+        try:
+            raw = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise RefusalError("the body is too large", status=413, code="too_large", is_recorded=False) from None
         body = read_object(raw)
         place = find_place(body, request.headers, caller, in_path=self._in_path)
         arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body)

@@ -88,7 +88,7 @@ class GatewayServer:
         if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):
             in_path, path = match["session"], match["rest"]
         if request.method == "POST" and (api := DIALECT_PATHS.get(path)) is not None:
-            return await self._exchange(request, api, in_path)
+            return await Exchange(self.edge, request, api, in_path).answer()
         try:
             return await self._look(request, path, in_path)
         except RefusalError as error:
@@ -100,14 +100,6 @@ class GatewayServer:
         except Exception:
             logger.exception("%s %s failed", request.method, path)
             return _refuse(RefusalError("internal error", status=500, code="internal"), path)
-
-    async def _exchange(self, request: web.BaseRequest, api: str, in_path: str) -> web.StreamResponse:
-        edge = self.edge
-        edge.in_flight += 1
-        try:
-            return await Exchange(edge, request, api, in_path).answer()
-        finally:
-            edge.in_flight -= 1
 
     async def _look(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
         """Everything that asks no model."""

@@ -1,10 +1,16 @@
-"""A gateway as a process of its own, on the tests' database."""
+"""Gateways on the tests' database: one as a process of its own, and one in a thread, which starts at once."""
 
+import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +22,13 @@ from django.db import connection
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
+from apps.gateway.edge import Edge, Patience
+from apps.gateway.knowledge import Knowledge
+from apps.gateway.limits import Budgets
+from apps.gateway.record import Header, Record
+from apps.gateway.server import GatewayServer
+from apps.gateway.traces import read_earlier, read_traces
+from apps.gateway.upstreams import Upstreams
 from apps.inference.models import Provider
 from apps.workers.models import Worker
 from tests.factories import make_user
@@ -79,6 +92,123 @@ class GatewayProcess:
         body = HELLO | {"model": model} | fields
         given = {"Authorization": f"Bearer {token}"} | (headers or {})
         return self.client.post("/v1/chat/completions", json=body, headers=given)
+
+
+@dataclass
+class ListSpool:
+    """Keeps records in memory, for tests of what is handed over."""
+
+    records: list[Record] = field(default_factory=list)
+    is_full: bool = False
+
+    def append(self, header: Header, request: bytes, answer: bytes) -> None:
+        self.records.append(Record(header, request, answer))
+
+
+class GatewayThread:
+    """The same edge in a thread of this process, with a spool that tests can look into.
+
+    Args:
+        patience, most_in_flight: of the edge.
+        make_budgets: called in its loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        patience: Patience | None = None,
+        most_in_flight: int = 1024,
+        make_budgets: Callable[[], Budgets] = Budgets,
+    ) -> None:
+        self.spool = ListSpool()
+        self._patience = patience or Patience(down_s=0.5)
+        self._most_in_flight = most_in_flight
+        self._make_budgets = make_budgets
+        self._started: Future[None] = Future()
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+        self._started.result(20)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.client = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.client.close()
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(20)
+
+    @property
+    def records(self) -> list[Record]:
+        return self.spool.records
+
+    def chat(self, model: str, *, token: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+        """One chat completion of `hello there`, or of other `messages`."""
+        body = HELLO | {"model": model} | fields
+        given = {"Authorization": f"Bearer {token}"} | (headers or {})
+        return self.client.post("/v1/chat/completions", json=body, headers=given)
+
+    def stream(self, model: str, *, token: str, **fields: Any) -> "Streamed":
+        """The same as a stream, read to its end."""
+        return Streamed(self.chat(model, token=token, stream=True, **fields))
+
+    async def _run(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        knowledge, upstreams, budgets = Knowledge(), Upstreams(), self._make_budgets()
+        self.edge = Edge(
+            knowledge=knowledge,
+            upstreams=upstreams,
+            budgets=budgets,
+            spool=self.spool,
+            find_earlier=lambda project, answer: knowledge.ask(lambda: read_earlier(project, answer)),
+            most_in_flight=self._most_in_flight,
+            patience=self._patience,
+        )
+        server = GatewayServer(
+            self.edge,
+            lambda project, key, after, limit: knowledge.ask(lambda: read_traces(project, key, after, limit)),
+            host="127.0.0.1",
+            port=0,
+        )
+        try:
+            await knowledge.start()
+            upstreams.start()
+            budgets.start()
+            await server.start()
+        except BaseException as error:
+            self._started.set_exception(error)
+            raise
+        self.port = server.port
+        self._started.set_result(None)
+        await self._stopping.wait()
+        await server.stop(drain_s=1)
+        await upstreams.stop()
+        await budgets.stop()
+        await knowledge.stop()
+
+
+class Streamed:
+    """A stream that was read to its end.
+
+    Attributes:
+        chunks: its events as JSON. is_done: [DONE] came last. error: the error event, {} without one.
+    """
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self.lines = [line for line in response.text.split("\n") if line.startswith("data: ")]
+        self.is_done = bool(self.lines) and self.lines[-1] == "data: [DONE]"
+        events = [json.loads(line[6:]) for line in self.lines if line != "data: [DONE]"]
+        self.error: dict[str, Any] = next((event["error"] for event in events if "error" in event), {})
+        self.chunks = [event for event in events if "error" not in event]
+
+    def deltas(self, index: int = 0) -> list[dict[str, Any]]:
+        found = [choice for chunk in self.chunks for choice in chunk["choices"] if choice["index"] == index]
+        return [choice["delta"] for choice in found]
+
+    def text(self, index: int = 0, *, of: str = "content") -> str:
+        return "".join(delta.get(of) or "" for delta in self.deltas(index))
 
 
 def make_agent(project: Project, name: str = "claw") -> User:

@@ -253,8 +253,9 @@ class Server:
     """The process."""
 
     def __init__(self, models: list[str], plan: Plan) -> None:
-        self.plan = plan
+        self.plan = self.first_plan = plan
         self.models = models
+        self.first_models = tuple(models)
         self.seen: list[Json] = []
         self.count = 0
         self.open = 0
@@ -268,6 +269,7 @@ class Server:
                 web.post("/v1/unload_lora_adapter", self.unload),
                 web.get("/health", self.report_health),
                 web.post("/stub/plan", self.change_plan),
+                web.post("/stub/reset", self.reset),
                 web.get("/stub/requests", self.list_requests),
             ]
         )
@@ -357,6 +359,10 @@ class Server:
         self.plan = Plan(**asdict(self.plan) | await request.json())
         return web.json_response(asdict(self.plan))
 
+    async def reset(self, _: web.Request) -> web.Response:
+        self.plan, self.seen, self.models = self.first_plan, [], list(self.first_models)
+        return web.json_response({})
+
     async def list_requests(self, _: web.Request) -> web.Response:
         return web.json_response({"count": self.count, "open": self.open, "requests": self.seen})
 
@@ -420,6 +426,10 @@ class StubUpstream:
     def plan(self, **changes: Any) -> None:
         """Behave differently from now on."""
         self._call("POST", "/stub/plan", changes)
+
+    def reset(self) -> None:
+        """Behave as at the start, and forget the requests seen."""
+        self._call("POST", "/stub/reset", {})
 
     def load(self, name: str) -> None:
         self._call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": f"/{name}"})
