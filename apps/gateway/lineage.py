@@ -17,7 +17,7 @@ from apps.gateway.capture import Captured
 from tentalis.core.lineage import SAME, TOKEN_BYTES, Link, count_shared_tokens, join_links, make_answer
 
 MOST_LINKS = 32
-MEMORY_BYTES = 32 * 2**20
+MEMORY_BYTES = 16 * 2**20
 SESSION_BYTES = 4 * 2**20
 _SMALL_BYTES = 48
 _SESSION_BYTES = 600
