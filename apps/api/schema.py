@@ -17,6 +17,7 @@ WORDS = {
     403: "The token's scope or your role does not allow it.",
     404: "No such thing here, or none that you may see.",
     409: "The thing's present state does not allow it, or the first request with this key is still running.",
+    412: "It was changed since you saw it.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     422: "This Idempotency-Key was sent before with another request.",
@@ -54,6 +55,9 @@ class ApiSchema(AutoSchema):
                     f"`{REPLAYED}: true`.",
                 )
             )
+        if self._is_conditional():
+            words = "The `ETag` of what you saw: it is changed only while it is still that, else 412."
+            parameters.append(OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description=words))
         return parameters
 
     def get_description(self) -> str:  # type: ignore[override]
@@ -77,7 +81,12 @@ class ApiSchema(AutoSchema):
             statuses.append(404)
         if self.method in CHANGING:
             statuses += [409, 413, 415, 422]
+        if self._is_conditional():
+            statuses.append(412)
         return sorted(statuses)
+
+    def _is_conditional(self) -> bool:
+        return self.method == "PATCH" and getattr(self.view, "action", "") == "partial_update"
 
     def _right(self) -> Any:
         return right_of(self.view, self.method)

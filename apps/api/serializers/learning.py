@@ -52,18 +52,18 @@ class TokensOut(serializers.Serializer[Any]):
     model = serializers.CharField()
     policy_version = serializers.IntegerField()
     messages = serializers.ListField(child=serializers.DictField())
-    prompt_token_ids = serializers.ListField(child=serializers.IntegerField(), source="unpack_prompt_token_ids")
-    token_ids = serializers.ListField(child=serializers.IntegerField(), source="unpack_token_ids")
-    logprobs = serializers.ListField(child=serializers.FloatField(), source="unpack_logprobs")
+    prompt_token_ids = serializers.ListField(child=serializers.IntegerField())
+    token_ids = serializers.ListField(child=serializers.IntegerField())
+    logprobs = serializers.ListField(child=serializers.FloatField())
     sampled = serializers.ListField(
-        child=serializers.BooleanField(), source="unpack_sampled", help_text="True where the policy chose the token."
+        child=serializers.BooleanField(), help_text="True where the policy chose the token."
     )
 
 
 class RolloutDetailOut(RolloutOut):
     """A rollout with its exact tokens; null where there are none."""
 
-    tokens = TokensOut(source="attempt.exchange", allow_null=True)
+    tokens = TokensOut(allow_null=True)
 
     class Meta(RolloutOut.Meta):
         fields = [*RolloutOut.Meta.fields, "tokens"]

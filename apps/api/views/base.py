@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, HttpResponseBase
 from rest_framework import serializers
@@ -16,6 +17,7 @@ from rest_framework.viewsets import GenericViewSet
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.api.authentication import TokenAuthentication
+from apps.api.etags import ChangedMeanwhileError, is_among, make_etag
 from apps.api.filters import StrictFilterBackend, check_parameters
 from apps.api.idempotency import answer_once, read_key
 from apps.api.negotiation import OneRepresentation
@@ -61,6 +63,13 @@ class ApiView(APIView):
 
         return handle
 
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """As usual; where the caller has this very answer already, 304 says so."""
+        etag = response.headers.get("ETag") if request.method == "GET" and response.status_code == 200 else None
+        if etag and is_among(etag, request.headers.get("If-None-Match")):
+            response = Response(status=304, headers={"ETag": etag})
+        return super().finalize_response(request, response, *args, **kwargs)
+
     def read_body(self, serializer_class: type[serializers.Serializer[Any]]) -> dict[str, Any]:
         """The checked body. Raises ValidationError naming each wrong field."""
         serializer = serializer_class(data=self.request.data, context={"request": self.request})
@@ -92,9 +101,30 @@ class ResourceViewSet(ApiView, GenericViewSet[Any]):
         return rows.filter(**{f"{self.project_path}__in": projects})
 
     def show(self, row: Any, status: int = 200) -> Response:
-        """One row as this resource shows it."""
+        """One row as this resource shows it, with its tag."""
         serializer: Any = self.get_serializer(row)
-        return Response(serializer.data, status=status)
+        return Response(serializer.data, status=status, headers={"ETag": make_etag(serializer.data)})
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if request.method == "PATCH" and "If-Match" in request.headers and self.action == "partial_update":
+            handler: Callable[..., HttpResponse] = getattr(self, "patch")  # noqa: B009 - the router made it
+            setattr(self, "patch", self._if_unchanged(handler))  # noqa: B010
+        super().initial(request, *args, **kwargs)
+
+    def _if_unchanged(self, handler: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        """Let the handler change the row only while it is what the caller saw; nobody else changes it meanwhile."""
+
+        def handle(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+            with transaction.atomic():
+                row = self.get_object()
+                type(row)._default_manager.select_for_update(no_key=True).get(pk=row.pk)
+                row = self.get_object()
+                found = make_etag(self.get_serializer(row).data)
+                if not is_among(found, request.headers["If-Match"]):
+                    raise ChangedMeanwhileError(f"this was changed since you saw it: its tag is {found} now")
+                return handler(request, *args, **kwargs)
+
+        return handle
 
     def list(self, request: Request) -> Response:
         return self.show_page(self.filter_queryset(self.get_queryset()))

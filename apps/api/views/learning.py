@@ -1,6 +1,6 @@
 """Rollouts, batches, runs and adapters."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.adapters.models import Adapter, Deployment
 from apps.api.downloads import adapter_zip, rollout_lines, rollout_parquet, stream
+from apps.api.etags import is_among
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import current_user
@@ -35,8 +36,10 @@ from apps.api.serializers.learning import (
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, ConflictError
+from apps.inference.selectors import IncompleteConversationError
 from apps.pipeline import canary, flow
 from apps.rollouts.models import Batch, Rollout
+from apps.rollouts.tokens import load_conversations, read_tokens
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -70,7 +73,9 @@ class RolloutViewSet(ResourceViewSet):
     @extend_schema(responses=RolloutDetailOut)
     def retrieve(self, request: Request, pk: str) -> Response:
         """One rollout with its exact tokens and log-probs."""
-        return Response(RolloutDetailOut(self.get_object()).data)
+        rollout = self.get_object()
+        rollout.tokens = read_rollout_tokens(rollout)
+        return Response(RolloutDetailOut(rollout).data)
 
     @extend_schema(
         parameters=[OpenApiParameter("format", str, enum=FORMATS, default="jsonl")],
@@ -92,6 +97,28 @@ class RolloutViewSet(ResourceViewSet):
         else:
             parts, media_type = rollout_lines(rows), "application/x-ndjson"
         return stream(request, parts, media_type=media_type, filename=f"rollouts.{name}")
+
+
+def read_rollout_tokens(rollout: Rollout) -> dict[str, Any] | None:
+    """As the trainer reads them; None where there are none, or a part of the conversation was deleted."""
+    exchange = rollout.attempt.exchange
+    if exchange is None or not exchange.has_exact_tokens:
+        return None
+    conversations = load_conversations([rollout.attempt])
+    try:
+        joined = read_tokens(rollout.attempt, conversations)
+    except (IncompleteConversationError, ValueError):
+        return None
+    messages = [] if rollout.attempt.is_private else conversations[exchange.pk].messages
+    return {
+        "model": exchange.model,
+        "policy_version": exchange.policy_version,
+        "messages": messages,
+        "prompt_token_ids": joined.prompt,
+        "token_ids": joined.tokens,
+        "logprobs": joined.logprobs,
+        "sampled": joined.sampled,
+    }
 
 
 class BatchFilterSet(ProjectFilterSet):
@@ -224,11 +251,17 @@ class AdapterViewSet(ResourceViewSet):
 
     @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
     @action(detail=True)
-    def download(self, request: Request, pk: str) -> StreamingHttpResponse:
+    def download(self, request: Request, pk: str) -> StreamingHttpResponse | Response:
         """The adapter as a zip of its directory (PEFT's layout with our manifest), checked against its hashes."""
         adapter = self.get_object()
+        etag = f'"{adapter.sha256}"'
+        if is_among(etag, request.headers.get("If-None-Match")):
+            return Response(status=304, headers={"ETag": etag})
         filename = f"{adapter.name}.zip"
-        return stream(request, adapter_zip(adapter), media_type="application/zip", filename=filename)
+        response = stream(request, adapter_zip(adapter), media_type="application/zip", filename=filename)
+        response["ETag"] = etag
+        response["Cache-Control"] = "private, max-age=31536000, immutable"
+        return response
 
     @extend_schema(request=NoFields, responses=DeploymentOut)
     @action(detail=True, methods=["post"])
