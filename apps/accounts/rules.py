@@ -11,6 +11,7 @@ from tentalis.core.limits import Limits, LimitsError
 from tentalis.core.review_policy import PolicyError, ReviewPolicy
 from tentalis.core.scoring.protocol import ScoringError
 from tentalis.core.scoring.weights import ENVIRONMENTS, WeightProfile
+from tentalis.core.session_policy import SessionPolicy, SessionPolicyError
 
 RANGES = {"group_size": (1, 64), "batch_tasks": (1, 100_000)}
 
@@ -21,7 +22,15 @@ def check_project_settings(values: Mapping[str, Any]) -> None:
         if name in values:
             try:
                 check(values[name])
-            except (PolicyError, RecipeError, ScoringError, GateError, LimitsError, TypeError) as error:
+            except (
+                PolicyError,
+                RecipeError,
+                ScoringError,
+                GateError,
+                LimitsError,
+                SessionPolicyError,
+                TypeError,
+            ) as error:
                 raise BadInputError(f"{name}: {error}", errors={name: [str(error)]}) from None
     for name, (low, high) in RANGES.items():
         value = values.get(name, low)
@@ -67,10 +76,15 @@ def check_limits(value: Any) -> None:
     Limits.from_json(_require_object(value))
 
 
+def _check_session_policy(value: Any) -> None:
+    SessionPolicy.from_json(_require_object(value))
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "weight_profiles": _check_weight_profiles,
     "review_policy": _check_review_policy,
     "recipe": _check_recipe,
     "gate_policy": _check_gate_policy,
     "limits": check_limits,
+    "session_policy": _check_session_policy,
 }

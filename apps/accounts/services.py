@@ -48,6 +48,7 @@ PROJECT_FIELDS = frozenset(
         "batch_tasks",
         "learning_enabled",
         "limits",
+        "session_policy",
     }
 )
 

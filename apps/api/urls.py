@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.api.views.accounts import MemberViewSet, ProjectViewSet, TokenViewSet
+from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
@@ -36,6 +37,7 @@ router.register("runs", RunViewSet)
 router.register("adapters", AdapterViewSet)
 router.register("sessions", SessionViewSet)
 router.register("exchanges", ExchangeViewSet)
+router.register("turns", TurnViewSet)
 router.register("skills", SkillViewSet)
 router.register("datasets", DatasetViewSet)
 router.register("eval-runs", EvalRunViewSet)
@@ -47,6 +49,9 @@ router.register("dead-letters", DeadLetterViewSet, basename="dead-letter")
 
 urlpatterns = [
     path("v1/", include(router.urls)),
+    re_path(r"^v1/projects/(?P<slug>[-a-zA-Z0-9_]{1,64})/forget$", ForgetView.as_view(), name="project-forget"),
+    re_path(r"^v1/sessions/(?P<pk>[0-9]{1,18})/feedback$", SessionFeedbackView.as_view(), name="session-feedback"),
+    re_path(r"^v1/exchanges/(?P<pk>[0-9]{1,18})/feedback$", ExchangeFeedbackView.as_view(), name="exchange-feedback"),
     path("v1/login", LoginView.as_view(), name="login"),
     path("v1/logout", LogoutView.as_view(), name="logout"),
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),

@@ -105,6 +105,7 @@ def _imitation_lessons(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> lis
 def _add_teacher(lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Counter[str]) -> list[Lesson]:
     """Give each lesson with a hint the gap between the frozen teacher, who reads the hint, and the behaviour policy.
 
+    The gap counts by how far the rollout's judgement is trusted: who is doubted in the one is doubted in the other.
     A hint whose conversation does not replay to the very tokens the engine saw is left out and counted.
     """
     teacher = base if recipe.teacher == "base" else load_base(recipe.teacher)
@@ -130,7 +131,7 @@ def _add_teacher(lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, ref
     for index, logprobs in zip(hinted, scored, strict=True):
         rollout = lessons[index].rollout
         gaps = token_opd_advantages(logprobs, rollout.logprobs, rollout.sampled, gap_max=recipe.opd_clip)
-        taught[index] = replace(lessons[index], gaps=gaps)
+        taught[index] = replace(lessons[index], gaps=[rollout.weight * gap for gap in gaps])
     return taught
 
 

@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("tentalis.cli.run", "app", "Look at trainings and watch them."),
     "adapter": Entry("tentalis.cli.adapter", "app", "What was learnt, and what serves."),
     "audit": Entry("tentalis.cli.audit", "app", "Check and export what happened."),
+    "forget": Entry("tentalis.cli.forget", "forget", "Delete what is known of a person."),
     "token": Entry("tentalis.cli.token", "app", "Tokens for programs and agents."),
 }
 

@@ -223,6 +223,23 @@ class Endpoints(Generic[Answer]):
         """Judge a task nobody asked about; `words` as in `give_feedback`."""
         return self._post("feedback", task=task_id, **words)
 
+    def give_session_feedback(self, session_id: int, **words: Any) -> Answer:
+        """Judge the last answer of a conversation; `words` as in `give_feedback`."""
+        return self._post(f"sessions/{session_id}/feedback", **words)
+
+    def give_exchange_feedback(self, exchange_id: int, **words: Any) -> Answer:
+        """Judge one answer of a conversation; `words` as in `give_feedback`."""
+        return self._post(f"exchanges/{exchange_id}/feedback", **words)
+
+    def list_turns(self, **params: Any) -> Answer:
+        return self._get("turns", **params)
+
+    def forget(
+        self, slug: str, *, end_user: str | None = None, text: str | None = None, dry_run: bool = True
+    ) -> Answer:
+        """Delete what is known of a person in a project; a dry run only counts."""
+        return self._post(f"projects/{slug}/forget", end_user=end_user, text=text, dry_run=dry_run)
+
     def list_feedback(self, **params: Any) -> Answer:
         return self._get("feedback", **params)
 

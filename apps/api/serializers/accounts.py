@@ -19,6 +19,10 @@ from apps.api.serializers.strict import (
 SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
 USERNAME = RegexValidator(r"^[\w.@+-]+\Z", "wanted letters, digits and @ . + - _")
 MAX_RUBRIC_CHARS = 50_000
+SESSION_POLICY_HELP = (
+    "How conversations are learnt from: learn (default false), idle_s, judge, votes, redaction (mask, mask_loss_only "
+    "or off), names to mask; {}: the built-in."
+)
 LIMITS_HELP = (
     "What may be asked of models at most: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day; {}: "
     "no limits."
@@ -44,6 +48,7 @@ class ProjectOut(serializers.ModelSerializer[Project]):
             "batch_tasks",
             "learning_enabled",
             "limits",
+            "session_policy",
             "created_at",
         ]
 
@@ -62,6 +67,7 @@ class ProjectChange(StrictSerializer):
     batch_tasks = WholeNumberField(required=False, min_value=1, max_value=100_000)
     learning_enabled = TrueFalseField(required=False)
     limits = ObjectField(required=False, help_text=LIMITS_HELP)
+    session_policy = ObjectField(required=False, help_text=SESSION_POLICY_HELP)
 
 
 class ProjectIn(ProjectChange):

@@ -1,0 +1,71 @@
+"""Turns of conversations, words on them, and forgetting a person."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
+from apps.conversations.forgetting import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
+from apps.conversations.models import Turn, TurnSignal
+
+MAX_END_USER_CHARS = 200
+
+
+class TurnSignalOut(serializers.ModelSerializer[TurnSignal]):
+    """What a turn's next state showed; `kind` empty and `score` null: nothing, for `reason`."""
+
+    feedback = serializers.IntegerField(source="feedback_id", allow_null=True)
+
+    class Meta:
+        model = TurnSignal
+        fields = ["kind", "source", "score", "trust", "step", "reason", "feedback"]
+
+
+class TurnOut(serializers.ModelSerializer[Turn]):
+    """A person's words in a conversation, and everything the agent did until their next words."""
+
+    project = serializers.CharField(source="project.slug")
+    session = serializers.IntegerField(source="session_id")
+    task = serializers.IntegerField(source="task_id", allow_null=True, help_text="What it became; null: it is none.")
+    reason = serializers.CharField(help_text="Why it teaches nothing; empty where it does, or is not read yet.")
+    signals = TurnSignalOut(many=True)
+
+    class Meta:
+        model = Turn
+        fields = [
+            "id",
+            "project",
+            "session",
+            "number",
+            "state",
+            "began",
+            "closed_by",
+            "closed_at",
+            "reason",
+            "task",
+            "signals",
+            "created_at",
+        ]
+
+
+class ForgetIn(StrictSerializer):
+    """Who is to be forgotten: an end user as sessions name them, or a text wherever it stands; not both."""
+
+    end_user = TextField(required=False, max_length=MAX_END_USER_CHARS)
+    text = TextField(required=False, min_length=SHORTEST_TEXT_CHARS, max_length=LONGEST_TEXT_CHARS)
+    dry_run = TrueFalseField(required=False, help_text="Default true: only say what would be deleted.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if bool(attrs.get("end_user", "").strip()) == bool(attrs.get("text", "").strip()):
+            raise serializers.ValidationError("wanted either end_user or text, and not both")
+        return attrs
+
+
+class ForgetOut(serializers.Serializer[Any]):
+    """What was deleted, or would be. Adapters keep what they learnt: these were trained on a part of it."""
+
+    dry_run = serializers.BooleanField()
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by kind.")
+    adapters = serializers.ListField(child=serializers.CharField(), help_text="Names of adapters.")
+    files = serializers.IntegerField(help_text="Training files that hold a part of it.")
+    subject_hash = serializers.CharField(help_text="What the audit keeps in the person's place.")
