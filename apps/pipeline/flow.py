@@ -131,9 +131,6 @@ ADOPT = register_kind(
 )
 
 
-CONVERSE = (conversing.CUT, conversing.HEAR)
-
-
 # --- the entry points ------------------------------------------------------------------------------------------------
 
 
