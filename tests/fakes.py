@@ -138,7 +138,10 @@ class FakeModelServer:
                 models = [{"id": name, "object": "model", "root": self._paths.get(name)} for name in self.models]
                 return 200, {"object": "list", "data": models}
             case "/tokenize":
-                return 200, {"tokens": self.encode(body["prompt"])}
+                tokens = self.encode(body["prompt"])
+                return 200, {"tokens": tokens, "token_strs": [self.decode([token]) for token in tokens]}
+            case "/detokenize":
+                return 200, {"prompt": self.decode(body["tokens"])}
             case "/v1/load_lora_adapter":
                 name = body["lora_name"]
                 if name in self.models:

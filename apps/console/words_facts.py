@@ -67,6 +67,26 @@ FACTS: Mapping[str, Named] = {
     "size_bytes": Named(_("size"), _("bytes")),
     "sha256": Named(_("digest")),
     "versions": Named(_("Version of")),
+    # what a model was asked with
+    "temperature": Named(_("Temperature")),
+    "top_p": Named(_("Choose among the likeliest (top-p)")),
+    "top_k": Named(_("Choose among so many (top-k)")),
+    "max_tokens": Named(_("Longest answer"), _("tokens")),
+    "max_completion_tokens": Named(_("Longest answer"), _("tokens")),
+    "max_output_tokens": Named(_("Longest answer"), _("tokens")),
+    "n": Named(_("Answers asked for"), _("answers")),
+    "stop": Named(_("Ends at")),
+    "stop_sequences": Named(_("Ends at")),
+    "seed": Named(_("Seed")),
+    "stream": Named(_("Sent as it is written")),
+    "logprobs": Named(_("Log-probs asked for")),
+    "top_logprobs": Named(_("Alternatives asked for")),
+    "tool_choice": Named(_("Choice of tools")),
+    "parallel_tool_calls": Named(_("Several tools at once")),
+    "response_format": Named(_("Form of the answer")),
+    "reasoning_effort": Named(_("How long it may think")),
+    "presence_penalty": Named(_("Against what was named already")),
+    "frequency_penalty": Named(_("Against repeating")),
     # reviews
     "text": Named(_("Said of each")),
     "score": Named(_("Score")),
@@ -81,8 +101,24 @@ REWARD_SOURCES: Mapping[str, Words] = {
     "human": _("a person's word"),
     "verified": _("checked by the world"),
     "outside": _("an app, for its user"),
+    "implicit": _("what was said next"),
     "ai": _("an AI manager's word"),
     "scorers": _("the scorers"),
+}
+SIGNALS: Mapping[str, Words] = {
+    "thanked": _("They thanked"),
+    "accepted": _("They took it"),
+    "corrected": _("They corrected it"),
+    "told": _("They gave the right answer"),
+    "asked_again": _("They asked again"),
+    "gave_up": _("They gave up"),
+    "tool_failed": _("A tool failed"),
+    "judged": _("Judged by a model"),
+}
+TURN_ENDS: Mapping[str, Words] = {
+    "next": _("closed by their next words"),
+    "done": _("closed by the session's end"),
+    "idle": _("closed by silence"),
 }
 HINT_SOURCES: Mapping[str, Words] = {
     "grammar": _("read off the words"),

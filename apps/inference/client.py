@@ -194,6 +194,28 @@ class ModelClient:
                 f"{self.base_url}/tokenize: wanted `tokens`, found {str(answer)[:200]}"
             ) from error
 
+    def spell(self, token_ids: Sequence[int], *, model: str) -> list[str] | None:
+        """What each token writes, by the server's own tokenizer; None where its text is not these tokens again.
+
+        Args:
+            model: name of a base model, or of an adapter, which has its base's tokenizer.
+        """
+        text = self._transport.call_server("POST", "/detokenize", {"model": model, "tokens": list(token_ids)})
+        body = {
+            "model": model,
+            "prompt": text.get("prompt", ""),
+            "add_special_tokens": False,
+            "return_token_strs": True,
+        }
+        answer = self._transport.call_server("POST", "/tokenize", body)
+        try:
+            found, pieces = [int(token) for token in answer["tokens"]], [str(one) for one in answer["token_strs"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProviderAnswerError(
+                f"{self.base_url}/tokenize: wanted `tokens` and `token_strs`, found {str(answer)[:200]}"
+            ) from error
+        return pieces if found == list(token_ids) and len(pieces) == len(found) else None
+
     def list_models(self) -> list[str]:
         """Names the server answers to: base models and adapters."""
         return list(self._find_models())

@@ -19,3 +19,11 @@ document.addEventListener("keydown", (event) => {
   closeMenus(null);
   menu?.querySelector("summary").focus();
 });
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.classList.add("done");
+  });
+}

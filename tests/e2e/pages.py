@@ -49,6 +49,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "worker": path("worker", scene.worker.name),
         "sessions": path("session-list"),
         "session": path("session", scene.project.sessions.earliest("pk").pk),
+        "exchange": path("exchange", scene.project.exchanges.filter(turn="main").latest("pk").pk),
         "datasets": path("dataset-list"),
         "dataset": path("dataset", scene.project.datasets.get().pk),
         "blockers": path("blockers"),

@@ -12,7 +12,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.evals.models import Dataset, EvalRun
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
-from apps.inference.models import Exchange, Session
+from apps.inference.models import Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.scoring.models import StepScore
@@ -20,6 +20,7 @@ from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces
 from tests.e2e.quality_scenery import compare_raters
 from tests.factories import make_project, make_task, make_user, make_worker
 
@@ -123,43 +124,60 @@ def add_task(scene: Scene, attempts: int) -> Task:
 
 
 def _converse(project: Project, adapter: Adapter) -> None:
-    """A session of two calls, and a data set that somebody measured on."""
-    session = Session.objects.create(project=project, key="claw-4127", worker_name="desk")
+    """A session of three calls, one of them beside the talk, and a data set that somebody measured on."""
+    session = Session.objects.create(
+        project=project, key="claw-4127", worker_name="desk", agent="agent:claw", end_user="Customer 4127"
+    )
     asked = [
         {"role": "system", "content": "You answer tickets of a shop."},
         {"role": "user", "content": "What does the blue lamp cost with shipping?"},
     ]
-    heard = [
-        {"role": "assistant", "content": "Let me look."},
-        {"role": "tool", "content": "12 in stock, 31.00 each"},
-    ]
+    tool = {"role": "tool", "content": "12 in stock, 31.00 each"}
+    call = {"function": {"name": "stock", "arguments": '{"item": "blue lamp", "room": 3}'}}
+    tools = [{"type": "function", "function": {"name": "stock", "description": "How many of an article there are."}}]
     said = {
         "project": project,
         "session": session,
         "model": "desk",
         "adapter_name": adapter.name,
         "worker_name": "desk",
+        "agent": "agent:claw",
+        "api": "chat",
+        "upstream": "http://127.0.0.1:8300",
     }
-    call = {"function": {"name": "stock", "arguments": '{"item": "blue lamp", "room": 3}'}}
-    Exchange.objects.create(
-        **said,
+    first = make_exchange(
+        said | {"request": {"temperature": 0.7, "max_tokens": 512, "stream": True, "tools": tools}},
+        prompt=read_pieces("You answer tickets of a shop. What does the blue lamp cost with shipping?"),
+        answer=read_pieces("Let me look."),
         messages=asked,
-        text="Let me look.",
         tool_calls=[call],
-        prompt_tokens=42,
-        completion_tokens=9,
         latency_ms=81.2,
+        first_token_ms=22.5,
         finish_reason="tool_calls",
+        is_streamed=True,
+        cost_usd="0.00041",
     )
-    Exchange.objects.create(
-        **said,
-        messages=asked + heard,
-        text="31.00 and 5.90 for shipping: 36.90 in all.",
-        prompt_tokens=77,
-        completion_tokens=16,
+    second = make_exchange(
+        said | {"request": {"temperature": 0.7, "max_tokens": 512}},
+        prompt=read_pieces(" 12 in stock, 31.00 each"),
+        answer=read_pieces("31.00 and 5.90 for shipping: 36.90 in all. Shall I put it into your basket?"),
+        parent=first,
+        shared_messages=3,
+        shared_tokens=first.prompt_tokens + first.completion_tokens,
+        messages=[tool],
         latency_ms=140.9,
         finish_reason="stop",
+        cost_usd="0.00067",
     )
+    beside = make_exchange(
+        said | {"turn": "side", "request": {}, "adapter_name": "", "model": "small"},
+        prompt=[],
+        answer=[],
+        messages=[{"role": "user", "content": "Sum the talk up in one line."}],
+        status=503,
+        error="every server of small is away",
+    )
+    hear(session, (first, second, beside))
     dataset = Dataset.objects.create(
         project=project,
         name="tickets-2026",

@@ -1,19 +1,25 @@
-"""Conversations that the gateway saw, turn by turn."""
+"""Conversations that the gateway saw, call by call, and what was learned from them."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Exists, OuterRef, Q, Sum
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
+from apps.conversations.models import Turn, TurnExchange, TurnSignal
+from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations
+from apps.rollouts.models import TrainingUse
 from tentalis.core.lineage import Conversation
 
 PAGE = 25
+TROUBLE = Q(status__gte=400) | ~Q(error="") | Q(is_truncated=True) | Q(is_mixed=True)
 TURNS = 20
 MOST_MESSAGES = 40
 MOST_CALLS = 20
@@ -23,11 +29,18 @@ EXACT = ("prompt_token_ids", "token_ids", "logprobs", "sampled")
 
 @dataclass(frozen=True)
 class SessionRow:
-    """One line of the list."""
+    """One line of the list.
+
+    Attributes:
+        troubles: calls that failed, broke off or had two adapters.
+        usd: of the calls whose price was known; None where none was.
+    """
 
     session: Session
-    exchanges: int
-    tokens: int
+    exchanges: int = 0
+    tokens: int = 0
+    troubles: int = 0
+    usd: Decimal | None = None
 
 
 @dataclass(frozen=True)
@@ -40,11 +53,28 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One request and its answer: only what is new since the turn before.
+class Learned:
+    """What a person's words and everything up to their next ones became.
+
+    Attributes:
+        signals: what those next words showed.
+        uses: what trained on it.
+    """
+
+    turn: Turn
+    signals: Sequence[TurnSignal]
+    feedback: Sequence[Feedback]
+    uses: Sequence[TrainingUse]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request and its answer: only what is new since the call before.
 
     Attributes:
         hidden: new messages beyond `MOST_MESSAGES`.
+        learned: of the turn it belongs to, where it is the turn's first call on the page.
+        is_part: the turn's work goes through it; False for what the agent asked beside.
     """
 
     exchange: Exchange
@@ -52,18 +82,21 @@ class Turn:
     answer: Said
     adapter: Adapter | None
     hidden: int
+    learned: Learned | None = None
+    is_part: bool = True
 
 
 @dataclass(frozen=True)
 class SessionView:
-    """A page of a session's turns, oldest first; `newer` is the id to go on above."""
+    """A page of a session's calls, oldest first; `newer` is the id to go on above."""
 
     session: Session
-    turns: Sequence[Turn]
+    calls: Sequence[Call]
     newer: int | None
     exchanges: int
     prompt_tokens: int
     completion_tokens: int
+    usd: Decimal | None
 
     @property
     def subject(self) -> str:
@@ -72,21 +105,34 @@ class SessionView:
 
 
 def find_sessions(
-    project: Project, *, worker: str = "", key: str = "", state: str = "", before: int | None = None
+    project: Project,
+    *,
+    worker: str = "",
+    key: str = "",
+    end_user: str = "",
+    state: str = "",
+    with_trouble: bool = False,
+    before: int | None = None,
 ) -> tuple[list[SessionRow], int | None]:
     """A page of sessions, newest first, and the id to go on below.
 
     Args:
         key: how its key begins.
+        end_user: who talks to the agent, exactly.
         state: open, closed or "" for both.
+        with_trouble: only those with a call that failed, broke off or had two adapters.
     """
     sessions = Session.objects.filter(project=project)
     if worker:
         sessions = sessions.filter(worker_name=worker)
     if key:
         sessions = sessions.filter(key__startswith=key)
+    if end_user:
+        sessions = sessions.filter(end_user=end_user)
     if state:
         sessions = sessions.filter(closed_at__isnull=state == "open")
+    if with_trouble:
+        sessions = sessions.filter(Exists(Exchange.objects.filter(TROUBLE, session=OuterRef("pk"))))
     if before is not None:
         sessions = sessions.filter(pk__lt=before)
     found = list(sessions.order_by("-id")[: PAGE + 1])
@@ -95,10 +141,18 @@ def find_sessions(
         Exchange.objects.filter(session__in=page)
         .order_by()
         .values("session")
-        .annotate(count=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
+        .annotate(
+            count=Count("pk"),
+            prompt=Sum("prompt_tokens"),
+            completion=Sum("completion_tokens"),
+            troubles=Count("pk", filter=TROUBLE),
+            usd=Sum("cost_usd"),
+        )
     )
-    totals = {row["session"]: (row["count"], row["prompt"] + row["completion"]) for row in rows}
-    return [SessionRow(one, *totals.get(one.pk, (0, 0))) for one in page], page[-1].pk if len(found) > PAGE else None
+    totals = {
+        row["session"]: (row["count"], row["prompt"] + row["completion"], row["troubles"], row["usd"]) for row in rows
+    }
+    return [SessionRow(one, *totals.get(one.pk, ())) for one in page], page[-1].pk if len(found) > PAGE else None
 
 
 def show_session(project: Project, session_id: int, *, after: int | None = None) -> SessionView | None:
@@ -113,31 +167,62 @@ def show_session(project: Project, session_id: int, *, after: int | None = None)
     known = _known_after(conversations.get(last.pk)) if last else []
     names = {exchange.adapter_name for exchange in found if exchange.adapter_name}
     adapters = {one.name: one for one in Adapter.objects.filter(project=project, name__in=names).defer("manifest")}
-    turns = []
+    learned, beside = _find_learned([exchange.pk for exchange in found[:TURNS]])
+    calls = []
     for exchange in found[:TURNS]:
         conversation = conversations.get(exchange.pk)
-        turns.append(_make_turn(exchange, conversation, known, adapters.get(exchange.adapter_name)))
+        call = _make_call(exchange, conversation, known, adapters.get(exchange.adapter_name))
+        calls.append(replace(call, learned=learned.get(exchange.pk), is_part=exchange.pk not in beside))
         known = _known_after(conversation)
-    totals = exchanges.aggregate(n=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
+    totals = exchanges.aggregate(
+        n=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"), usd=Sum("cost_usd")
+    )
     return SessionView(
         session=session,
-        turns=turns,
+        calls=calls,
         newer=found[TURNS - 1].pk if len(found) > TURNS else None,
         exchanges=totals["n"],
         prompt_tokens=totals["prompt"] or 0,
         completion_tokens=totals["completion"] or 0,
+        usd=totals["usd"],
     )
 
 
-def _make_turn(
+def _find_learned(exchange_ids: Sequence[int]) -> tuple[dict[int, Learned], set[int]]:
+    """Of the calls on a page: the first of each turn with what became of the turn, and those beside a turn's work."""
+    places = TurnExchange.objects.filter(exchange__in=exchange_ids, turn__isnull=False).select_related("turn__task")
+    first: dict[int, int] = {}
+    turns: dict[int, Turn] = {}
+    beside = set()
+    for place in places.order_by("exchange"):
+        if place.turn is not None:
+            turns[place.turn.pk] = place.turn
+            first.setdefault(place.turn.pk, place.exchange_id)
+        if not place.is_part:
+            beside.add(place.exchange_id)
+    if not turns:
+        return {}, beside
+    tasks = {turn.task_id: pk for pk, turn in turns.items() if turn.task_id}
+    signals, feedback, uses = defaultdict(list), defaultdict(list), defaultdict(list)
+    for signal in TurnSignal.objects.filter(turn__in=turns):
+        signals[signal.turn_id].append(signal)
+    for given in Feedback.objects.standing().filter(task__in=tasks).order_by("pk"):
+        feedback[tasks[given.task_id]].append(given)
+    trained = TrainingUse.objects.filter(rollout__task__in=tasks).select_related("batch__run", "rollout")
+    for use in trained.order_by("pk"):
+        uses[tasks[use.rollout.task_id]].append(use)
+    return {first[pk]: Learned(turn, signals[pk], feedback[pk], uses[pk]) for pk, turn in turns.items()}, beside
+
+
+def _make_call(
     exchange: Exchange, conversation: Conversation | None, known: Sequence[Any], adapter: Adapter | None
-) -> Turn:
+) -> Call:
     messages = conversation.messages if conversation else []
     start = 0
     while start < min(len(messages), len(known)) and _is_same(messages[start], known[start]):
         start += 1
     new = messages[start:]
-    return Turn(
+    return Call(
         exchange=exchange,
         messages=[read_message(message) for message in new[-MOST_MESSAGES:]],
         answer=Said("assistant", exchange.text, read_calls(exchange.tool_calls)),

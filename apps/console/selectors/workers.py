@@ -132,3 +132,7 @@ def say_sampling(worker: Worker) -> list[tuple[str, str]]:
     longest = worker.sampling.get("max_tokens")
     said.append((_("Longest answer"), _("%d tokens") % longest if longest else _("as the kind of worker sets it")))
     return said
+
+
+def find_worker_names(project: Project) -> list[str]:
+    return list(Worker.objects.filter(project=project).order_by("name").values_list("name", flat=True))

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.console.templatetags.console import number
-from apps.console.words_facts import HINT_SOURCES, OWN_NAMES, REWARD_SOURCES, name_choice, name_fact
+from apps.console.words_facts import HINT_SOURCES, OWN_NAMES, REWARD_SOURCES, SIGNALS, TURN_ENDS, name_choice, name_fact
 
 register = template.Library()
 
@@ -26,6 +26,18 @@ def named(payload: object) -> list[tuple[str, str]]:
 def reward_source(name: str) -> str:
     """Whose word a reward is."""
     return str(REWARD_SOURCES.get(name, name))
+
+
+@register.filter
+def signal(kind: str) -> str:
+    """What a person's next words showed."""
+    return str(SIGNALS.get(kind, kind))
+
+
+@register.filter
+def turn_end(closed_by: str) -> str:
+    """How a turn ended."""
+    return str(TURN_ENDS.get(closed_by, closed_by))
 
 
 @register.filter

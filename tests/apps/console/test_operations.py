@@ -174,7 +174,7 @@ def test_alarms_say_what_is_wrong_and_where_to_do_something_about_it(scene: Scen
         f"failed (run {scene.failed_run.pk})",
         "Batch 90 of desk is full and nothing trains it",
         "user:mallory",
-        "1 of the latest 3 calls to models failed",
+        "2 of the latest 4 calls to models failed",
         "1 piece of work waits to be tried again",
         "Learning is switched off",
     ):
@@ -239,13 +239,14 @@ def test_a_worker_page_says_who_holds_its_tasks(scene: Scene, client: Client) ->
 def test_a_session_shows_only_what_is_new_in_each_call(scene: Scene) -> None:
     view = show_session(scene.project, Session.objects.get().pk)
     assert view is not None
-    assert [[said.role for said in turn.messages] for turn in view.turns] == [["system", "user"], ["tool"]]
-    assert (view.exchanges, view.prompt_tokens, view.completion_tokens) == (2, 119, 25)
-    assert view.turns[0].answer.calls == [("stock", {"item": "blue lamp", "room": 3})]
-    assert view.turns[0].adapter == scene.adapter
-    later = show_session(scene.project, Session.objects.get().pk, after=view.turns[0].exchange.pk)
+    assert [[said.role for said in call.messages] for call in view.calls] == [["system", "user"], ["tool"], ["user"]]
+    assert (view.exchanges, view.prompt_tokens, view.completion_tokens) == (3, 44, 28)
+    assert view.calls[0].answer.calls == [("stock", {"item": "blue lamp", "room": 3})]
+    assert view.calls[0].adapter == scene.adapter
+    assert [call.is_part for call in view.calls] == [True, True, False]
+    later = show_session(scene.project, Session.objects.get().pk, after=view.calls[0].exchange.pk)
     assert later is not None
-    assert [[said.role for said in turn.messages] for turn in later.turns] == [["tool"]]
+    assert [[said.role for said in call.messages] for call in later.calls] == [["tool"], ["user"]]
 
 
 def test_what_was_said_in_a_session_stays_text(scene: Scene, client: Client) -> None:

@@ -19,7 +19,7 @@ from apps.calibration.models import Rater
 from apps.console.models import SavedView
 from apps.evals.models import Dataset
 from apps.feedback.models import BulkJudgement
-from apps.inference.models import Session
+from apps.inference.models import Exchange, Session
 from apps.supervision.models import Proposal
 from apps.tasks.models import Task
 from tests.e2e.pages import find_manager_pages, find_own_pages
@@ -36,8 +36,9 @@ TABLE: dict[str, str | list[str]] = tomllib.loads(
 # what has to be said for a page to know what is meant
 BODIES = {"view-keep": {"page": "task-list", "name": "mine"}, "settings": {"section": "general"}}
 WRITES = re.compile(r"^\s*(INSERT|UPDATE|DELETE)(?! (INTO|FROM)? ?\"django_session\")", re.IGNORECASE)
-# what one can open and is no page of its own: a number beside a link, where the form of another page is sent
-NO_PAGES = {"proposal-count", "proposal-decide"}
+# what one can open and is no page of its own: a number beside a link, where the form of another page is sent,
+# a download
+NO_PAGES = {"proposal-count", "proposal-decide", "exchange-json"}
 # what differs from answer to answer
 CHANGING = re.compile(r'nonce="[^"]+"|csrfmiddlewaretoken" value="[^"]+"|/p/[\w-]+/[^"<\s]*|data-live-after="\d+"')
 
@@ -89,6 +90,7 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         "proposal_id": proposal.pk,
         "bulk_id": bulk.pk,
         "session_id": Session.objects.create(project=project, key="s1").pk,
+        "exchange_id": Exchange.objects.create(project=project, model="desk", text="hello").pk,
         "dataset_id": Dataset.objects.create(project=project, name="held-out", uri="file:///x", sha256="0", size=1).pk,
         "rater_id": Rater.objects.create(project=project, handle="user:bob", kind="person").pk,
     }

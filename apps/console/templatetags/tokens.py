@@ -1,0 +1,108 @@
+"""How pages show tokens, and what calls were like."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from django import template
+from django.utils.functional import Promise
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.console.rendering.tokens import BUCKETS, Bucket, render_tokens, say_probability
+from apps.console.selectors.exchange import ExchangeView
+from apps.inference.models import Exchange
+
+register = template.Library()
+
+SMALL_USD = Decimal("0.001")
+FINISHED = {
+    "stop": gettext_lazy("it was done"),
+    "end_turn": gettext_lazy("it was done"),
+    "length": gettext_lazy("the longest answer"),
+    "max_tokens": gettext_lazy("the longest answer"),
+    "tool_calls": gettext_lazy("a tool call"),
+    "tool_use": gettext_lazy("a tool call"),
+    "content_filter": gettext_lazy("a filter"),
+    "stop_sequence": gettext_lazy("a text it had to end at"),
+}
+APIS = {
+    "chat": "Chat Completions",
+    "completions": "Completions",
+    "responses": "Responses",
+    "messages": "Messages (Anthropic)",
+}
+
+
+@register.simple_tag
+def answer_tokens(view: ExchangeView) -> SafeString:
+    """The answer, token by token."""
+    marks = {place: _("step %(number)s") % {"number": number} for place, number in view.steps.items()}
+    return render_tokens(view.token_ids, words=view.words, logprobs=view.logprobs, sampled=view.sampled, marks=marks)
+
+
+@register.simple_tag
+def prompt_tokens(view: ExchangeView, part: str) -> SafeString:
+    """The prompt's tokens: the `shared` ones, which stand in the call before, or the `new` ones behind."""
+    cut = view.exchange.shared_tokens
+    where = slice(None, cut) if part == "shared" else slice(cut, None)
+    return render_tokens(view.prompt_token_ids[where], words=view.prompt_words[where] if view.prompt_words else None)
+
+
+@register.simple_tag
+def token_buckets() -> Sequence[Bucket]:
+    """The legend."""
+    return BUCKETS
+
+
+@register.filter
+def probability(logprob: float) -> str:
+    return say_probability(logprob)
+
+
+@register.filter
+def finished(reason: str) -> str:
+    """Why an answer ended."""
+    return str(FINISHED.get(reason, reason))
+
+
+@register.filter
+def dialect(api: str) -> str:
+    """The API that a caller spoke."""
+    return APIS.get(api, api)
+
+
+@register.filter
+def usd(value: Decimal | float | None) -> str:
+    """US dollars with as many digits as say something; a dash where no price was known."""
+    if value is None:
+        return "–"
+    if value == 0:
+        return "$0"
+    if value >= 1:
+        return f"${value:,.2f}"
+    return f"${value:.3g}" if value >= SMALL_USD else f"${value:.6f}".rstrip("0")
+
+
+@register.filter
+def call_marks(exchange: Exchange) -> list[tuple[str, str | Promise, str]]:
+    """(look, word, why) of what one should know of a call."""
+    found: list[tuple[str, str | Promise, Any]] = []
+    if exchange.status >= 400 or exchange.error:
+        found.append(("failed", _("Error %(status)s") % {"status": exchange.status}, exchange.error[:200]))
+    if exchange.is_truncated:
+        found.append(("inconclusive", _("Cut off"), _("The server or the caller went away before the end.")))
+    if exchange.is_mixed:
+        found.append(
+            (
+                "inconclusive",
+                _("Mixed"),
+                _("Another adapter served at its end than at its start; nothing learns from it."),
+            )
+        )
+    if exchange.turn != "main":
+        found.append(("queued", _("Beside"), _("The agent asked for itself, not for its user.")))
+    if exchange.is_streamed:
+        found.append(("queued", _("Streamed"), ""))
+    return found

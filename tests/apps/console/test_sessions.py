@@ -1,0 +1,275 @@
+"""Sessions and calls: found by what one knows of them, shown as they were said, token by token."""
+
+import html
+import json
+import math
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Project, User
+from apps.console.rendering.tokens import BUCKETS, bucket_of, clean_piece, render_tokens, say_probability
+from apps.console.selectors.exchange import keep_spelling, show_exchange
+from apps.conversations.models import Turn, TurnExchange, TurnSignal
+from apps.feedback.models import Feedback
+from apps.inference.client import ModelClient
+from apps.inference.models import Exchange, Session
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from tentalis.core.packing import pack_bools, pack_float32, pack_int32
+from tests.factories import make_attempt, make_task, make_worker
+from tests.fakes import FakeModelServer
+
+CSS = Path(__file__).parents[3] / "static" / "css" / "gateway.css"
+
+
+def sign_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def path(name: str, *args: object) -> str:
+    return reverse(f"console:{name}", args=("shop", *args))
+
+
+def make_exchange(project: Project, count: int = 4, **values: Any) -> Exchange:
+    said = {
+        "model": "desk",
+        "messages": [{"role": "user", "content": "What does it cost?"}],
+        "text": "It costs 4",
+        "prompt_token_ids": pack_int32([1, 2, 3]),
+        "token_ids": pack_int32(range(100, 100 + count)),
+        "logprobs": pack_float32([-0.01, -0.5, -2.0, -6.0][:count] + [-0.3] * (count - 4)),
+        "sampled": pack_bools([place != 1 for place in range(count)]),
+        "prompt_tokens": 3,
+        "completion_tokens": count,
+    }
+    return Exchange.objects.create(project=project, **said | values)
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("logprob", "name"),
+    [(0.0, "sure"), (math.log(0.9), "sure"), (math.log(0.89), "likely"), (math.log(0.2), "open"),
+     (math.log(0.05), "unlikely"), (-50.0, "rare"), (-math.inf, "rare"), (math.nan, "rare")],
+)  # fmt: skip
+def test_a_log_prob_falls_into_one_stretch(logprob: float, name: str) -> None:
+    assert bucket_of(logprob) == name
+
+
+def test_chances_are_said_as_people_read_them() -> None:
+    assert [say_probability(math.log(chance)) for chance in (1.0, 0.5, 0.001)] == [
+        "100\u00a0%",
+        "50\u00a0%",
+        "0.1\u00a0%",
+    ]
+    assert say_probability(-40) == "< 0.01\u00a0%"
+
+
+def test_tokens_are_marked_by_how_likely_they_were_and_given_ones_apart() -> None:
+    words, logprobs = ["It", " <b>", "\n"], [-0.01, -3.0, -9.0]
+    made = render_tokens([7, 8, 9], words=words, logprobs=logprobs, sampled=[True, True, False], marks={1: "step 2"})
+    assert re.findall(r'<i class="(\w+)"', made) == ["sure", "unlikely", "given"]
+    assert "&lt;b&gt;" in made
+    assert "<b>" not in made.replace('<b class="begins">', "")
+    assert made.index("step 2") < made.index("&lt;b&gt;")
+    assert 'title="4.98\u00a0% · -3.000 · 8"' in made
+
+
+def test_hidden_characters_in_tokens_are_shown() -> None:
+    assert "U+202E" in render_tokens([1], words=["a\u202eb"])
+
+
+def test_pieces_of_other_tokenizers_are_read() -> None:
+    assert [clean_piece(piece) for piece in ("Ġthe", "▁cat", "Ċ")] == [" the", " cat", "\n"]
+
+
+def test_every_stretch_has_a_look_without_colour() -> None:
+    """Colour alone tells nobody anything: each has an underline of its own."""
+    css = CSS.read_text(encoding="utf-8")
+    looks = [re.findall(rf"\.tokens \.{bucket.name} {{[^}}]*text-decoration: ([^;]+);", css) for bucket in BUCKETS[1:]]
+    assert all(looks)
+    assert len({look[0] for look in looks}) == len(BUCKETS) - 1
+
+
+@pytest.mark.django_db
+def test_eight_thousand_tokens_are_shown_at_once(project: Project, alice: User) -> None:
+    count = 8192
+    exchange = make_exchange(project, count, prompt_token_ids=pack_int32(range(count)), prompt_tokens=count)
+    keep_spelling(exchange, list(range(100, 100 + count)), [f" word{place}" for place in range(count)])
+    client = sign_in(alice)
+    client.get(path("exchange", exchange.pk))
+    begun = time.perf_counter()
+    page = client.get(path("exchange", exchange.pk)).content.decode()
+    took_s = time.perf_counter() - begun
+    assert page.count("<i class=") >= count
+    assert len(page) < 900_000
+    assert took_s < 2.0, f"took {took_s:.2f} s"
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_call_that_goes_on_shows_the_whole_talk_and_what_is_new(project: Project, alice: User) -> None:
+    first = make_exchange(project)
+    second = make_exchange(
+        project,
+        parent=first,
+        shared_messages=2,
+        shared_tokens=7,
+        messages=[{"role": "user", "content": "And with shipping?"}],
+        prompt_token_ids=pack_int32([50, 51]),
+        text="It costs 9",
+        request={"temperature": 0.7, "tools": [{"type": "function", "function": {"name": "stock"}}]},
+    )
+    client = sign_in(alice)
+    page = client.get(path("exchange", second.pk) + "?prompt=1").content.decode()
+    for words in ("2 messages as in the call before", "What does it cost?", "And with shipping?", "It costs 9",
+                  "The same 7 tokens as the call before", "Temperature", "1 tool it could call", "stock"):  # fmt: skip
+        assert words in page, words
+    assert path("exchange", first.pk) in page
+    told = client.get(path("exchange-json", second.pk))
+    assert told.headers["Content-Disposition"] == f'attachment; filename="exchange-{second.pk}.json"'
+    data = json.loads(told.content)
+    assert data["prompt_token_ids"] == [1, 2, 3, 100, 101, 102, 103, 50, 51]
+    assert [message["content"] for message in data["messages"]] == [
+        "What does it cost?", "It costs 4", "And with shipping?"
+    ]  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_a_call_whose_beginning_was_deleted_says_so(project: Project, alice: User) -> None:
+    first = make_exchange(project)
+    second = make_exchange(project, parent=first, shared_messages=2, shared_tokens=7, messages=[])
+    first.delete()
+    page = sign_in(alice).get(path("exchange", second.pk)).content.decode()
+    assert "A part of this conversation was deleted" in page
+
+
+@pytest.mark.django_db
+def test_marks_say_what_was_wrong_with_a_call(project: Project, alice: User) -> None:
+    exchange = make_exchange(
+        project, status=503, error="no server", is_truncated=True, is_mixed=True, turn="side", is_streamed=True
+    )
+    page = sign_in(alice).get(path("exchange", exchange.pk)).content.decode()
+    for words in ("Error 503", "Cut off", "Mixed", "Beside", "Streamed", "no server"):
+        assert words in page, words
+
+
+@pytest.mark.django_db
+def test_a_call_leads_to_what_learned_from_it(project: Project, alice: User) -> None:
+    worker = make_worker(project)
+    task = make_task(project, worker)
+    attempt = make_attempt(task, tokens=6)
+    rollout = Rollout.objects.create(
+        project=project, worker=worker, task=task, attempt=attempt, is_usable=True, reward=0.75, reward_source="human",
+        steps=[[0, 3, 1.0, None], [4, 6, 0.0, None]],
+    )  # fmt: skip
+    batch = Batch.objects.create(project=project, worker=worker, number=9, target_tasks=2)
+    TrainingUse.objects.create(rollout=rollout, batch=batch)
+    exchange = attempt.exchange
+    assert exchange is not None
+    page = sign_in(alice).get(path("exchange", exchange.pk)).content.decode()
+    for words in (path("task", task.pk), "attempt 1", "in batch 9", "0.75", "a person&#x27;s word", "step 2"):
+        assert words in page, words
+
+
+@pytest.mark.django_db
+def test_what_tokens_write_is_asked_once_of_the_server_that_served_them(project: Project, alice: User) -> None:
+    cache.clear()
+    exchange = make_exchange(project)
+    assert show_exchange(project, exchange.pk) is not None
+    client = sign_in(alice)
+    page = client.get(path("exchange", exchange.pk)).content.decode()
+    assert "?words=1" in page
+    assert 'hx-trigger="load"' in page
+    asked = client.get(path("exchange", exchange.pk) + "?words=1&fragment=exchange_tokens").content.decode()
+    assert "cannot say any more what they write" in asked
+    assert 'hx-trigger="load"' not in asked
+    keep_spelling(exchange, [100, 101, 102, 103], ["It", " costs", " 4", "<|end|>"])
+    page = client.get(path("exchange", exchange.pk)).content.decode()
+    assert "&lt;|end|&gt;" in page
+    assert 'hx-trigger="load"' not in page
+    cache.clear()
+
+
+def test_a_server_that_speaks_vllms_dialect_spells_its_tokens() -> None:
+    with FakeModelServer() as server:
+        client = ModelClient(server.url, kind="vllm", allow_private=True)
+        ids = client.tokenize("Name the price.", model="desk")
+        words = client.spell(ids, model="desk")
+        assert words is not None
+        assert len(words) == len(ids)
+        assert "".join(words) == "Name the price."
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def talk(project: Project) -> Session:
+    session = Session.objects.create(project=project, key="claw-1", worker_name="desk", end_user="Anna")
+    Session.objects.create(project=project, key="claw-2", worker_name="other", end_user="Ben")
+    first = make_exchange(project, session=session, cost_usd="0.25")
+    make_exchange(project, session=session, turn="side", status=500, error="gone", text="")
+    turn = Turn.objects.create(project=project, session=session, number=0, state="settled", closed_by="next")
+    task = make_task(project)
+    Turn.objects.filter(pk=turn.pk).update(task=task)
+    TurnExchange.objects.create(exchange=first, turn=turn)
+    TurnSignal.objects.create(
+        turn=turn, kind="corrected", source="rule", score=0.0, trust=0.7, reason="the next words say otherwise"
+    )
+    Feedback.objects.create(project=project, task=task, source="outside", author="rule:next", score=0.0)
+    return session
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("", {"claw-1", "claw-2"}), ("worker=desk", {"claw-1"}), ("end_user=Ben", {"claw-2"}), ("trouble=1", {"claw-1"}),
+     ("key=claw-2", {"claw-2"}), ("state=closed", set()), ("end_user=Nobody", set())],
+)  # fmt: skip
+def test_sessions_are_found_by_worker_person_key_state_and_trouble(
+    talk: Session, alice: User, query: str, found: set[str]
+) -> None:
+    page = sign_in(alice).get(f"{path('session-list')}?{query}")
+    assert {row.session.key for row in page.context["rows"]} == found
+    if not found:
+        assert "No session matches" in page.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_call_is_found_by_the_id_its_caller_was_told(talk: Session, alice: User) -> None:
+    exchange = talk.exchanges.earliest("pk")
+    answer = sign_in(alice).get(path("session-list"), {"key": str(exchange.public_id)})
+    assert answer.headers["Location"] == path("exchange", exchange.pk)
+    other = sign_in(alice).get(path("session-list"), {"key": "0" * 36})
+    assert other.status_code == 200
+
+
+@pytest.mark.django_db
+def test_a_session_shows_turns_with_what_they_showed_and_became(talk: Session, alice: User) -> None:
+    page = sign_in(alice).get(path("session", talk.pk)).content.decode()
+    task = Turn.objects.get().task
+    assert task is not None
+    for words in ("Turn 1", "They corrected it", "trusted 0.70", f"became task {task.pk}", "$0.25", "Beside",
+                  path("feedback", Feedback.objects.get().pk), "closed by their next words"):  # fmt: skip
+        assert words in page, words
+    assert "<html" not in sign_in(alice).get(path("session", talk.pk), {"fragment": "session"}).content.decode()
+
+
+@pytest.mark.django_db
+def test_an_empty_list_says_where_to_point_an_agent(project: Project, alice: User) -> None:
+    make_worker(project, name="clerk")
+    page = html.unescape(sign_in(alice).get(path("session-list")).content.decode())
+    for words in ("OPENAI_BASE_URL=http://testserver:", "ANTHROPIC_BASE_URL", "configure clerk", 'model="clerk"'):
+        assert words in page, words
