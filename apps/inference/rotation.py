@@ -33,22 +33,24 @@ class Rotation:
 
 
 def rotate_keys(*, by: User) -> Rotation:
+    """As `renew_secrets`, for a person. Raises NotAllowedError where `by` is no admin of the installation."""
+    require_admin(by)
+    return renew_secrets(by=by.handle)
+
+
+def renew_secrets(*, by: str) -> Rotation:
     """Seal anew, with the ring's newest key, every secret that another key sealed.
 
     Broken off, it is simply called again: what is done is told by the rows. Readers are never without a key that
     opens what they read, because old keys stay in the ring until somebody drops them.
-
-    Raises:
-        NotAllowedError: `by` is no admin of the installation.
     """
-    require_admin(by)
     rotation = Rotation(read_ring().newest)
     for model, name in find_sealed_fields():
         for pk in _find_stale(model, name, rotation.key_id):
             _renew(model, name, pk, rotation)
     record(
         Kind.PROVIDER_KEYS_ROTATED,
-        by=by.handle,
+        by=by,
         payload={"key": rotation.key_id, "renewed": rotation.renewed, "unreadable": len(rotation.unreadable)},
     )
     return rotation

@@ -4,19 +4,19 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.api.serializers.strict import StrictSerializer, TextField, WordField
+from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField, WordField
 from apps.inference.models import Price
 from apps.inference.registry import CHOICES
 
 
 class DollarsField(serializers.DecimalField):
-    """US dollars a million tokens, as text or number."""
+    """US dollars a million tokens."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_digits": 12, "decimal_places": 6, "min_value": 0} | options)
 
     def to_internal_value(self, data: Any) -> Any:
-        if isinstance(data, bool) or not isinstance(data, str | int | float):
+        if isinstance(data, bool) or not isinstance(data, int | float):
             raise serializers.ValidationError("wanted a number of US dollars a million tokens")
         return super().to_internal_value(data)
 
@@ -34,7 +34,7 @@ class PriceOut(serializers.ModelSerializer[Price]):
 class PriceIn(StrictSerializer):
     """A price of a model server or, by an admin, of a kind of them everywhere."""
 
-    provider = serializers.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
+    provider = WholeNumberField(required=False, min_value=1, max_value=2**62)
     kind = WordField(required=False, choices=CHOICES)
     model = TextField(max_length=200, help_text="A name, or the beginning of names and a *.")
     input = DollarsField()

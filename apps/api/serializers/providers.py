@@ -159,6 +159,6 @@ class ProviderIn(_Settings):
 
 
 class ProviderTest(StrictSerializer):
-    """Which model to ask; without one the server's own."""
+    """Which model to ask."""
 
-    model = TextField(required=False, allow_blank=True, max_length=200)
+    model = TextField(allow_blank=True, max_length=200, help_text="Empty: its default, or else the first it lists.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from django.db import connection, connections
 from django.test import override_settings
 
@@ -232,3 +233,22 @@ def test_a_dump_of_the_database_holds_no_key() -> None:
     assert b"renamed" in dump
     for form in (secret, secret.encode().hex()):
         assert form.encode() not in dump
+
+
+def test_the_command_makes_a_key_renews_all_and_drops_what_nothing_needs(
+    project: Project, admin: User, ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_key(ring)
+    provider = make_provider(project, admin)
+    call_command("rotate_keys", "--new-key", "--drop-old")
+    said = capsys.readouterr().out
+    assert "1 secrets are sealed anew" in said
+    assert "1 old keys are dropped" in said
+    assert len(ring.read_text().split()) == 1
+    assert ring.read_text().strip() not in said
+    assert open_key(Provider.objects.get(pk=provider.pk)) == "sk-lab"
+
+
+def test_without_a_ring_the_command_says_how_to_get_one(db: None) -> None:
+    with pytest.raises(CommandError, match="TENTALIS_KEY_RING is not set"):
+        call_command("rotate_keys", "--new-key")
