@@ -88,6 +88,91 @@ def give(
         typer.echo(f"review {review_id} is closed")
 
 
+@app.command()
+def claim(
+    review_id: Annotated[int | None, typer.Argument(min=1, help="Number of the review; default: the next one.")] = None,
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take a review: the next of the queue, or one you name."""
+    from tentalis.cli.session import choose_project, open_client
+
+    with open_client() as client:
+        if review_id is not None:
+            taken = client.claim_review(review_id)
+        else:
+            taken = client.claim_next_review(project=choose_project(client, project))
+    if taken or as_json:
+        print_row(taken, as_json=as_json)
+    else:
+        typer.echo("no review waits")
+
+
+@app.command()
+def release(review_id: ReviewId) -> None:
+    """Give a review back to the others."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        client.release_review(review_id)
+    typer.echo(f"review {review_id} is open to the others")
+
+
+@app.command()
+def skip(
+    review_id: ReviewId,
+    reason: Annotated[str, typer.Argument(help="Why.")],
+    then: Annotated[str, typer.Option(help="nobody, later, others or expert.")] = "nobody",
+    as_json: AsJson = False,
+) -> None:
+    """Pass a review over."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(client.skip_review(review_id, reason=reason, then=then), as_json=as_json)
+
+
+@app.command()
+def undo(
+    feedback_id: Annotated[int, typer.Argument(min=1, help="Number of the feedback.")], as_json: AsJson = False
+) -> None:
+    """Take your judgement back while its time for that lasts; the review is yours again."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(client.undo_feedback(feedback_id), as_json=as_json)
+
+
+@app.command()
+def retract(
+    feedback_id: Annotated[int, typer.Argument(min=1, help="Number of the feedback.")],
+    reason: Annotated[str, typer.Argument(help="Why it counts for nothing.")],
+    as_json: AsJson = False,
+) -> None:
+    """Let a judgement count for nothing from now on."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        done = client.retract_feedback(feedback_id, reason=reason)
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(done["effect"])
+
+
+@app.command()
+def draft(review_id: ReviewId, as_json: AsJson = False) -> None:
+    """Show what you typed into a review and have not sent."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        kept = client.get_draft(review_id)
+    if kept or as_json:
+        print_row(kept, as_json=as_json)
+    else:
+        typer.echo("nothing is kept")
+
+
 def read_step(words: str) -> dict[str, Any]:
     """'0:2=0.5 wrong rule' -> {"attempt": 0, "index": 2, "score": 0.5, "comment": "wrong rule"}.
 

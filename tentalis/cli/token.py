@@ -4,9 +4,13 @@ from typing import Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, Project, print_json, print_rows
+from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
 
 app = typer.Typer(no_args_is_help=True)
+Limits = Annotated[
+    list[str] | None,
+    typer.Option("--limit", help="e.g. requests_per_minute=60, tokens_per_day=100000, usd_per_day=2.5; repeatable."),
+]
 
 
 @app.command()
@@ -18,6 +22,7 @@ def create(
     project: Project = "",
     agent: Annotated[str, typer.Option(help="An agent of a project you own; default: yourself.")] = "",
     days: Annotated[int, typer.Option(min=1, max=365, help="How long it lives.")] = 90,
+    limit: Limits = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it, this once."""
@@ -25,7 +30,12 @@ def create(
 
     with open_client() as client:
         token = client.create_token(
-            name=name, scopes=scope, project=project or None, username=agent or None, expires_in_days=days
+            name=name,
+            scopes=scope,
+            project=project or None,
+            username=agent or None,
+            expires_in_days=days,
+            limits=read_limits(limit) if limit else None,
         )
     if as_json:
         print_json(token)
@@ -53,3 +63,28 @@ def revoke(token_id: Annotated[int, typer.Argument(min=1, help="Number of the to
     with open_client() as client:
         client.revoke_token(token_id)
     typer.echo(f"token {token_id} is revoked")
+
+
+@app.command()
+def limit(
+    token_id: Annotated[int, typer.Argument(min=1, help="Number of the token.")],
+    limit: Limits = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a token other limits; none takes them all away."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(client.change_token(token_id, limits=read_limits(limit or [])), as_json=as_json, skip={"scopes"})
+
+
+def read_limits(words: list[str]) -> dict[str, float | int]:
+    """["usd_per_day=2.5"] -> {"usd_per_day": 2.5}. Raises typer.BadParameter for anything else."""
+    limits: dict[str, float | int] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        try:
+            limits[name] = int(text) if text.isdigit() else float(text)
+        except ValueError:
+            raise typer.BadParameter(f"--limit wants NAME=NUMBER, found {word!r}") from None
+    return limits

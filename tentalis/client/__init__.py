@@ -14,6 +14,7 @@ from tentalis.client.errors import (
     TooManyRequestsError,
     UnreachableError,
 )
+from tentalis.core.webhooks import SignatureError, verify_webhook
 
 __all__ = [
     "ApiError",
@@ -28,6 +29,8 @@ __all__ = [
     "NotFoundError",
     "NotSignedInError",
     "ServerFaultError",
+    "SignatureError",
     "TooManyRequestsError",
     "UnreachableError",
+    "verify_webhook",
 ]

@@ -15,7 +15,7 @@ from tentalis.client.errors import ClientError, UnreachableError, make_error, re
 from tentalis.client.retries import Retries
 
 TIMEOUT_S = 30.0
-KEYED = frozenset({"POST", "PATCH", "DELETE"})
+KEYED = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 PAGE = 200
 
 

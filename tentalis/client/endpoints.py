@@ -37,6 +37,12 @@ class Endpoints(Generic[Answer]):
     def _post(self, path: str, **body: Any) -> Answer:
         return self.send(Call("POST", path, body=_given(body)))
 
+    def _patch(self, path: str, **body: Any) -> Answer:
+        return self.send(Call("PATCH", path, body=body))
+
+    def _delete(self, path: str) -> Answer:
+        return self.send(Call("DELETE", path))
+
     # --- who ---
     def login(self, *, username: str, password: str, name: str) -> Answer:
         """A token for a name and password; the answer's `token` is shown this once."""
@@ -60,14 +66,28 @@ class Endpoints(Generic[Answer]):
         project: str | None = None,
         username: str | None = None,
         expires_in_days: int | None = None,
+        limits: Mapping[str, Any] | None = None,
     ) -> Answer:
-        chosen = list(scopes) if scopes is not None else None
+        """A token for a program; its text is in this answer and nowhere else.
+
+        Args:
+            limits: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day.
+        """
         return self._post(
-            "tokens", name=name, scopes=chosen, project=project, username=username, expires_in_days=expires_in_days
+            "tokens",
+            name=name,
+            scopes=list(scopes) if scopes is not None else None,
+            project=project,
+            username=username,
+            expires_in_days=expires_in_days,
+            limits=dict(limits) if limits is not None else None,
         )
 
+    def change_token(self, token_id: int, *, limits: Mapping[str, Any]) -> Answer:
+        return self._patch(f"tokens/{token_id}", limits=dict(limits))
+
     def revoke_token(self, token_id: int) -> Answer:
-        return self.send(Call("DELETE", f"tokens/{token_id}"))
+        return self._delete(f"tokens/{token_id}")
 
     # --- projects and members ---
     def list_projects(self, **params: Any) -> Answer:
@@ -80,7 +100,11 @@ class Endpoints(Generic[Answer]):
         return self._post("projects", slug=slug, name=name, **settings)
 
     def change_project(self, slug: str, **changes: Any) -> Answer:
-        return self.send(Call("PATCH", f"projects/{quote(slug, safe='')}", body=changes))
+        return self._patch(f"projects/{quote(slug, safe='')}", **changes)
+
+    def delete_project(self, slug: str) -> Answer:
+        """Delete a project that holds no work."""
+        return self._delete(f"projects/{quote(slug, safe='')}")
 
     def why(self, slug: str) -> Answer:
         """Why nothing trains in a project."""
@@ -91,6 +115,12 @@ class Endpoints(Generic[Answer]):
 
     def add_member(self, *, project: str, username: str, role: str) -> Answer:
         return self._post("members", project=project, username=username, role=role)
+
+    def change_member(self, member_id: int, *, role: str) -> Answer:
+        return self._patch(f"members/{member_id}", role=role)
+
+    def remove_member(self, member_id: int) -> Answer:
+        return self._delete(f"members/{member_id}")
 
     # --- workers ---
     def list_workers(self, **params: Any) -> Answer:
@@ -103,7 +133,11 @@ class Endpoints(Generic[Answer]):
         return self._post("workers", project=project, name=name, kind=kind, **settings)
 
     def change_worker(self, worker_id: int, **changes: Any) -> Answer:
-        return self.send(Call("PATCH", f"workers/{worker_id}", body=changes))
+        return self._patch(f"workers/{worker_id}", **changes)
+
+    def delete_worker(self, worker_id: int) -> Answer:
+        """Remove a worker that never worked."""
+        return self._delete(f"workers/{worker_id}")
 
     def roll_back_worker(self, worker_id: int) -> Answer:
         """Return a worker to what served it before."""
@@ -208,8 +242,25 @@ class Endpoints(Generic[Answer]):
     def release_review(self, review_id: int) -> Answer:
         return self._post(f"reviews/{review_id}/release")
 
-    def skip_review(self, review_id: int, *, reason: str) -> Answer:
-        return self._post(f"reviews/{review_id}/skip", reason=reason)
+    def renew_review(self, review_id: int) -> Answer:
+        """Keep a review that is yours for another while."""
+        return self._post(f"reviews/{review_id}/renew")
+
+    def assign_review(self, review_id: int, *, to: str | None) -> Answer:
+        """Say whose a review is; None: anyone's."""
+        return self.send(Call("POST", f"reviews/{review_id}/assign", body={"to": to}))
+
+    def skip_review(self, review_id: int, *, reason: str, then: str | None = None) -> Answer:
+        """Pass a review over: then to nobody (the default), later, others or an expert."""
+        return self._post(f"reviews/{review_id}/skip", reason=reason, then=then)
+
+    def get_draft(self, review_id: int) -> Answer:
+        """What you typed into a review and have not sent; {} when there is nothing."""
+        return self._get(f"reviews/{review_id}/draft")
+
+    def save_draft(self, review_id: int, *, version: int, data: Mapping[str, Any]) -> Answer:
+        """Keep what you typed; `version` is that of the draft it was made from, 0 for none."""
+        return self.send(Call("PUT", f"reviews/{review_id}/draft", body={"version": version, "data": dict(data)}))
 
     def give_feedback(self, review_id: int, **words: Any) -> Answer:
         """Close a review.
@@ -242,6 +293,102 @@ class Endpoints(Generic[Answer]):
 
     def list_feedback(self, **params: Any) -> Answer:
         return self._get("feedback", **params)
+
+    def get_feedback(self, feedback_id: int) -> Answer:
+        return self._get(f"feedback/{feedback_id}")
+
+    def undo_feedback(self, feedback_id: int) -> Answer:
+        """Take your judgement back as if it had not been; the answer is the review, yours again."""
+        return self._post(f"feedback/{feedback_id}/undo")
+
+    def retract_feedback(self, feedback_id: int, *, reason: str) -> Answer:
+        """Let a judgement count for nothing from now on; `effect` says what had learnt from it."""
+        return self._post(f"feedback/{feedback_id}/retract", reason=reason)
+
+    def appeal_feedback(self, feedback_id: int, *, reason: str) -> Answer:
+        """Ask a third person about a judgement; the answer is their review."""
+        return self._post(f"feedback/{feedback_id}/appeal", reason=reason)
+
+    # --- what the gateway saw ---
+    def list_sessions(self, **params: Any) -> Answer:
+        return self._get("sessions", **params)
+
+    def get_session(self, session_id: int) -> Answer:
+        return self._get(f"sessions/{session_id}")
+
+    def list_exchanges(self, **params: Any) -> Answer:
+        """Exchanges, newest first: `session=…` for those of one conversation."""
+        return self._get("exchanges", **params)
+
+    def get_exchange(self, exchange_id: int | str) -> Answer:
+        """An exchange with its words and exact tokens, by its number or its public id."""
+        return self._get(f"exchanges/{quote(str(exchange_id), safe='')}")
+
+    # --- skills, data sets, benchmark runs, experiments ---
+    def list_skills(self, **params: Any) -> Answer:
+        return self._get("skills", **params)
+
+    def get_skill(self, skill_id: int) -> Answer:
+        return self._get(f"skills/{skill_id}")
+
+    def write_skill(self, *, project: str, name: str, description: str, body: str) -> Answer:
+        """A new skill, or the next version of the one of this name."""
+        return self._post("skills", project=project, name=name, description=description, body=body)
+
+    def switch_skill(self, skill_id: int, *, is_active: bool) -> Answer:
+        return self._patch(f"skills/{skill_id}", is_active=is_active)
+
+    def list_datasets(self, **params: Any) -> Answer:
+        return self._get("datasets", **params)
+
+    def list_eval_runs(self, **params: Any) -> Answer:
+        return self._get("eval-runs", **params)
+
+    def list_eval_results(self, run_id: int, **params: Any) -> Answer:
+        return self._get(f"eval-runs/{run_id}/results", **params)
+
+    def list_experiments(self, **params: Any) -> Answer:
+        return self._get("experiments", **params)
+
+    # --- webhooks ---
+    def list_webhooks(self, **params: Any) -> Answer:
+        return self._get("webhooks", **params)
+
+    def get_webhook(self, webhook_id: int) -> Answer:
+        return self._get(f"webhooks/{webhook_id}")
+
+    def create_webhook(self, *, project: str, url: str, **settings: Any) -> Answer:
+        """Tell an address what happens; the answer's `secret` is shown this once.
+
+        Args:
+            settings: name, kinds, include_details, allow_private.
+        """
+        return self._post("webhooks", project=project, url=url, **settings)
+
+    def change_webhook(self, webhook_id: int, **changes: Any) -> Answer:
+        return self._patch(f"webhooks/{webhook_id}", **changes)
+
+    def delete_webhook(self, webhook_id: int) -> Answer:
+        return self._delete(f"webhooks/{webhook_id}")
+
+    def rotate_webhook(self, webhook_id: int) -> Answer:
+        """A new secret, in the answer; the old one signs too for a day."""
+        return self._post(f"webhooks/{webhook_id}/rotate")
+
+    def try_webhook(self, webhook_id: int) -> Answer:
+        """Send a test message; the answer is its delivery."""
+        return self._post(f"webhooks/{webhook_id}/test")
+
+    def redeliver_all(self, webhook_id: int) -> Answer:
+        """Send again what was given up."""
+        return self._post(f"webhooks/{webhook_id}/redeliver")
+
+    def list_deliveries(self, **params: Any) -> Answer:
+        """Messages to webhooks: `state="dead"` for those given up."""
+        return self._get("deliveries", **params)
+
+    def redeliver(self, delivery_id: int) -> Answer:
+        return self._post(f"deliveries/{delivery_id}/redeliver")
 
     # --- learning ---
     def list_rollouts(self, **params: Any) -> Answer:
@@ -295,6 +442,21 @@ class Endpoints(Generic[Answer]):
         """Take a serving adapter out of service."""
         return self._post(f"adapters/{adapter_id}/rollback")
 
+    def get_canary(self, adapter_id: int) -> Answer:
+        """How the trial of an adapter stands."""
+        return self._get(f"adapters/{adapter_id}/canary")
+
+    def start_canary(self, adapter_id: int, *, percent: int) -> Answer:
+        """Try an adapter on a share of its worker's new tasks."""
+        return self._post(f"adapters/{adapter_id}/canary", percent=percent)
+
+    def change_canary(self, adapter_id: int, *, percent: int) -> Answer:
+        """Give a trial another share; what was seen so far counts no more."""
+        return self._patch(f"adapters/{adapter_id}/canary", percent=percent)
+
+    def stop_canary(self, adapter_id: int) -> Answer:
+        return self._delete(f"adapters/{adapter_id}/canary")
+
     # --- records ---
     def list_audit(self, **params: Any) -> Answer:
         return self._get("audit", **params)
@@ -305,6 +467,10 @@ class Endpoints(Generic[Answer]):
     def get_learning(self, *, project: str, worker: str) -> Answer:
         """A worker's learning curve."""
         return self._get("metrics/learning", project=project, worker=worker)
+
+    def get_cost(self, *, project: str, **params: Any) -> Answer:
+        """What a project's models cost."""
+        return self._get("metrics/cost", project=project, **params)
 
     def get_queues(self, *, project: str | None = None) -> Answer:
         return self._get("metrics/queues", project=project)

@@ -1,0 +1,100 @@
+"""Webhooks, sessions, skills, members, canaries, limits and reviews from the command line, on a real platform."""
+
+from pathlib import Path
+
+from apps.accounts.models import ApiToken, Member, Project, Role
+from apps.feedback.models import Feedback, Review
+from apps.inference.models import Exchange, Session
+from apps.skills.models import Skill
+from apps.tasks.models import Attempt, Task
+from apps.webhooks.models import Delivery, Webhook
+from tests.cli.conftest import Run
+from tests.factories import make_task, make_user
+
+
+def test_a_webhook_from_its_making_to_its_end(signed_in: Run) -> None:
+    made = signed_in("webhook", "create", "https://hooks.example.com/T1", "-k", "task.done", "--name", "chat")
+    assert made.code == 0, made
+    assert made.out.startswith("whsec_")
+    webhook = Webhook.objects.get()
+    assert (webhook.kinds, webhook.name, webhook.include_details) == (["task.done"], "chat", False)
+    assert "hooks.example.com" in signed_in("webhook", "list").out
+    assert signed_in("webhook", "test", str(webhook.pk)).code == 0
+    delivery = Delivery.objects.get()
+    assert signed_in("webhook", "show", str(webhook.pk), "--json").json["deliveries"][0]["kind"] == "webhook.test"
+    Delivery.objects.update(state="dead")
+    assert str(delivery.pk) in signed_in("webhook", "deliveries").out
+    assert "1 messages" in signed_in("webhook", "redeliver", str(webhook.pk)).out
+    assert signed_in("webhook", "redeliver", str(webhook.pk), "-m", str(delivery.pk)).code == 0
+    assert signed_in("webhook", "rotate", str(webhook.pk), "--json").json["secret"].startswith("whsec_")
+    assert signed_in("webhook", "change", str(webhook.pk), "--off").code == 0
+    assert not Webhook.objects.get().is_active
+    assert signed_in("webhook", "change", str(webhook.pk)).code == 2
+    refused = signed_in("webhook", "create", "http://127.0.0.1/")
+    assert (refused.code, "private" in refused.err or "public" in refused.err) == (1, True)
+    assert signed_in("webhook", "delete", str(webhook.pk)).code == 0
+    assert not Webhook.objects.exists()
+
+
+def test_sessions_and_their_exchanges_are_shown(signed_in: Run) -> None:
+    project = Project.objects.get()
+    session = Session.objects.create(project=project, key="talk", worker_name="echo", end_user="grace")
+    exchange = Exchange.objects.create(
+        project=project, session=session, model="big", messages=[{"role": "user", "content": "hi"}], text="hello"
+    )
+    assert "grace" in signed_in("session", "list", "--user", "grace").out
+    assert signed_in("session", "show", str(session.pk), "--json").json["exchanges"][0]["id"] == exchange.pk
+    assert "hello" in signed_in("session", "exchange", str(exchange.public_id)).out
+    assert signed_in("session", "feedback", str(session.pk)).code == 2
+
+
+def test_skills_have_versions(signed_in: Run, tmp_path: Path) -> None:
+    file = tmp_path / "greet.md"
+    for text in ("Say hello.", "Say good day."):
+        file.write_text(text)
+        assert signed_in("skill", "write", "greet", "How to greet.", "-f", str(file)).code == 0
+    newest = Skill.objects.get(version=2)
+    assert "Say good day." in signed_in("skill", "show", str(newest.pk)).out
+    assert signed_in("skill", "switch", str(newest.pk), "--off").code == 0
+    assert "yes" in signed_in("skill", "list").out
+
+
+def test_members_come_change_and_go(signed_in: Run) -> None:
+    Member.objects.filter(user__username="alice").update(role=Role.OWNER)
+    assert signed_in("member", "add", "claw", "agent").code == 0
+    assert signed_in("member", "change", "bob", "viewer").code == 0
+    assert Member.objects.get(user__username="bob").role == "viewer"
+    assert signed_in("member", "remove", "bob").code == 0
+    assert "claw" in signed_in("member", "list").out
+    assert signed_in("member", "remove", "bob").code == 2
+
+
+def test_limits_of_a_token(signed_in: Run) -> None:
+    assert (
+        signed_in("token", "create", "job", "--limit", "usd_per_day=2.5", "--limit", "requests_per_minute=60").code == 0
+    )
+    token = ApiToken.objects.get(name="job")
+    assert token.limits == {"usd_per_day": 2.5, "requests_per_minute": 60}
+    assert signed_in("token", "limit", str(token.pk), "--limit", "tokens_per_day=5").code == 0
+    assert ApiToken.objects.get(name="job").limits == {"tokens_per_day": 5}
+    assert signed_in("token", "create", "x", "--limit", "much").code == 2
+
+
+def test_reviews_are_claimed_passed_on_and_taken_back(signed_in: Run) -> None:
+    task = make_task(Project.objects.get(), state=Task.State.IN_REVIEW, group_size=1, submitted_by=make_user("bob"))
+    Attempt.objects.create(task=task, index=0, worker=task.worker, answer="hi", text="hi")
+    review = Review.objects.create(project=task.project, task=task, audience=Review.Audience.HUMAN)
+    assert signed_in("review", "claim", "--json").json["id"] == review.pk
+    assert signed_in("review", "release", str(review.pk)).code == 0
+    assert "nothing is kept" in signed_in("review", "draft", str(review.pk)).out
+    assert signed_in("review", "skip", str(review.pk), "Not now.", "--then", "later").code == 0
+    given = signed_in("review", "give", str(review.pk), "--score", "1", "--json").json
+    done = signed_in("review", "retract", str(given["id"]), "The wrong one.")
+    assert (done.code, bool(done.out.strip())) == (0, True)
+    assert Feedback.objects.get().retracted_at is not None
+    assert signed_in("review", "undo", str(given["id"])).code == 1
+
+
+def test_a_trial_needs_an_adapter_that_can_be_tried(signed_in: Run) -> None:
+    assert signed_in("canary", "start", "echo@v1-0", "10").code == 2
+    assert signed_in("canary", "start", "echo@v1-0", "90").code == 2
