@@ -124,14 +124,6 @@ def read_model(body: Mapping[str, Any]) -> str:
     return model
 
 
-def count_tokens(usage: object) -> int:
-    """Prompt plus completion, as a server tells them; 0 where it does not."""
-    if not isinstance(usage, Mapping):
-        return 0
-    counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
-    return sum(count for count in counts if type(count) is int and count > 0)
-
-
 def _name_limit(asked: Json, wanted: str) -> None:
     """Call the longest answer what this server calls it."""
     for name in _LIMITS:

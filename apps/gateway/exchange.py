@@ -225,9 +225,11 @@ class Exchange:
         if fetch is not None:
             relay, backend = fetch.aim.relay, fetch.aim.route.backend
             kept, answer = fetch.aim.kept, b"".join(relay.kept)
-            if relay.tokens:
-                metrics.tokens += relay.tokens
-                self._edge.budgets.charge(arrival.caller, backend, tokens=relay.tokens, usd=0.0, now=time.time())
+            if tokens := relay.usage.prompt + relay.usage.completion:
+                metrics.tokens += tokens
+                self._edge.budgets.charge(
+                    arrival.caller, backend, tokens=tokens, count_usd=lambda: self._count_usd(fetch), now=time.time()
+                )
         header = self._make_header(arrival, fetch, error=error, status=status, is_truncated=is_truncated)
         self._edge.spool.append(header, kept, answer)
         self._is_kept = True
@@ -270,6 +272,16 @@ class Exchange:
             "latency_ms": round(1000 * (time.perf_counter() - self._started), 3),
             "first_ms": None if self._first_s is None else round(1000 * self._first_s, 3),
         }
+
+    def _count_usd(self, fetch: Fetch) -> float:
+        """What the answer cost; 0 where no price is known."""
+        route, usage = fetch.aim.route, fetch.aim.relay.usage
+        rates = self._edge.knowledge.tables.prices.find(
+            provider_id=route.backend.key, kind=route.backend.kind.kind, model=route.served.name
+        )
+        if rates is None:
+            return 0.0
+        return float(rates.cost(prompt=usage.prompt, completion=usage.completion, cached=usage.cached))
 
     def _find_served(self, arrival: Arrival, fetch: Fetch, name: str) -> Served:
         route = fetch.aim.route

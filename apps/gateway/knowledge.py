@@ -69,7 +69,7 @@ class Knowledge:
 
     async def find_credential(self, text: str) -> Credential:
         """Raises NotSignedInError, or django.db.Error where an unknown token cannot be looked up."""
-        seal = hashlib.sha256(text.encode()).digest()
+        seal = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
         if (known := self._credentials.get(seal)) is not None:
             return known
         if self._refused.get(seal, 0.0) > time.monotonic():

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -96,7 +96,7 @@ class Budgets:
             self._syncer.cancel()
             with suppress(asyncio.CancelledError):
                 await self._syncer
-            await self.sync()
+            await self.sync(time.time())
         if self._redis is not None:
             await self._redis.aclose()
 
@@ -116,18 +116,26 @@ class Budgets:
             if scope.limits.requests_per_minute is not None:
                 self._count(scope, REQUESTS).add(1, now)
 
-    def charge(self, caller: Caller, backend: Backend, *, tokens: int, usd: float, now: float) -> None:
-        """Count what an answer cost."""
-        for scope in _scopes(caller, backend):
-            for metric, amount in ((TOKENS_MINUTE, tokens), (TOKENS_DAY, tokens), (USD_DAY, usd)):
-                if amount and getattr(scope.limits, metric.name) is not None:
-                    self._count(scope, metric).add(amount, now)
+    def charge(
+        self, caller: Caller, backend: Backend, *, tokens: int, count_usd: Callable[[], float], now: float
+    ) -> None:
+        """Count what an answer cost.
 
-    async def sync(self) -> None:
+        Args:
+            tokens: of its prompt and of itself.
+            count_usd: called where a budget is in dollars.
+        """
+        for scope in _scopes(caller, backend):
+            for metric in (TOKENS_MINUTE, TOKENS_DAY):
+                if getattr(scope.limits, metric.name) is not None:
+                    self._count(scope, metric).add(tokens, now)
+            if scope.limits.usd_per_day is not None:
+                self._count(scope, USD_DAY).add(count_usd(), now)
+
+    async def sync(self, now: float) -> None:
         """Tell Redis what was counted here, and learn what was counted everywhere."""
         if self._redis is None:
             return
-        now = time.time()
         current = [count for count in self._counts.values() if count.window == int(now // count.window_s)]
         self._counts = {key: count for key, count in self._counts.items() if count in current}
         if not current:
@@ -154,7 +162,7 @@ class Budgets:
     async def _sync_for_ever(self) -> None:
         while True:
             await asyncio.sleep(SYNC_EVERY_S)
-            await self.sync()
+            await self.sync(time.time())
 
     def _count(self, scope: Scope, metric: Metric) -> Count:
         key = scope.key, metric.name

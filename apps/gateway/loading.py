@@ -16,6 +16,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
 from apps.inference.errors import SealedKeyError
 from apps.inference.models import Provider
+from apps.inference.prices import load_prices
 from apps.inference.providers import open_key
 from apps.inference.registry import find_kind
 from apps.workers.models import Worker
@@ -30,6 +31,7 @@ _DIGEST = """
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM workers_worker t),
         (SELECT string_agg(md5(concat_ws(',', id, adapter_id, canary_id, canary_percent, canary_after_task, epoch)), ''
             ORDER BY id) FROM adapters_deployment t),
+        (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_price t),
         (SELECT string_agg(concat_ws(',', id, state), ';' ORDER BY id) FROM adapters_adapter),
         (SELECT string_agg(concat_ws(',', id, slug, limits), ';' ORDER BY id) FROM accounts_project),
         (SELECT string_agg(concat_ws(',', user_id, project_id, role), ';' ORDER BY id) FROM accounts_member),
@@ -111,7 +113,7 @@ def _read_limits(value: Any) -> Limits:
 
 
 def load_tables() -> Tables:
-    """Everything requests are routed by, in five statements."""
+    """Everything requests are routed by, in six statements."""
     own = _own_server()
     backends: dict[tuple[int | None, str], Backend] = {(None, own.name): own}
     by_key: dict[int | None, Backend] = {None: own}
@@ -133,7 +135,7 @@ def load_tables() -> Tables:
             pinned = route, Served(name, name, version)
             adapters[route.project, name] = adapters[route.project, name.partition(".")[2]] = pinned
     workers = {(route.project, route.name): route for route in routes.values()}
-    return Tables(workers=workers, adapters=adapters, owners=owners, backends=backends)
+    return Tables(workers=workers, adapters=adapters, owners=owners, backends=backends, prices=load_prices())
 
 
 def _own_server() -> Backend:

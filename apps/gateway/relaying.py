@@ -5,11 +5,13 @@ from typing import Any
 
 import orjson
 
-from apps.gateway.asking import Json, Question, count_tokens
+from apps.gateway.asking import Json, Question
 from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedError
+from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.wire import dump_event
 from apps.gateway.events import EventSplitter
 
+NOTHING_USED = Usage(0, 0, 0, 0, 0)
 _DONE = b"[DONE]"
 
 
@@ -33,7 +35,7 @@ class Relay:
     Attributes:
         kept: what is recorded: the answer in the question's form, with all that the server told.
         served: model the answer names; "" before it names any.
-        tokens: prompt plus completion, as the server counted.
+        usage: tokens as the server counted them; zeros before it said.
         failure: what the server said went wrong in the middle of its stream.
     """
 
@@ -50,7 +52,7 @@ class Relay:
     ) -> None:
         self.kept: list[bytes] = []
         self.served = ""
-        self.tokens = 0
+        self.usage = NOTHING_USED
         self.failure: ErrorWords | None = None
         self._question = question
         self._dialect = dialect
@@ -95,7 +97,7 @@ class Relay:
             raise UnreadableAnswerError(words.message if words else f"no choices in it: {raw[:200]!r}", words)
         self.kept.append(raw)
         self.served = _read_model(answer)
-        self.tokens = count_tokens(answer.get("usage"))
+        self.usage = read_usage(answer.get("usage"))
         if self._passes_own:
             return own
         if self._is_native and not (self._question.hides_ids or self._question.hides_logprobs):
@@ -146,7 +148,7 @@ class Relay:
                 self._has_finished = True
                 self._unfinished.discard(index)
         if (usage := chunk.get("usage")) is not None:
-            self.tokens = count_tokens(usage)
+            self.usage = read_usage(usage)
         if self._passes_own:
             return
         question = self._question

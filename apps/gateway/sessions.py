@@ -89,11 +89,11 @@ def _text(value: Any) -> str:
 
 
 def _shorten(text: str) -> str:
-    """What a column takes: no NUL, and of what is too long a beginning that stays unlike others'."""
-    clean = text.replace("\0", "").strip()
+    """What a column takes: no NUL, no half characters, and of what is too long a beginning with its own end."""
+    clean = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
     if len(clean) <= MOST_CHARS:
         return clean
-    return f"{clean[:150]}-{hashlib.sha256(clean.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+    return f"{clean[:150]}-{hashlib.sha256(clean.encode()).hexdigest()[:32]}"
 
 
 def _number(text: str | None) -> int | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from apps.inference.prices import PriceTable
 from apps.inference.registry import ProviderKind
 from tentalis.core.limits import Limits
 
@@ -94,6 +95,7 @@ class Tables:
     Args:
         workers: by project and name. Those without a model are absent.
         adapters: by project and name, in full and as `worker@vN-digest`: (worker, how it is served).
+        prices: of models, for budgets in dollars.
         owners: project of every adapter there is, by its full name: servers are shared, and know no projects.
         backends: by project and name; project None for those offered to all.
     """
@@ -101,6 +103,7 @@ class Tables:
     workers: Mapping[tuple[int, str], WorkerRoute] = field(default_factory=dict)
     adapters: Mapping[tuple[int, str], tuple[WorkerRoute, Served]] = field(default_factory=dict)
     owners: Mapping[str, int] = field(default_factory=dict)
+    prices: PriceTable = field(default_factory=lambda: PriceTable({}, {}))
     backends: Mapping[tuple[int | None, str], Backend] = field(default_factory=dict)
 
     def find_backend(self, project: int, name: str) -> Backend | None:

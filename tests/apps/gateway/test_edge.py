@@ -426,6 +426,13 @@ def test_sessions_named_in_the_path_are_the_same_api(gateway: GatewayThread, tok
     assert gateway.records[0].header["session"] == "my own"
 
 
+def test_a_name_in_no_encoding_is_kept_as_far_as_it_goes(gateway: GatewayThread, token: str) -> None:
+    headers = {b"Authorization": f"Bearer {token}".encode(), b"X-Session-Id": b"caf\xe9-1"}
+    response = gateway.client.post("/v1/chat/completions", json=HELLO | {"model": "helper"}, headers=headers)
+    assert response.status_code == 200
+    assert gateway.records[0].header["session"] == "caf?-1"
+
+
 def test_an_agent_of_another_project_sees_none_of_it(gateway: GatewayThread) -> None:
     other = Project.objects.create(slug="other", name="Other")
     charlies = make_agent_token(other, "charlies-agent")

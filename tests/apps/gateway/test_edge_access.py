@@ -1,0 +1,162 @@
+"""Whom the gateway lets in, for how long, and how much of it."""
+
+import time
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import ApiToken, Member, Project, Role
+from apps.accounts.rights import Right
+from apps.accounts.services import create_token, revoke_token
+from apps.gateway.limits import Budgets
+from apps.inference.models import Price
+from apps.workers.models import Worker
+from tests.apps.gateway.running import HELLO, GatewayThread, make_agent, make_agent_token
+from tests.apps.gateway.test_edge import wait_for
+from tests.apps.gateway.upstream import StubUpstream
+from tests.factories import make_user
+
+PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"]
+
+
+def find_token(text: str) -> ApiToken:
+    return ApiToken.objects.get(key_id=text.split("_")[1])
+
+
+NO_TOKENS: list[dict[bytes, bytes]] = [
+    {},
+    {b"Authorization": b"Basic YTpi"},
+    {b"Authorization": b"Bearer"},
+    {b"Authorization": b"Bearer sk-somebody"},
+    {b"Authorization": b"Bearer tnt_%s_%s" % (b"a" * 12, b"b" * 43)},
+    {b"x-api-key": b"tnt_short"},
+    {b"Authorization": b"Bearer \xc3\xa4\xff"},
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nobody_gets_in_without_a_token(gateway: GatewayThread, path: str) -> None:
+    for headers in NO_TOKENS:
+        response = gateway.client.post(path, json=HELLO | {"model": "helper"}, headers=headers)
+        assert response.status_code == 401, headers
+        assert response.headers["WWW-Authenticate"].startswith("Bearer")
+        body = response.json()
+        assert body["error"]["type"] == "authentication_error"
+        assert body.get("type") == ("error" if path == "/v1/messages" else None)
+    assert gateway.records == []
+
+
+def test_nothing_is_read_without_a_token(gateway: GatewayThread) -> None:
+    for path in ("/v1/models", "/v1/models/helper", "/sessions/x/traces"):
+        assert gateway.client.get(path).status_code == 401
+
+
+def test_both_libraries_ways_to_send_a_key_work(gateway: GatewayThread, token: str) -> None:
+    body = HELLO | {"model": "helper", "max_tokens": 5}
+    for headers in ({"Authorization": f"Bearer {token}"}, {"x-api-key": token}):
+        assert gateway.client.post("/v1/messages", json=body, headers=headers).status_code == 200
+
+
+def test_a_revoked_token_is_worthless_within_a_second(gateway: GatewayThread, token: str) -> None:
+    assert gateway.chat("helper", token=token).status_code == 200
+    row = find_token(token)
+    revoke_token(token=row, by=row.user)
+    revoked_at = time.monotonic()
+    wait_for(lambda: gateway.chat("helper", token=token).status_code == 401)
+    assert time.monotonic() - revoked_at < 1.0
+
+
+@pytest.mark.parametrize("what", ["expiry", "scope", "user", "member"])
+def test_a_token_that_does_not_hold_any_more_is_noticed_without_being_told(
+    gateway: GatewayThread, token: str, what: str
+) -> None:
+    assert gateway.chat("helper", token=token).status_code == 200
+    row = find_token(token)
+    if what == "expiry":
+        ApiToken.objects.filter(pk=row.pk).update(expires_at=timezone.now())
+    elif what == "scope":
+        ApiToken.objects.filter(pk=row.pk).update(scopes=[Right.TASKS_READ])
+    elif what == "user":
+        type(row.user).objects.filter(pk=row.user_id).update(is_active=False)
+    else:
+        Member.objects.filter(user=row.user).delete()
+    wanted = 403 if what in {"scope", "member"} else 401
+    wait_for(lambda: gateway.chat("helper", token=token).status_code == wanted, most_s=2.0)
+
+
+def test_a_token_needs_the_scope_and_its_user_the_right(gateway: GatewayThread, project: Project) -> None:
+    agent = make_agent(project)
+    viewer = make_user("vera")
+    Member.objects.create(project=project, user=viewer, role=Role.VIEWER)
+    for user, scopes in ((agent, [Right.TASKS_READ]), (viewer, [Right.GATEWAY_USE])):
+        _, text = create_token(user=user, name="t", scopes=scopes, by=user, project=project)
+        response = gateway.chat("helper", token=text)
+        assert (response.status_code, response.json()["error"]["type"]) == (403, "permission_error")
+    assert gateway.records == []
+
+
+def test_a_token_of_several_projects_says_which(gateway: GatewayThread, project: Project) -> None:
+    other = Project.objects.create(slug="other", name="Other")
+    agent = make_agent(project)
+    make_agent(other)
+    _, text = create_token(user=agent, name="t", scopes=[Right.GATEWAY_USE], by=agent)
+    assert gateway.chat("helper", token=text).json()["error"]["code"] == "no_project"
+    assert gateway.chat("helper", token=text, headers={"X-Tentalis-Project": "shop"}).status_code == 200
+    assert gateway.chat("helper", token=text, headers={"X-Tentalis-Project": "other"}).status_code == 404
+    assert gateway.chat("helper", token=text, headers={"X-Tentalis-Project": "secret"}).status_code == 403
+
+
+def test_a_worker_that_is_switched_off_is_gone_within_a_second(
+    gateway: GatewayThread, token: str, helper: Worker
+) -> None:
+    assert gateway.chat("helper", token=token).status_code == 200
+    Worker.objects.filter(pk=helper.pk).update(is_active=False)
+    wait_for(lambda: gateway.chat("helper", token=token).status_code == 404, most_s=1.5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed", "code"),
+    [
+        ({"requests_per_minute": 3}, 3, "rate_limit_exceeded"),
+        ({"tokens_per_minute": 20}, 2, "rate_limit_exceeded"),
+        ({"tokens_per_day": 20}, 2, "insufficient_quota"),
+        ({"usd_per_day": 0.00002}, 2, "insufficient_quota"),
+    ],
+    ids=str,
+)
+def test_a_tokens_budget_ends_in_429_and_others_go_on(
+    gateway: GatewayThread, project: Project, token: str, limits: dict[str, Any], allowed: int, code: str
+) -> None:
+    Price.objects.create(kind="vllm", model="base", input=1, output=1, valid_from=timezone.now())
+    limited = make_agent_token(project, "limited", **limits)
+    wait_for(lambda: gateway.edge.knowledge.tables.prices.exact)
+    while time.time() % 60 > 55:
+        time.sleep(0.1)  # a minute that ends in between would begin a new budget
+    answers = [gateway.chat("helper", token=limited) for _ in range(allowed + 2)]
+    assert [answer.status_code for answer in answers] == [200] * allowed + [429] * 2
+    assert answers[-1].json()["error"]["code"] == code
+    assert int(answers[-1].headers["Retry-After"]) > 0
+    assert len(gateway.records) == allowed
+    assert gateway.chat("helper", token=token).status_code == 200
+
+
+def test_streams_are_charged_too(gateway: GatewayThread, project: Project) -> None:
+    limited = make_agent_token(project, "limited", tokens_per_day=10)
+    assert gateway.stream("helper", token=limited).is_done
+    assert gateway.chat("helper", token=limited).status_code == 429
+
+
+def test_a_project_has_one_budget_for_all_its_agents(
+    project: Project, helper: Worker, upstream: StubUpstream, token: str
+) -> None:
+    Project.objects.filter(pk=project.pk).update(limits={"tokens_per_day": 20})
+    with GatewayThread(make_budgets=Budgets) as gateway:
+        other = make_agent_token(project, "other")
+        statuses = [gateway.chat("helper", token=each).status_code for each in (token, other, token, other)]
+    assert statuses == [200, 200, 429, 429]
+
+
+def test_unreadable_limits_are_no_limits_and_no_crash(gateway: GatewayThread, project: Project) -> None:
+    odd = make_agent_token(project, "odd", requests_per_fortnight=1)
+    assert gateway.chat("helper", token=odd).status_code == 200
