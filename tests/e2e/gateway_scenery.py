@@ -3,13 +3,16 @@
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
 
+from apps.accounts.models import Project
 from apps.console.selectors.exchange import keep_spelling
 from apps.conversations.models import Turn, TurnExchange, TurnSignal
 from apps.inference.models import Exchange, Session
+from apps.webhooks.models import Delivery, Webhook
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 
 
@@ -36,6 +39,40 @@ def make_exchange(said: Mapping[str, Any], *, prompt: Sequence[str], answer: Seq
     if row.parent_id is None:
         keep_spelling(row, ids[0], list(prompt))
     return row
+
+
+def tell(project: Project) -> Webhook:
+    """An address that took some messages, gave one up and waits for another."""
+    now = timezone.now()
+    webhook = Webhook.objects.create(
+        project=project,
+        name="Shop's own desk",
+        url="https://shop.example.org/hooks/tentalis",
+        secret_sealed=b"",
+        kinds=["task.done", "run.succeeded"],
+        failures=2,
+        failing_since=now - timedelta(minutes=4),
+        paused_until=now + timedelta(minutes=3),
+    )
+    sent = (
+        ("task.done", "delivered", 1, 200, ""),
+        ("task.done", "dead", 12, 500, "internal server error"),
+        ("run.succeeded", "pending", 2, 0, "nobody answered within 10 s"),
+    )
+    for place, (kind, state, attempts, status, words) in enumerate(sent):
+        Delivery.objects.create(
+            webhook=webhook,
+            entry_id=place + 1,
+            kind=kind,
+            body={},
+            state=state,
+            attempts=attempts,
+            status=status,
+            next_at=now + timedelta(minutes=3),
+            tries=[{"at": now.isoformat(), "status": status, "words": words, "ms": 84}],
+            ended_at=None if state == "pending" else now,
+        )
+    return webhook
 
 
 def hear(session: Session, exchanges: Iterable[Exchange]) -> Turn:

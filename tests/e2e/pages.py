@@ -59,6 +59,8 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "members": path("members"),
         "settings": path("settings"),
         "tokens": path("tokens"),
+        "webhooks": path("webhooks"),
+        "webhook": path("webhook", scene.project.webhooks.earliest("pk").pk),
     }
 
 

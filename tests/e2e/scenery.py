@@ -20,7 +20,7 @@ from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
-from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces
+from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
 from tests.e2e.quality_scenery import compare_raters
 from tests.factories import make_project, make_task, make_user, make_worker
 
@@ -100,6 +100,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
         failure="ProviderBusyError: the engine answered 503 five times",
     )
     _converse(project, adapter)
+    tell(project)
     compare_raters(project, [reviewed, in_review])
     return Scene(
         project=project,

@@ -22,7 +22,14 @@ SLACK = 200
 MOST = 64_000
 
 # what the audit says, where "kind" alone reads badly
-SUBJECT_PAGES = {"task": "task", "review": "review", "trainingrun": "run", "adapter": "adapter", "proposal": "proposal"}
+SUBJECT_PAGES = {
+    "task": "task",
+    "review": "review",
+    "trainingrun": "run",
+    "adapter": "adapter",
+    "proposal": "proposal",
+    "webhook": "webhook",
+}
 
 
 register.filter("visible", visible)

@@ -7,6 +7,8 @@ from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from apps.webhooks.services import find_origin
+
 register = template.Library()
 
 
@@ -41,6 +43,12 @@ def duration(seconds: float | None) -> str:
         return _("%.3g h") % (seconds / 3600)
     days = round(seconds / 86400)
     return ngettext("%d day", "%d days", days) % days
+
+
+@register.filter
+def origin(url: str) -> str:
+    """The part of an address that is no secret."""
+    return find_origin(url)
 
 
 @register.filter

@@ -77,6 +77,10 @@ class Scene:
         return self.may(Right.TOKENS_WRITE)
 
     @property
+    def may_see_webhooks(self) -> bool:
+        return self.may(Right.WEBHOOKS_READ)
+
+    @property
     def projects(self) -> list[Project]:
         """What the switcher offers."""
         return list(Project.objects.visible_to(self.user).only("slug", "name").order_by("name")[:SWITCHER])

@@ -22,6 +22,7 @@ from apps.feedback.models import BulkJudgement
 from apps.inference.models import Exchange, Session
 from apps.supervision.models import Proposal
 from apps.tasks.models import Task
+from apps.webhooks.models import Delivery, Webhook
 from tests.e2e.pages import find_manager_pages, find_own_pages
 from tests.e2e.pages import find_pages as find_looked_at
 from tests.e2e.scenery import build_scene
@@ -91,9 +92,16 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         "bulk_id": bulk.pk,
         "session_id": Session.objects.create(project=project, key="s1").pk,
         "exchange_id": Exchange.objects.create(project=project, model="desk", text="hello").pk,
+        **make_webhook(project),
         "dataset_id": Dataset.objects.create(project=project, name="held-out", uri="file:///x", sha256="0", size=1).pk,
         "rater_id": Rater.objects.create(project=project, handle="user:bob", kind="person").pk,
     }
+
+
+def make_webhook(project: Project) -> dict[str, int]:
+    webhook = Webhook.objects.create(project=project, url="https://example.org/told", secret_sealed=b"")
+    delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
+    return {"webhook_id": webhook.pk, "delivery_id": delivery.pk}
 
 
 def path_of(page: str, ids: dict[str, Any], slug: str = "shop") -> str:
