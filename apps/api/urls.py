@@ -11,6 +11,7 @@ from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
 from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentViewSet, SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
+from apps.api.views.prices import CostView, PriceViewSet
 from apps.api.views.providers import ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
 from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
@@ -25,6 +26,7 @@ router.register("projects", ProjectViewSet)
 router.register("members", MemberViewSet)
 router.register("tokens", TokenViewSet, basename="token")
 router.register("providers", ProviderViewSet)
+router.register("prices", PriceViewSet)
 router.register("workers", WorkerViewSet)
 router.register("tasks", TaskViewSet)
 router.register("attempts", AttemptViewSet)
@@ -56,8 +58,9 @@ urlpatterns = [
     path("v1/logout", LogoutView.as_view(), name="logout"),
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
+    path("v1/metrics/cost", CostView.as_view(), name="metrics-cost"),
     path("v1/metrics/queues", QueuesView.as_view(), name="metrics-queues"),
     path("schema/", SchemaView.as_view(), name="schema"),
     path("docs/", DocsView.as_view(), name="docs"),
-    re_path(r"^.*$", UnknownPathView.as_view(), name="unknown"),
+    re_path(r"(?s)^.*\Z", UnknownPathView.as_view(), name="unknown"),
 ]

@@ -21,6 +21,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
+from tests.e2e.provider_scenery import add_servers
 from tests.e2e.quality_scenery import compare_raters
 from tests.factories import make_project, make_task, make_user, make_worker
 
@@ -60,6 +61,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
     Project.objects.filter(pk=project.pk).update(name="Ticket desk")
     project.refresh_from_db()
     worker = make_worker(project, name="desk", kind=Worker.Kind.DESK)
+    add_servers(project)
     _measure(worker, None, 0.257)
     adapter: Adapter | None = None
     previous: Adapter | None = None

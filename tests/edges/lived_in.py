@@ -74,8 +74,8 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
-        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset, "eval_run": eval_run,
-        "experiment": experiment, "webhook": webhook, "delivery": delivery,
+        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset,
+        "eval_run": eval_run, "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     return {"slug": project.slug, **{name: row.pk for name, row in rows.items()}}
 
@@ -99,7 +99,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH webhooks/{webhook}": {"name": "chat"},
         "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://box.example:9"},
         "PATCH providers/{provider}": {"default_model": "big"},
-        "POST prices": {"provider": ids["provider"], "model": "n", "input": "0.5", "output": 2},
+        "POST providers/{provider}/test": {"model": "big"},
+        "POST prices": {"provider": ids["provider"], "model": "n", "input": 0.5, "output": 2},
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},
         "POST tasks": {"project": slug, "prompt": "Say hello.", "environment": "chat", "worker": "echo"},

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from apps.console.urls import house, operations, proposals, quality, webhooks, work
+from apps.console.urls import house, operations, proposals, providers, quality, webhooks, work
 from apps.console.views import entry
 
 app_name = "console"
@@ -20,6 +20,7 @@ urlpatterns = [
                 *house.urlpatterns,
                 *operations.urlpatterns,
                 *proposals.urlpatterns,
+                *providers.urlpatterns,
                 *quality.urlpatterns,
                 *webhooks.urlpatterns,
                 *work.urlpatterns,

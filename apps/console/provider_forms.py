@@ -1,0 +1,116 @@
+"""What managers fill in about model servers and prices. A key goes in and never comes out."""
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from apps.inference.models import Provider
+from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
+from apps.inference.registry import CHOICES
+from tentalis.outbound.addresses import MAX_URL_CHARS
+
+MAX_KEY_CHARS = 2_000
+
+
+class ProviderForm(forms.Form):
+    """A model server; the same fields make it and change it."""
+
+    name = forms.SlugField(label=_("Name"), max_length=64, help_text=_("Letters, digits, - and _."))
+    kind = forms.ChoiceField(label=_("Kind"), choices=CHOICES, help_text=_("How it is spoken to."))
+    base_url = forms.CharField(
+        label=_("Address"),
+        max_length=MAX_URL_CHARS,
+        required=False,
+        widget=forms.TextInput(attrs={"inputmode": "url", "autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("Like https://host/v1. Empty: where the vendor of this kind serves it."),
+    )
+    api_key = forms.CharField(
+        label=_("Key"),
+        max_length=MAX_KEY_CHARS,
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    forget_key = forms.BooleanField(label=_("Take its key away"), required=False)
+    default_model = forms.CharField(
+        label=_("Default model"),
+        max_length=200,
+        required=False,
+        help_text=_("What is asked where nothing else is said."),
+    )
+    more_urls = forms.CharField(
+        label=_("Further addresses"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
+        help_text=_("One a line, of servers with the same models: sessions are spread over them."),
+    )
+    timeout_s = forms.FloatField(
+        label=_("Longest silence, in seconds"),
+        required=False,
+        min_value=0.001,
+        max_value=MAX_TIMEOUT_S,
+        help_text=_("Empty: the installation's."),
+    )
+    requests_per_minute = forms.IntegerField(
+        label=_("Requests a minute, at most"), required=False, min_value=1, max_value=2_147_483_647
+    )
+    tokens_per_minute = forms.IntegerField(
+        label=_("Tokens a minute, at most"), required=False, min_value=1, max_value=2_147_483_647
+    )
+    allow_private = forms.BooleanField(
+        label=_("Private addresses are allowed"),
+        required=False,
+        help_text=_("For a server on this machine or in its network. Only an admin of the installation says so."),
+    )
+    is_active = forms.BooleanField(label=_("May be asked"), required=False, initial=True)
+
+    def __init__(self, *args: Any, provider: Provider | None = None, is_admin: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not is_admin:
+            del self.fields["allow_private"]
+        key = self.fields["api_key"]
+        if provider is None:
+            del self.fields["is_active"]
+            key.help_text = _("Empty where it wants none. It is stored encrypted and never shown again.")
+        else:
+            self.fields["base_url"].required = True
+            self.fields["base_url"].help_text = _("Like https://host/v1.")
+            key.help_text = _(
+                "Empty: as it is. At an address of another host the key is taken away, unless one is given."
+            )
+        if provider is None or not provider.api_key_sealed:
+            del self.fields["forget_key"]
+
+    def clean_more_urls(self) -> list[str]:
+        urls = [line.strip() for line in self.cleaned_data["more_urls"].splitlines() if line.strip()]
+        if len(urls) > MAX_URLS:
+            raise forms.ValidationError(_("At most %(n)s addresses.") % {"n": MAX_URLS})
+        return urls
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the services take; no key where none was typed."""
+        data = dict(self.cleaned_data)
+        if data.pop("forget_key", False):
+            data["api_key"] = ""
+        elif not data["api_key"]:
+            del data["api_key"]
+        return data
+
+
+def read_provider(provider: Provider) -> dict[str, Any]:
+    """The form's initial values; the key is not among them."""
+    names = ("name", "kind", "base_url", "default_model", "timeout_s", "requests_per_minute", "tokens_per_minute")
+    values = {name: getattr(provider, name) for name in (*names, "allow_private", "is_active")}
+    return {**values, "more_urls": "\n".join(provider.more_urls)}
+
+
+class PriceForm(forms.Form):
+    """What a model costs from now on, in US dollars a million tokens."""
+
+    model = forms.CharField(label=_("Model"), max_length=200, help_text=_("A name, or the beginning of names and a *."))
+    input = forms.DecimalField(label=_("Prompt"), min_value=0, max_digits=12, decimal_places=6)
+    cached_input = forms.DecimalField(
+        label=_("Prompt out of its cache"), min_value=0, max_digits=12, decimal_places=6, required=False
+    )
+    output = forms.DecimalField(label=_("Answer"), min_value=0, max_digits=12, decimal_places=6)

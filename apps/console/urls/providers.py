@@ -1,0 +1,16 @@
+"""Model servers: where models are asked, tried out and paid for."""
+
+from django.urls import path
+
+from apps.console.views import providers
+
+urlpatterns = [
+    path("providers/", providers.list_providers, name="provider-list"),
+    path("new-provider/", providers.create_provider, name="provider-new"),
+    path("providers/<int:provider_id>/", providers.show_provider, name="provider"),
+    path("providers/<int:provider_id>/change/", providers.change_provider, name="provider-change"),
+    path("providers/<int:provider_id>/test/", providers.test_provider, name="provider-test"),
+    path("providers/<int:provider_id>/remove/", providers.remove_provider, name="provider-remove"),
+    path("providers/<int:provider_id>/prices/", providers.set_price, name="price-set"),
+    path("providers/<int:provider_id>/prices/<int:price_id>/remove/", providers.remove_price, name="price-remove"),
+]

@@ -1,0 +1,143 @@
+"""Model servers: listed, added, changed, tried out, priced."""
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.rights import Right
+from apps.base.errors import TentalisError
+from apps.console.forms import show_error
+from apps.console.provider_forms import PriceForm, ProviderForm, read_provider
+from apps.console.selectors import providers as selectors
+from apps.console.views.frame import Scene, act, leave, posted, project_view, show
+from apps.inference import prices, probes, providers
+from apps.inference.models import Price, Provider
+
+
+@require_GET
+@project_view(Right.WORKERS_READ)
+def list_providers(request: HttpRequest, scene: Scene) -> HttpResponse:
+    return show(request, scene, "providers", {"rows": selectors.find_providers(scene.project)})
+
+
+@require_GET
+@project_view(Right.WORKERS_READ)
+def show_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
+    return _show(request, scene, _provider_or_404(scene, provider_id), PriceForm())
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.WORKERS_WRITE)
+def create_provider(request: HttpRequest, scene: Scene) -> HttpResponse:
+    form = ProviderForm(posted(request), is_admin=scene.user.is_superuser)
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                provider = providers.create_provider(project=scene.project, by=scene.user, **form.values)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("%(name)s is added. Test it now.") % {"name": provider.name})
+                return leave(scene, "provider", provider.pk)
+    return show(request, scene, "provider_form", {"form": form, "provider": None}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.WORKERS_WRITE)
+def change_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
+    provider = _provider_or_404(scene, provider_id)
+    form = ProviderForm(
+        posted(request), provider=provider, is_admin=scene.user.is_superuser, initial=read_provider(provider)
+    )
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            had_key = bool(provider.api_key_sealed)
+            try:
+                changed = providers.change_provider(provider=provider, by=scene.user, **form.values)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("%(name)s is changed.") % {"name": changed.name})
+                if had_key and not changed.api_key_sealed:
+                    messages.warning(request, _("It has no key now: the old one was not given for this address."))
+                return leave(scene, "provider", provider.pk)
+    return show(request, scene, "provider_form", {"form": form, "provider": provider}, status=status)
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def test_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
+    provider = _provider_or_404(scene, provider_id)
+    model = request.POST.get("model", "").replace("\x00", "")[:200]
+    try:
+        probe = probes.probe_provider(provider=provider, by=scene.user, model=model)
+    except TentalisError as error:
+        messages.error(request, str(error))
+    else:
+        (messages.success if probe.ok else messages.error)(request, probe.words)
+    return leave(scene, "provider", provider.pk)
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def remove_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
+    provider = _provider_or_404(scene, provider_id)
+    done = _("%(name)s is removed.") % {"name": provider.name}
+    if act(request, done, lambda: providers.delete_provider(provider=provider, by=scene.user)):
+        return leave(scene, "provider-list")
+    return leave(scene, "provider", provider_id)
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def set_price(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
+    provider = _provider_or_404(scene, provider_id)
+    form = PriceForm(request.POST)
+    status = 400
+    if form.is_valid():
+        try:
+            prices.set_price(by=scene.user, provider=provider, **form.cleaned_data)
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+        else:
+            messages.success(request, _("The price counts from now on."))
+            return leave(scene, "provider", provider.pk)
+    return _show(request, scene, provider, form, status=status)
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def remove_price(request: HttpRequest, scene: Scene, provider_id: int, price_id: int) -> HttpResponse:
+    provider = _provider_or_404(scene, provider_id)
+    price = Price.objects.select_related("provider__project").filter(provider=provider, pk=price_id).first()
+    if price is None:
+        raise Http404(f"no price {price_id}")
+    act(request, _("The price is taken back."), lambda: prices.remove_price(price=price, by=scene.user))
+    return leave(scene, "provider", provider.pk)
+
+
+def _show(
+    request: HttpRequest, scene: Scene, provider: Provider, form: PriceForm, *, status: int = 200
+) -> HttpResponse:
+    context = {
+        "view": selectors.show_provider(provider, scene.project),
+        "provider": provider,
+        "form": form,
+        "may_change": scene.may_manage_workers and (provider.project_id is not None or scene.user.is_superuser),
+    }
+    return show(request, scene, "provider", context, status=status)
+
+
+def _provider_or_404(scene: Scene, provider_id: int) -> Provider:
+    provider = selectors.offered_to(scene.project).filter(pk=provider_id).first()
+    if provider is None:
+        raise Http404(f"no model server {provider_id}")
+    return provider
