@@ -62,5 +62,5 @@ urlpatterns = [
     path("v1/metrics/queues", QueuesView.as_view(), name="metrics-queues"),
     path("schema/", SchemaView.as_view(), name="schema"),
     path("docs/", DocsView.as_view(), name="docs"),
-    re_path(r"(?s)^.*\Z", UnknownPathView.as_view(), name="unknown"),
+    re_path(r"^[\s\S]*\Z", UnknownPathView.as_view(), name="unknown"),
 ]
