@@ -23,5 +23,5 @@ urlpatterns = [
     path("sessions/log", SessionLogView.as_view(), name="log"),
     path("training/status", TrainingStatusView.as_view(), name="training"),
     path("health", BridgeHealthView.as_view(), name="health"),
-    re_path(r"^.*$", UnknownPathView.as_view(), name="unknown"),
+    re_path(r"^[\s\S]*\Z", UnknownPathView.as_view(), name="unknown"),
 ]

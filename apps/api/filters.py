@@ -20,6 +20,8 @@ class StrictFilterBackend(filters.DjangoFilterBackend):  # type: ignore[misc]
         filterset_class = self.get_filterset_class(view, queryset)
         known = set(filterset_class.base_filters) if filterset_class else set()
         check_parameters(request, known | set(getattr(view, "extra_parameters", ())))
+        if filterset_class:
+            check_booleans(request, filterset_class)
         filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
         return filtered
 
@@ -32,6 +34,14 @@ def check_parameters(request: Request, known: set[str]) -> None:
     for name, value in request.query_params.items():
         if "\x00" in value:
             raise ValidationError({name: ["wanted text without NUL characters"]})
+
+
+def check_booleans(request: Request, filterset_class: type[filters.FilterSet]) -> None:
+    """Raises ValidationError where true or false is wanted and something else was found, which would filter nothing."""
+    for name, one in filterset_class.base_filters.items():
+        value = request.query_params.get(name)
+        if isinstance(one, filters.BooleanFilter) and value not in (None, "true", "false"):
+            raise ValidationError({name: [f"wanted true or false, found {value[:40]!r}"]})
 
 
 class ProjectFilterSet(filters.FilterSet):  # type: ignore[misc]

@@ -1,5 +1,6 @@
 """What the OpenAPI schema says of every operation beyond its own: errors and the Idempotency-Key."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
@@ -83,10 +84,32 @@ class ApiSchema(AutoSchema):
             statuses += [409, 413, 415, 422]
         if self._is_conditional():
             statuses.append(412)
+        extra: Mapping[str, Sequence[int]] = getattr(self.view, "extra_problems", {})
+        statuses += [one for one in extra.get(self._action(), ()) if one not in statuses]
         return sorted(statuses)
 
     def _is_conditional(self) -> bool:
         return self.method == "PATCH" and getattr(self.view, "action", "") == "partial_update"
 
+    def _action(self) -> str:
+        return str(getattr(self.view, "action", None) or self.method.lower())
+
     def _right(self) -> Any:
         return right_of(self.view, self.method)
+
+
+def allow_anything(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """ "Anything, or null" is anything: said as a choice, null would be two of its kinds and match neither rule."""
+    _simplify(result["components"])
+    return result
+
+
+def _simplify(value: Any) -> None:
+    if isinstance(value, dict):
+        if {} in value.get("oneOf", ()):
+            del value["oneOf"]
+        for inner in value.values():
+            _simplify(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _simplify(inner)

@@ -86,6 +86,7 @@ class ObjectField(serializers.JSONField):
         return data
 
 
+@extend_schema_field({})
 class AnyJSONField(serializers.JSONField):
     """Any JSON value of at most `max_bytes`."""
 

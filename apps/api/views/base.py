@@ -1,6 +1,6 @@
 """What every REST view shares: strict bodies, rights by action, problems, and acting once under a key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.db import transaction
@@ -37,10 +37,12 @@ class ApiView(APIView):
     Attributes:
         rights: action (or method, in lower case) -> the right it takes, PUBLIC or SIGNED_IN; none: refused.
         secret_fields: names in an answer that are shown once: a replay says null.
+        extra_problems: action (or method) -> statuses it may answer with beyond what all of its kind do.
     """
 
     rights: ClassVar[Mapping[str, Right | str]] = {}
     secret_fields: ClassVar[frozenset[str]] = frozenset()
+    extra_problems: ClassVar[Mapping[str, Sequence[int]]] = {}
     authentication_classes = [TokenAuthentication, SessionAuthentication]
     permission_classes: Any = [HasScope]
     parser_classes = [StrictJSONParser]

@@ -95,5 +95,5 @@ class UnknownPathView(ApiView):
     def refuse(self, request: Request) -> Response:
         raise Http404
 
-    get = post = patch = delete = refuse
+    get = post = put = patch = delete = refuse
     head = refuse

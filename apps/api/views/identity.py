@@ -22,6 +22,7 @@ class LoginView(ApiView):
     rights: ClassVar = {"post": PUBLIC}
     authentication_classes = []
     throttle_classes = [SignInThrottle]
+    extra_problems: ClassVar = {"post": (401,)}
 
     @extend_schema(request=SignIn, responses={201: NewTokenOut}, operation_id="login", auth=[])
     def post(self, request: Request) -> Response:

@@ -231,6 +231,7 @@ class AdapterViewSet(ResourceViewSet):
         "raise_canary": Right.ADAPTERS_WRITE,
         "stop_canary": Right.ADAPTERS_WRITE,
     }
+    extra_problems: ClassVar = {"canary": (409,), "download": (409, 422)}
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())
