@@ -162,6 +162,10 @@ VARIABLES: dict[str, Variable] = {
         Variable("WEBHOOK_DISABLE_DAYS", read_float(0.0001, 365), 5.0, "a webhook failing for so long is switched off"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),
         Variable("CRASH_AT", read_text, "", "name of a crash point to die at (fault tests only)"),
+        # for tools and agents on this machine: the platform itself reads none of them
+        Variable("URL", read_url("http", "https"), None, "the platform, for `tentalis mcp` and an agent's skills"),
+        Variable("TOKEN", read_text, None, "a token for `tentalis mcp` and scripts", True),
+        Variable("AGENT_KEY", read_text, None, "an agent's token, where the agent runs", True),
         # meanings kept from the older system
         Variable("INFERENCE_BACKEND", read_choice(*PROVIDER_KINDS), "engine", "model server kind"),
         Variable("INFERENCE_BASE_URL", read_url("http", "https"), None, "model server; unset: the engine's URL"),

@@ -9,7 +9,9 @@ from pydantic import Field
 
 from tentalis.mcp.connection import Connect
 from tentalis.mcp.shapes import Feedback
-from tentalis.mcp.tasks import ADDS, TaskId
+from tentalis.mcp.tasks import ADDS
+
+Number = Annotated[int | None, Field(ge=1)]
 
 
 def add_feedback_tools(server: MCPServer[Any], connect: Connect) -> None:
@@ -18,18 +20,31 @@ def add_feedback_tools(server: MCPServer[Any], connect: Connect) -> None:
     @server.tool(annotations=ADDS)
     async def give_feedback(
         ctx: Context[Any, Any],
-        task_id: TaskId,
+        task_id: Number = None,
+        session_id: Number = None,
+        exchange_id: Number = None,
         score: Annotated[float | None, Field(ge=0, le=1, description="Only if the person gave one.")] = None,
         text: Annotated[str, Field(max_length=20_000, description="What the person said, in their words.")] = "",
         edited_answer: Annotated[str, Field(description="What would have been right.")] = "",
-        preferred_attempt: Annotated[int | None, Field(ge=0, le=63, description="Index of the best attempt.")] = None,
+        preferred_attempt: Annotated[int | None, Field(ge=0, le=63, description="Of a task: its best attempt.")] = None,
     ) -> Feedback:
-        """Pass on what a person said of a task's answer: a score, words, or both. The worker learns from it."""
+        """Pass on what a person said of an answer: a score, words, or both. The worker learns from it.
+
+        Say what it is about: a task, a session (its last answer) or one exchange of a session.
+        """
+        about = [number for number in (task_id, session_id, exchange_id) if number is not None]
+        if len(about) != 1:
+            raise ToolError(f"wanted task_id, session_id or exchange_id, one of them; found {len(about)}")
         if score is None and not text and not edited_answer and preferred_attempt is None:
             raise ToolError("wanted a score, words, a better answer or the best attempt; found none")
-        said: dict[str, Any] = {"score": score, "text": text, "edited_answer": edited_answer}
-        given = {name: value for name, value in said.items() if value not in ("", None)}
-        if preferred_attempt is not None:
-            given["preferred_attempt"] = preferred_attempt
+        said = {"score": score, "text": text or None, "edited_answer": edited_answer or None}
+        said |= {"preferred_attempt": preferred_attempt}
+        given = {name: value for name, value in said.items() if value is not None}
         async with connect(ctx) as client:
-            return Feedback.model_validate(await client.give_task_feedback(task_id, **given))
+            if task_id is not None:
+                row = await client.give_task_feedback(task_id, **given)
+            elif session_id is not None:
+                row = await client.give_session_feedback(session_id, **given)
+            else:
+                row = await client.give_exchange_feedback(about[0], **given)
+            return Feedback.model_validate(row)

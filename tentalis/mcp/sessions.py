@@ -10,7 +10,6 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from tentalis.client import AsyncClient, Json
-from tentalis.client.endpoints import Call
 from tentalis.mcp.connection import Connect, read_rows
 from tentalis.mcp.shapes import Exchange, Session, SessionReport, Sessions
 from tentalis.mcp.tasks import READS, Limit, ProjectSlug
@@ -31,7 +30,7 @@ def add_session_tools(server: MCPServer[Any], connect: Connect) -> None:
     ) -> Sessions:
         """The newest conversations with agents; an agent is shown its own."""
         async with connect(ctx) as client:
-            rows = await read_rows(_list("sessions", client), limit, project=project, worker=worker)
+            rows = await read_rows(client.list_sessions, limit, project=project, worker=worker)
             return Sessions(sessions=[Session.model_validate(row) for row in rows])
 
     @server.tool(annotations=READS)
@@ -46,8 +45,8 @@ def add_session_tools(server: MCPServer[Any], connect: Connect) -> None:
             raise ToolError("wanted session_id or key, one of them")
         async with connect(ctx) as client:
             session = await _find_session(client, session_id, key)
-            rows = await read_rows(_list("exchanges", client), limit, session=session["id"])
-            found = await asyncio.gather(*(client.send(Call("GET", f"exchanges/{row['id']}")) for row in rows))
+            rows = await read_rows(client.list_exchanges, limit, session=session["id"])
+            found = await asyncio.gather(*(client.get_exchange(row["id"]) for row in rows))
             return SessionReport(
                 session=Session.model_validate(session),
                 exchanges=[_read_exchange(row) for row in sorted(found, key=lambda row: int(row["id"]))],
@@ -56,15 +55,11 @@ def add_session_tools(server: MCPServer[Any], connect: Connect) -> None:
 
 async def _find_session(client: AsyncClient, session_id: int | None, key: str) -> Json:
     if session_id is not None:
-        return await client.send(Call("GET", f"sessions/{session_id}"))
-    rows = await read_rows(_list("sessions", client), 2, key=key)
+        return await client.get_session(session_id)
+    rows = await read_rows(client.list_sessions, 2, key=key)
     if len(rows) != 1:
         raise ToolError(f"wanted one session of key {key!r} that you may see, found {len(rows)}: read it by number")
     return rows[0]
-
-
-def _list(path: str, client: AsyncClient) -> Any:
-    return lambda **params: client.send(Call("GET", path, params))
 
 
 def _read_exchange(row: Mapping[str, Any]) -> Exchange:

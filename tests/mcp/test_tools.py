@@ -91,6 +91,9 @@ async def test_what_is_refused_says_why(open_client: Open, agents_token: str, sh
         ):
             assert "not_found" in await refused(client, tool, task_id=hidden.pk, **arguments), tool
         assert "found none" in await refused(client, "give_feedback", task_id=1)
+        assert "one of them; found 2" in await refused(client, "give_feedback", task_id=1, session_id=1, text="x")
+        for about in ("session_id", "exchange_id"):
+            assert "not_found" in await refused(client, "give_feedback", text="x", **{about: 987_654})
         assert "less than or equal to 1" in await refused(client, "give_feedback", task_id=1, score=7)
         assert "no `text`" in await refused(client, "propose_action", task_id=1, kind="tool", text="x")
     assert await sync_to_async(Task.objects.count)() == 1

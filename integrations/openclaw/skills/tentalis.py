@@ -41,7 +41,9 @@ class KeepOrigin(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def call(method: str, path: str, body: dict[str, Any] | None = None, *, key: str = "", **query: str) -> Any:
+def call(
+    method: str, path: str, body: dict[str, Any] | None = None, *, key: str = "", query: dict[str, str] | None = None
+) -> Any:
     """One request, sent again where that is safe and may help.
 
     Raises:
@@ -120,12 +122,21 @@ def submit_result(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def submit_feedback(given: argparse.Namespace) -> dict[str, Any]:
-    body: dict[str, Any] = {"task": given.task, "text": read(given.text)}
+    path = f"sessions/{find_session(given.session)}/feedback" if given.session else "feedback"
+    body: dict[str, Any] = {"text": read(given.text)} | ({} if given.session else {"task": given.task})
     if given.score is not None:
         body["score"] = given.score
     if given.better:
         body["edited_answer"] = read(given.better)
-    return show(call("POST", "feedback", body, key=given.key))
+    return show(call("POST", path, body, key=given.key))
+
+
+def find_session(key: str) -> int:
+    """The number of this agent's session, by what the agent calls it."""
+    found = call("GET", "sessions", query={"key": key})["results"]
+    if len(found) != 1:
+        raise RefusedError(f"wanted one session {key!r} of this agent, found {len(found)}")
+    return int(found[0]["id"])
 
 
 def check(given: argparse.Namespace) -> dict[str, Any]:
@@ -178,7 +189,9 @@ def make_parser() -> argparse.ArgumentParser:
     two.set_defaults(run=submit_result)
 
     three = commands.add_parser("feedback", help="pass on what a person said of a task's answer")
-    three.add_argument("--task", type=int, required=True)
+    about = three.add_mutually_exclusive_group(required=True)
+    about.add_argument("--task", type=int)
+    about.add_argument("--session", default="", help="id of a session of this agent: its last answer is meant")
     three.add_argument("--score", type=score, default=None, help="from 0 to 1, only if the person gave one")
     three.add_argument("--better", default="", help="what would have been right")
     three.add_argument("text", help="what the person said, in their words; - reads it from standard input")
