@@ -1,0 +1,143 @@
+"""Which role may call which route, read from the code that decides it: the views' rights and the roles' rights."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils.regex_helper import normalize
+
+from apps.accounts.models import Role
+from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.api.permissions import PUBLIC, SIGNED_IN
+from apps.api.views.docs import UnknownPathView
+
+PREFIXES = ("api/v1/", "bridge/")
+VERBS = ("get", "post", "put", "patch", "delete")
+BEGIN, END = "<!-- matrix: written by `manage.py rest_matrix` -->", "<!-- end of the matrix -->"
+
+
+YES, OWN = "✓", "own"
+PEOPLE = frozenset(Role) - {Role.AGENT}
+LEADERS = frozenset({Role.OWNER, Role.MANAGER})
+
+
+class Rule(NamedTuple):
+    """What else is asked than a right.
+
+    Args:
+        words: as tests/edges/permissions.toml says it.
+        anybodys: roles that may whosever the row is. own: roles that may where it is theirs.
+    """
+
+    words: str
+    anybodys: frozenset[Role] = frozenset()
+    own: frozenset[Role] = frozenset()
+
+
+RULES: Mapping[str, Rule] = {
+    "POST /api/v1/projects": Rule("a person", PEOPLE),
+    "GET /api/v1/tokens": Rule("a person", own=PEOPLE),
+    "POST /api/v1/tokens": Rule("a person", own=PEOPLE),
+    "GET /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
+    "PATCH /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
+    "DELETE /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
+    "POST /api/v1/feedback/{pk}/retract": Rule("author or manager", LEADERS, frozenset({Role.REVIEWER, Role.AGENT})),
+    "POST /api/v1/providers/rotate-keys": Rule("admin"),
+}
+"""Routes whose services ask more than the right, or that one needs no project for."""
+
+
+class Route(NamedTuple):
+    """One verb of one path.
+
+    Args:
+        right: what it takes: a right, PUBLIC or SIGNED_IN; "" where nobody said, which is refused to everybody.
+    """
+
+    verb: str
+    path: str
+    right: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.verb} {self.path}"
+
+    @property
+    def takes(self) -> str:
+        """In the words of the hand-written table; "" where nobody said."""
+        return RULES[self.name].words if self.name in RULES else self.right
+
+    def mark(self, role: Role) -> str:
+        """What a role may: "✓", "own" or ""."""
+        if (rule := RULES.get(self.name)) is not None:
+            return YES if role in rule.anybodys else OWN if role in rule.own else ""
+        may = self.right in (PUBLIC, SIGNED_IN) or self.right in ROLE_RIGHTS[role]
+        return YES if may else ""
+
+
+def list_routes() -> list[Route]:
+    """Every REST route, by path."""
+    found = []
+    for path, entry in _walk(get_resolver()):
+        view: Any = getattr(entry.callback, "cls", None)
+        if path.startswith(PREFIXES) and view is not None and view is not UnknownPathView:
+            for verb, action in _list_actions(entry, view):
+                right = view.rights.get(action, "")
+                found.append(Route(verb.upper(), _show_path(path), str(getattr(right, "value", right))))
+    return sorted(found, key=lambda route: (route.path, VERBS.index(route.verb.lower())))
+
+
+def write_matrix() -> str:
+    """The matrix as a Markdown table."""
+    roles = list(Role)
+    head = ["route", "takes", *(role.value for role in roles), "no token"]
+    lines = [_row(head), _row(["---", "---", *[":-:"] * (len(roles) + 1)])]
+    for route in list_routes():
+        marks = [route.mark(role) for role in roles]
+        nobody = YES if route.right == PUBLIC else ""
+        lines.append(_row([f"`{route.name}`", route.takes or "nothing: closed", *marks, nobody]))
+    return "\n".join(lines) + "\n"
+
+
+def put_into(text: str) -> str:
+    """A document with the matrix as it is now between its two marks. Raises ValueError where it lacks them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"wanted the marks {BEGIN} and {END}, found {'one' if begin or end else 'none'} of them")
+    return f"{before}{BEGIN}\n\n{write_matrix()}\n{END}{after}"
+
+
+def find_unsaid() -> list[Route]:
+    """Routes whose view names no right, or one that does not exist."""
+    known = {PUBLIC, SIGNED_IN, *Right.values}
+    return [route for route in list_routes() if route.right not in known]
+
+
+def _walk(resolver: Any, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
+    for entry in resolver.url_patterns:
+        path = prefix + str(entry.pattern).removeprefix("^")
+        if isinstance(entry, URLResolver):
+            yield from _walk(entry, path)
+        else:
+            yield path, entry
+
+
+def _list_actions(entry: URLPattern, view: Any) -> list[tuple[str, str]]:
+    """(verb, name of it in the view's rights)."""
+    actions: dict[str, str] | None = getattr(entry.callback, "actions", None)
+    if actions is not None:
+        return [(verb, action) for verb, action in actions.items() if verb != "head"]
+    return [(verb, verb) for verb in VERBS if hasattr(view, verb)]
+
+
+def _show_path(path: str) -> str:
+    """`/api/v1/tasks/{pk}` of a pattern."""
+    if "(?P" not in path and "<" not in path:
+        return "/" + path.removesuffix("$").removesuffix("\\Z")
+    form, parameters = normalize(path)[0]
+    return "/" + form % {name: f"{{{name}}}" for name in parameters}
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
