@@ -1,8 +1,11 @@
 """Every page of the console, by name."""
 
+from datetime import timedelta
+
 from django.urls import reverse
 from django.utils import timezone
 
+from apps.accounts.models import ApiToken
 from apps.adapters.models import Adapter, Deployment
 from apps.calibration.models import Rater
 from apps.feedback.models import BulkJudgement, Feedback, Review
@@ -86,9 +89,24 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "canary_stop": path("canary-stop", _try_adapter(scene).name),
         "worker_new": path("worker-new"),
         "worker_change": path("worker-change", scene.worker.name),
+        "token_limits": path("token-limits", _hold_token(scene).pk),
+        "project_limits": path("project-limits"),
         "attempt_compare": f"{path('attempt-compare')}?left={left.pk}&right={right.pk}",
         "run_compare": f"{path('run', scene.run.pk)}{f'?with={older.pk}' if older else ''}",
     }
+
+
+def _hold_token(scene: Scene) -> ApiToken:
+    return ApiToken.objects.create(
+        key_id="e2e",
+        secret_hash="0",
+        name="claw on the desk",
+        user=scene.alice,
+        project=scene.project,
+        scopes=["gateway:use"],
+        limits={"requests_per_minute": 60, "usd_per_day": 2.5},
+        expires_at=timezone.now() + timedelta(days=30),
+    )
 
 
 def _judge(scene: Scene) -> Review:

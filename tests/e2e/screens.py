@@ -89,11 +89,13 @@ def photograph_made_up(out: Path, *, only: Collection[str], is_narrow_too: bool)
 
 
 def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
+    from apps.accounts.models import Member, Role
     from tests.e2e.pages import find_manager_pages, find_own_pages, find_pages
     from tests.e2e.scenery import build_scene
     from tests.e2e.server import serve
 
     scene = build_scene(updates=16)
+    Member.objects.filter(project=scene.project, user=scene.alice).update(role=Role.OWNER)
     pages = find_pages(scene) | find_manager_pages(scene) | find_own_pages()
     if unknown := sorted(set(only) - {*pages, *ANONYMOUS_PAGES}):
         raise SystemExit(f"no page {', '.join(unknown)}; there are {', '.join(sorted({*pages, *ANONYMOUS_PAGES}))}")

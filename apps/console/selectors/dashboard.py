@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -55,12 +56,13 @@ class HourCount:
 
 @dataclass(frozen=True)
 class Spending:
-    """What the latest calls to models cost, and how many of them failed."""
+    """What the latest calls to models cost, and how many of them failed. `usd` None: no price was known."""
 
     calls: int
     prompt_tokens: int
     completion_tokens: int
     failed: int
+    usd: Decimal | None = None
 
     @property
     def tokens(self) -> int:
@@ -187,13 +189,14 @@ def _count_hours(project: Project) -> tuple[list[HourCount], bool]:
 
 def _count_spending(project: Project) -> Spending:
     latest = Exchange.objects.filter(project=project).order_by("-id")
-    found = latest.only("pk", "prompt_tokens", "completion_tokens", "error")[:LATEST_CALLS].aggregate(
+    found = latest.only("pk", "prompt_tokens", "completion_tokens", "error", "cost_usd")[:LATEST_CALLS].aggregate(
         calls=Count("pk"),
         prompt=Sum("prompt_tokens"),
         completion=Sum("completion_tokens"),
         failed=Count("pk", filter=~Q(error="")),
+        usd=Sum("cost_usd"),
     )
-    return Spending(found["calls"], found["prompt"] or 0, found["completion"] or 0, found["failed"])
+    return Spending(found["calls"], found["prompt"] or 0, found["completion"] or 0, found["failed"], found["usd"])
 
 
 def _count(rows: Any) -> int:

@@ -1,7 +1,7 @@
 """Runs and adapters as pages show them: figures in columns, and where everything came from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from apps.accounts.models import Project
 from apps.adapters.canary import TRIABLE
@@ -10,7 +10,8 @@ from apps.console.selectors.learning import AccuracyPoint, RewardPoint, find_rew
 from apps.console.selectors.metrics import ChartGroup, group_charts
 from apps.console.selectors.origins import PersonShare, find_people
 from apps.console.selectors.trace import Movement, find_movement
-from apps.rollouts.models import Batch
+from apps.inference.costs import Cost, cost_of_tasks
+from apps.rollouts.models import Batch, TrainingUse
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 
@@ -35,6 +36,7 @@ class RunView:
     tasks: Sequence[Task]
     others: Sequence[TrainingRun] = ()
     offered: Sequence[TrainingRun] = ()
+    cost: Cost = field(default_factory=Cost)
 
     @property
     def subject(self) -> str:
@@ -122,6 +124,7 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
         adapter=Adapter.objects.filter(run_id=run.pk).first(),
         tasks=list(tasks.only("pk", "prompt", "score", "state")[:SAMPLE_TASKS]),
         others=beside,
+        cost=cost_of_tasks(TrainingUse.objects.filter(batch=run.batch_id).values("rollout__task")).total,
         offered=list(offered.select_related("batch").defer("metrics", "spec", "recipe").order_by("-id")[:OFFERED]),
     )
 

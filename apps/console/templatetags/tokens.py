@@ -1,6 +1,6 @@
 """How pages show tokens, and what calls were like."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from apps.console.rendering.tokens import BUCKETS, Bucket, render_tokens, say_probability
 from apps.console.selectors.exchange import ExchangeView
+from apps.console.templatetags.operations import amount
 from apps.inference.models import Exchange
 
 register = template.Library()
@@ -26,6 +27,13 @@ FINISHED = {
     "tool_use": gettext_lazy("a tool call"),
     "content_filter": gettext_lazy("a filter"),
     "stop_sequence": gettext_lazy("a text it had to end at"),
+}
+PURPOSES = {
+    "main": gettext_lazy("the agent's answer"),
+    "side": gettext_lazy("beside it"),
+    "judge": gettext_lazy("a judge"),
+    "manager": gettext_lazy("an AI manager"),
+    "hint": gettext_lazy("a hint"),
 }
 APIS = {
     "chat": "Chat Completions",
@@ -74,6 +82,12 @@ def dialect(api: str) -> str:
 
 
 @register.filter
+def purpose(turn: str) -> str:
+    """What a call was made for."""
+    return str(PURPOSES.get(turn, turn))
+
+
+@register.filter
 def usd(value: Decimal | float | None) -> str:
     """US dollars with as many digits as say something; a dash where no price was known."""
     if value is None:
@@ -83,6 +97,20 @@ def usd(value: Decimal | float | None) -> str:
     if value >= 1:
         return f"${value:,.2f}"
     return f"${value:.3g}" if value >= SMALL_USD else f"${value:.6f}".rstrip("0")
+
+
+@register.filter
+def say_limits(limits: Mapping[str, Any]) -> str:
+    """Limits in a sentence; "" for none."""
+    said = {
+        "requests_per_minute": _("%(n)s requests a minute"),
+        "tokens_per_minute": _("%(n)s tokens a minute"),
+        "tokens_per_day": _("%(n)s tokens a day"),
+    }
+    parts = [words % {"n": amount(limits[name])} for name, words in said.items() if limits.get(name)]
+    if most := limits.get("usd_per_day"):
+        parts.append(_("%(usd)s a day") % {"usd": usd(most)})
+    return ", ".join(parts)
 
 
 @register.filter
@@ -101,8 +129,10 @@ def call_marks(exchange: Exchange) -> list[tuple[str, str | Promise, str]]:
                 _("Another adapter served at its end than at its start; nothing learns from it."),
             )
         )
-    if exchange.turn != "main":
+    if exchange.turn == "side":
         found.append(("queued", _("Beside"), _("The agent asked for itself, not for its user.")))
+    elif exchange.turn != "main":
+        found.append(("queued", purpose(exchange.turn), ""))
     if exchange.is_streamed:
         found.append(("queued", _("Streamed"), ""))
     return found

@@ -16,6 +16,7 @@ from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
 from apps.console.selectors.review_queue import may_manage
 from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, show
+from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.tasks.models import Task
 
@@ -68,6 +69,7 @@ def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
         "view": view,
         "task": task,
         "is_blind": is_blind,
+        "cost": cost_of_task(task.pk).total,
         "proposals": find_of_task(task) if scene.may(Right.REVIEWS_READ) else [],
         "present": find_present(view.reviews, user=scene.user, is_manager=is_manager, is_blind=is_blind),
         "fragments": {"task"},

@@ -1,15 +1,20 @@
 """Bearer tokens: made, shown once, revoked."""
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from apps.accounts.models import ApiToken
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token, revoke_token
+from apps.accounts.services import change_project, create_token, revoke_token
+from apps.accounts.tokens import change_token
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import TokenForm
+from apps.console.forms_limits import LimitsForm
 from apps.console.selectors import house
+from apps.console.selectors.spending import spent_today, usage_today
 from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
 
 SHOWN = 200
@@ -22,10 +27,11 @@ def show_tokens(request: HttpRequest, scene: Scene) -> HttpResponse:
     if request.method == "POST":
         require(scene, Right.TOKENS_WRITE)
     form = TokenForm(posted(request), holders=house.find_holders(scene.project, scene.user))
+    new_limits = LimitsForm(posted(request), prefix="new")
     made, text, status = None, "", 200
     if request.method == "POST":
         status = 400
-        if form.is_valid():
+        if form.is_valid() and new_limits.is_valid():
             said = form.cleaned_data
             try:
                 made, text = create_token(
@@ -34,6 +40,7 @@ def show_tokens(request: HttpRequest, scene: Scene) -> HttpResponse:
                     scopes=said["scopes"],
                     project=scene.project,
                     expires_in_days=said["expires_in_days"],
+                    limits=new_limits.limits,
                     by=scene.user,
                 )
             except TentalisError as error:
@@ -41,15 +48,9 @@ def show_tokens(request: HttpRequest, scene: Scene) -> HttpResponse:
                 status = error.status
             else:
                 form = TokenForm(None, holders=house.find_holders(scene.project, scene.user))
+                new_limits = LimitsForm(prefix="new")
                 status = 201
-    context = {
-        "tokens": house.find_tokens(scene.project, scene.user)[:SHOWN],
-        "form": form,
-        "scopes": house.group_scopes(),
-        "made": made,
-        "text": text,
-    }
-    return show(request, scene, "tokens", context, status=status)
+    return _show(request, scene, form=form, new_limits=new_limits, made=made, text=text, status=status)
 
 
 @require_POST
@@ -60,3 +61,71 @@ def revoke(request: HttpRequest, scene: Scene, token_id: int) -> HttpResponse:
         raise Http404(f"no token {token_id}")
     act(request, _("The token is worthless from now on."), lambda: revoke_token(token=token, by=scene.user))
     return leave(scene, "tokens")
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.TOKENS_WRITE)
+def limit_token(request: HttpRequest, scene: Scene, token_id: int) -> HttpResponse:
+    """How much may be asked of models with one token."""
+    token = house.find_tokens(scene.project, scene.user).filter(pk=token_id, revoked_at__isnull=True).first()
+    if token is None:
+        raise Http404(f"no token {token_id}")
+    form = LimitsForm(posted(request), limits=token.limits)
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                change_token(token=token, by=scene.user, limits=form.limits)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("The token's limits are set."))
+                return leave(scene, "tokens")
+    return show(request, scene, "token_limits", {"form": form, "token": token}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.PROJECTS_WRITE)
+def limit_project(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """How much all tokens of the project may ask of models together."""
+    form = LimitsForm(posted(request), limits=scene.project.limits)
+    status = 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                change_project(project=scene.project, by=scene.user, limits=form.limits)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("The project's limits are set."))
+                return leave(scene, "tokens")
+    return show(request, scene, "token_limits", {"form": form, "token": None}, status=status)
+
+
+def _show(
+    request: HttpRequest,
+    scene: Scene,
+    *,
+    form: TokenForm,
+    new_limits: LimitsForm,
+    made: ApiToken | None,
+    text: str,
+    status: int,
+) -> HttpResponse:
+    tokens = list(house.find_tokens(scene.project, scene.user)[:SHOWN])
+    used = usage_today(scene.project, {token.user.handle for token in tokens})
+    context = {
+        "rows": [(token, used.get(token.user.handle)) for token in tokens],
+        "form": form,
+        "new_limits": new_limits,
+        "scopes": house.group_scopes(),
+        "made": made,
+        "text": text,
+        "bill": spent_today(scene.project),
+        "may_limit": scene.may(Right.PROJECTS_WRITE),
+    }
+    return show(request, scene, "tokens", context, status=status)

@@ -1,5 +1,6 @@
 """The console as somebody set it: colours, time zone, language, keys, saved views, first steps."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +24,13 @@ pytestmark = pytest.mark.django_db
 
 AT = datetime(2026, 7, 3, 22, 5, 9, tzinfo=UTC)
 CATALOGUE = Path(__file__).parents[3] / "locale" / "de" / "LC_MESSAGES"
+
+
+@pytest.fixture(autouse=True)
+def no_language_stays() -> Iterator[None]:
+    """What a request was answered in is this thread's language until the next one."""
+    with translation.override(None):
+        yield
 
 
 @pytest.fixture
