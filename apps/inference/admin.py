@@ -3,16 +3,24 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.inference.models import Exchange, Provider, Session
+from apps.inference.models import Exchange, Price, Provider, Session, SpoolPosition
 
 
 @admin.register(Provider)
 class ProviderAdmin(ReadOnlyAdmin):
-    list_display = ["name", "kind", "base_url", "project", "is_active"]
+    list_display = ["name", "kind", "base_url", "project", "allow_private", "probed_at", "is_active"]
     list_filter = ["kind", "is_active"]
     search_fields = ["name"]
     list_select_related = ["project"]
     exclude = ["api_key_sealed"]
+
+
+@admin.register(Price)
+class PriceAdmin(ReadOnlyAdmin):
+    list_display = ["model", "provider", "kind", "input", "cached_input", "output", "valid_from", "source"]
+    list_filter = ["kind"]
+    search_fields = ["model"]
+    list_select_related = ["provider"]
 
 
 @admin.register(Session)
@@ -39,3 +47,8 @@ class ExchangeAdmin(ReadOnlyAdmin):
     list_select_related = ["project"]
     raw_id_fields = ["session"]
     exclude = ["prompt_token_ids", "token_ids", "logprobs", "sampled"]
+
+
+@admin.register(SpoolPosition)
+class SpoolPositionAdmin(ReadOnlyAdmin):
+    list_display = ["name", "segment", "offset"]
