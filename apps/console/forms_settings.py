@@ -15,8 +15,14 @@ from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.review_policy import ReviewPolicy
 from tentalis.core.scoring.weights import ENVIRONMENTS, PROFILES
+from tentalis.core.session_policy import SessionPolicy
 
-READERS: dict[str, type[Any]] = {"review_policy": ReviewPolicy, "gate_policy": GatePolicy, "recipe": Recipe}
+READERS: dict[str, type[Any]] = {
+    "review_policy": ReviewPolicy,
+    "session_policy": SessionPolicy,
+    "gate_policy": GatePolicy,
+    "recipe": Recipe,
+}
 NOT_ASKED = frozenset({"schema"})
 LONG = 2000
 

@@ -10,6 +10,10 @@ SECTION_WORDS: dict[str, tuple[Words, Words]] = {
     "review_policy": (_("Who reviews what"), _("Which tasks wait for a judgement, whose, and for how long.")),
     "gate_policy": (_("Promotion gate"), _("What an adapter must show before it serves.")),
     "recipe": (_("Training recipe"), _("How a batch of judged work changes an adapter.")),
+    "session_policy": (
+        _("Conversations"),
+        _("How people's words to agents are learnt from, and what is masked."),
+    ),
     "weight_profiles": (
         _("Weights of the scorers"),
         _("What an attempt's score is made of. The weights of an environment sum to 1; empty takes the built-in ones."),
@@ -17,6 +21,13 @@ SECTION_WORDS: dict[str, tuple[Words, Words]] = {
 }
 
 FIELD_WORDS: dict[str, tuple[Words, Words]] = {
+    # conversations
+    "learn": (_("Learn from conversations"), _("What people say next becomes feedback. Off: they are only kept.")),
+    "idle_s": (_("Silence that ends a conversation"), _("In seconds.")),
+    "judge": (_("Ask a model where rules cannot tell"), ""),
+    "votes": (_("Votes"), _("How often the model is asked of one turn; an odd number.")),
+    "redaction": (_("Personal data and secrets"), _("In what is kept for training; conversations stay as they were.")),
+    "names": (_("Names to mask"), _("Separated by commas.")),
     # who reviews what
     "who": (_("Reviewers"), ""),
     "rate": (_("Share of tasks reviewed"), _("From 0 to 1; uncertain ones are reviewed besides.")),
@@ -83,6 +94,9 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
 }
 
 CHOICE_WORDS: dict[str, Words] = {
+    "batch": _("Compared over the batch"),
+    "mask": _("Masked; what holds some is not trained on"),
+    "mask_loss_only": _("Masked in texts; answers that hold some teach nothing"),
     "none": _("Nobody"),
     "ai": _("An AI manager"),
     "human": _("A person"),

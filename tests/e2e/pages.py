@@ -89,6 +89,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "adapter_canary": path("adapter-canary", scene.candidate.pk),
         "roll_back": path("roll-back", scene.worker.name),
         "canary_stop": path("canary-stop", _try_adapter(scene).name),
+        "forget": path("forget"),
         "worker_new": path("worker-new"),
         "worker_change": path("worker-change", scene.worker.name),
         "provider_new": path("provider-new"),

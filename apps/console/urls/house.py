@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.console.views import exports, house, own, tokens
+from apps.console.views import exports, forget, house, own, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
@@ -15,6 +15,7 @@ urlpatterns = [
     path("members/", house.show_members, name="members"),
     path("members/<int:member_id>/role/", house.change_member, name="member-role"),
     path("members/<int:member_id>/remove/", house.remove_member, name="member-remove"),
+    path("forget/", forget.show_forget, name="forget"),
     path("tokens/", tokens.show_tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="token-revoke"),
     path("tokens/<int:token_id>/limits/", tokens.limit_token, name="token-limits"),

@@ -152,7 +152,7 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     for index, rollout in enumerate(rollouts):
         if rollout.reward is not None:
             groups.setdefault(rollout.group_id, []).append(index)
-    compared = [members for members in groups.values() if len(members) > 1 or recipe.singles == "none"]
+    compared = [members for members in groups.values() if len(members) > 1 or recipe.singles == "off"]
     singles = [members[0] for members in groups.values() if len(members) == 1 and recipe.singles == "batch"]
     for members in (*compared, singles):
         group = [rollouts[index] for index in members]

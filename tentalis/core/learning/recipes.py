@@ -14,7 +14,7 @@ RECIPE_SCHEMA = "tentalis.recipe/1"
 
 ALGORITHMS = ("grpo", "dr_grpo", "cispo", "reward_weighted_sft")
 OPD_MODES = ("lightweight", "logprobs")
-SINGLES = ("batch", "none")
+SINGLES = ("batch", "off")
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -45,7 +45,7 @@ class Recipe:
         clip_low, clip_high: the token ratio is clipped to [1 - clip_low, 1 + clip_high].
         dual_clip: cap on the loss of a token with a negative advantage, as a multiple of |A|; None for no cap.
         singles: what an attempt is compared with that is alone at its task: `batch`, the others of the batch that are
-            alone at theirs; `none`, nothing, so that its reward teaches nothing.
+            alone at theirs; `off`, nothing, so that its reward teaches nothing.
         std_floor: added to the std that advantages are divided by.
         kl_coef: weight of the k3 KL to the frozen base; 0 computes none.
         entropy_coef: weight of the entropy bonus.

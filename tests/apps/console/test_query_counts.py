@@ -70,6 +70,7 @@ QUERIES: Mapping[str, int] = {
     "adapter_promote": 19,
     "adapter_canary": 11,
     "roll_back": 11,
+    "forget": 11,
     "worker_new": 10,
     "worker_change": 11,
     "provider_new": 9,

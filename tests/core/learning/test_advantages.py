@@ -178,5 +178,5 @@ def test_a_single_attempt_learns_beside_groups_and_moves_none_of_them() -> None:
     assert bad is not None
     assert good[0] == pytest.approx(0.5 / 0.51)
     assert bad[0] == pytest.approx(-0.5 / 0.51)
-    none = token_advantages([*group, *singles], replace(recipe, singles="none"))
+    none = token_advantages([*group, *singles], replace(recipe, singles="off"))
     assert none[2:] == [[0.0] * 6, [0.0] * 6]
