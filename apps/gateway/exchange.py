@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 ADAPTER_HEADER = "X-Tentalis-Adapter"
 EXCHANGE_HEADER = "X-Tentalis-Exchange"
+SERVER = {"Server": "tentalis"}
+"""Else aiohttp tells its version and Python's."""
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 """What reading an answer raises whose parts are not what they should be."""
 
@@ -180,7 +182,7 @@ class Exchange:
 
     def _make_headers(self, fetch: Fetch) -> dict[str, str]:
         served = fetch.aim.relay.served or fetch.aim.route.served.name
-        return {ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
+        return {**SERVER, ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
 
     async def _refuse(self, error: RefusalError) -> web.StreamResponse:
         """An error in the words of the API that is spoken; in the stream, where that has begun."""
@@ -193,7 +195,7 @@ class Exchange:
             await self._stream.write(self._fetch.aim.relay.fail(status=error.status, message=message, code=code))
             await self._stream.write_eof()
             return self._stream
-        headers = {EXCHANGE_HEADER: self._id} if self._is_kept else {}
+        headers = {**SERVER, EXCHANGE_HEADER: self._id} if self._is_kept else dict(SERVER)
         if error.retry_after_s is not None:
             headers["Retry-After"] = f"{error.retry_after_s:g}"
         if error.status == 401:

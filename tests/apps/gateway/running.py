@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,14 +42,18 @@ class GatewayProcess:
     Args:
         settings: TENTALIS_* variables without the prefix.
         home: where its spool is kept; a directory of its own if none is given.
+        arguments: of the command.
     """
 
-    def __init__(self, *, home: Path | None = None, **settings: str) -> None:
+    def __init__(
+        self, *, home: Path | None = None, arguments: Sequence[str] = ("--port", "0"), **settings: str
+    ) -> None:
+        self._arguments = arguments
         self._own = tempfile.TemporaryDirectory(prefix="tentalis-gateway-") if home is None else None
         self.home = home or Path(self._own.name if self._own else "")
         parts = urlsplit(os.environ["TENTALIS_DATABASE_URL"])
         name = quote(str(connection.settings_dict["NAME"]))
-        self._environment = os.environ | {
+        self.environment = os.environ | {
             "TENTALIS_DATABASE_URL": urlunsplit(parts._replace(path=f"/{name}")),
             "TENTALIS_HOME": str(self.home),
             "DJANGO_SETTINGS_MODULE": "tentalis.settings.test",
@@ -57,8 +61,8 @@ class GatewayProcess:
         }
 
     def __enter__(self) -> Self:
-        argv = [sys.executable, "-m", "apps.gateway", "--port", "0"]
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=self._environment)
+        argv = [sys.executable, "-m", "apps.gateway", *self._arguments]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=self.environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the gateway did not start: exit {self.process.wait()}"

@@ -1,0 +1,195 @@
+"""An answer on its way through: the same whatever pieces it comes in, and whatever servers make of the protocol."""
+
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.gateway.asking import make_question
+from apps.gateway.dialects import DIALECTS, UPSTREAMS
+from apps.gateway.events import EventSplitter
+from apps.gateway.relaying import Relay, UnreadableAnswerError
+from apps.gateway.routing import Route
+from apps.gateway.tables import Backend, Served
+from apps.inference.registry import KINDS
+from tentalis.core.limits import Limits
+from tests.apps.gateway.upstream import Answer, Plan
+
+Json = dict[str, Any]
+ASKED: Json = {"model": "helper", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def make_relay(body: Json, *, kind: str = "vllm", api: str = "chat", passes_own: bool = False) -> Relay:
+    backend = Backend(
+        key=1,
+        name="stub",
+        kind=KINDS[kind],
+        urls=("http://stub",),
+        headers={},
+        default_model="",
+        trusts_private=False,
+        timeout_s=1.0,
+        limits=Limits(),
+    )
+    route = Route(backend, Served("base"), "helper", True)
+    upstream = UPSTREAMS["messages"] if kind == "anthropic" else None
+    dialect = DIALECTS[api]
+    question = make_question(dialect.to_chat(body), route, "chat")
+    return Relay(question, dialect, body, id="0" * 32, created=1, upstream=upstream, passes_own=passes_own)
+
+
+def write_stream(plan: Plan, **asked: Any) -> bytes:
+    """What the stub upstream would send."""
+    wanted = {"return_token_ids": True, "logprobs": True, "stream_options": {"include_usage": True}}
+    answer = Answer(ASKED | {"model": "base", "stream": True} | wanted | asked, plan, 1)
+    end = plan.newline.encode() * 2
+    space = b" " * plan.has_space
+    events = [
+        b"data:" + space + orjson.dumps(answer.stamp(chunk, place)) + end
+        for place, chunk in enumerate(answer.write_chunks())
+    ]
+    return b": hello" + end + b"".join(events) + b"data:" + space + b"[DONE]" + end
+
+
+def relay_stream(pieces: list[bytes], **options: Any) -> tuple[bytes, Relay]:
+    relay = make_relay(ASKED | {"stream": True}, **options)
+    out = b"".join(relay.feed(piece) for piece in pieces)
+    return out + relay.finish(), relay
+
+
+plans = st.builds(
+    Plan,
+    tokens=st.integers(1, 5),
+    reasoning=st.sampled_from(["", "hm so"]),
+    tool_calls=st.sampled_from([[], [["look", '{"a": "b\\n\\n"}']]]),
+    newline=st.sampled_from(["\n", "\r\n", "\r"]),
+    has_space=st.booleans(),
+)
+
+
+@given(plan=plans, cuts=st.lists(st.integers(0, 4000)), choices=st.integers(1, 3))
+def test_a_stream_is_the_same_in_whatever_pieces_it_comes(plan: Plan, cuts: list[int], choices: int) -> None:
+    whole = write_stream(plan, n=choices)
+    places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
+    pieces = [whole[start:end] for start, end in pairwise(places)]
+    out, relay = relay_stream(pieces)
+    expected, _ = relay_stream([write_stream(Plan(**vars(plan) | {"newline": "\n", "has_space": True}), n=choices)])
+    assert out == expected
+    assert b"token_ids" not in out
+    assert b'"logprob":' not in out
+    assert b"".join(relay.kept) == whole
+    assert relay.is_whole
+    assert relay.served == "base"
+    assert relay.usage.completion > 0
+
+
+@given(data=st.binary())
+def test_any_bytes_at_all_are_cut_without_a_crash(data: bytes) -> None:
+    splitter = EventSplitter()
+    one_by_one = [payload for byte in data for payload in splitter.feed(bytes([byte]))]
+    assert one_by_one == EventSplitter().feed(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "payloads"),
+    [
+        (b"data: {}\n\n", [b"{}"]),
+        (b"data:{}\n\n", [b"{}"]),
+        (b"event: x\nid: 7\ndata: {}\n\n", [b"{}"]),
+        (b": ping\n\ndata: 1\n\n", [b"1"]),
+        (b"data: [1,\ndata: 2]\n\n", [b"[1,\n2]"]),
+        (b"data: 1\r\n\r\ndata: 2\r\r", [b"1"]),
+        (b"\n\n\ndata: 1\n\n", [b"1"]),
+        (b"data: 1", []),
+    ],
+)
+def test_events_are_read_however_they_are_written(data: bytes, payloads: list[bytes]) -> None:
+    assert EventSplitter().feed(data) == payloads
+
+
+def test_a_stream_without_done_is_whole_when_every_choice_ended() -> None:
+    data = write_stream(Plan(), n=2).removesuffix(b"data: [DONE]\n\n")
+    relay = make_relay(ASKED | {"stream": True})
+    relay.feed(data)
+    assert relay.is_whole
+    assert not relay.is_done
+    cut = make_relay(ASKED | {"stream": True})
+    cut.feed(data.rpartition(b'data: {"id":"stub-1"')[0].rpartition(b'data: {"id":"stub-1"')[0])
+    assert not cut.is_whole
+
+
+def test_what_is_no_json_is_passed_over_and_the_rest_goes_on() -> None:
+    out, relay = relay_stream([b"data: {broken\n\n", write_stream(Plan(tokens=1))])
+    assert b"word0" in out
+    assert relay.is_whole
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"<html>", "wanted JSON"),
+        (b"[]", "wanted a JSON object"),
+        (b'{"error": {"message": "no credit", "code": 402}}', "no credit"),
+        (b'{"object": "list"}', "no choices"),
+    ],
+)
+def test_what_is_no_answer_is_said_to_be_none(raw: bytes, words: str) -> None:
+    with pytest.raises(UnreadableAnswerError, match=words):
+        make_relay(ASKED).carry(raw)
+
+
+def test_an_answer_that_nothing_is_hidden_from_goes_through_byte_for_byte() -> None:
+    raw = b'{ "choices": [ {"index": 0, "message": {"content": "\\u00e4"}} ],  "model": "m" }'
+    assert make_relay(ASKED, kind="custom").carry(raw) == raw
+
+
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude",
+    "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "hi"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 3, "output_tokens": 2},
+}
+EVENTS: list[Json] = [
+    {"type": "message_start", "message": MESSAGE | {"content": [], "stop_reason": None}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+]
+ASKED_MESSAGES = ASKED | {"max_tokens": 5}
+
+
+def test_a_caller_of_messages_gets_a_servers_own_message_and_chat_is_recorded() -> None:
+    raw = orjson.dumps(MESSAGE)
+    relay = make_relay(ASKED_MESSAGES, kind="anthropic", api="messages", passes_own=True)
+    assert relay.carry(raw) == raw
+    kept = orjson.loads(relay.kept[0])
+    assert kept["choices"][0]["message"]["content"] == "hi"
+    assert (relay.served, relay.usage.completion) == ("claude", 2)
+
+
+def test_a_caller_of_messages_gets_a_servers_own_events_the_last_one_when_it_is_recorded() -> None:
+    relay = make_relay(ASKED_MESSAGES | {"stream": True}, kind="anthropic", api="messages", passes_own=True)
+    data = b"".join(b"event: %s\ndata: %s\n\n" % (event["type"].encode(), orjson.dumps(event)) for event in EVENTS)
+    out = relay.feed(data)
+    assert relay.is_done
+    assert b"message_stop" not in out
+    assert out + relay.finish() == data
+    assert b'"content":"hi"' in b"".join(relay.kept)
+    assert b"".join(relay.kept).endswith(b"data: [DONE]\n\n")
+
+
+def test_a_caller_of_chat_gets_chat_from_a_server_of_messages() -> None:
+    relay = make_relay(ASKED | {"max_tokens": 5, "stream": True}, kind="anthropic")
+    data = b"".join(b"event: %s\ndata: %s\n\n" % (event["type"].encode(), orjson.dumps(event)) for event in EVENTS)
+    out = relay.feed(data) + relay.finish()
+    assert b'"content":"hi"' in out
+    assert out.endswith(b"data: [DONE]\n\n")
+    assert relay.is_whole
