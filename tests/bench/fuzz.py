@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 CASES = 20_000
+EACH = 40
+"""Cases of each operation in a round."""
 
 
 def main() -> int:
@@ -53,14 +55,12 @@ def run(cases: int, seed: int, only: str) -> int:
     fuzzer = Fuzzer(make_project())
     report = fuzzer.report
     operations = [one for one in load_operations() if only in one.path]
-    each = max(cases // (4 * len(operations)) * 4, 4)
     began, number = time.monotonic(), seed
     while report.cases < cases:
         for operation in operations:
-            fuzzer.run(operation, cases=each, number=number)
+            fuzzer.run(operation, cases=EACH, number=number)
             number += 1
         console.print(f"{report.cases} cases, {len(report.faults)} findings, {time.monotonic() - began:.0f} s")
-        each = max((cases - report.cases) // (2 * len(operations)) // 4 * 4, 4)
     table = Table(title=f"{report.cases} cases over {len(operations)} operations")
     for name in ("status", "answers"):
         table.add_column(name, justify="right")

@@ -1,7 +1,7 @@
 """A receiver of webhooks, as a process of its own: `python -m tests.apps.webhooks.receiver LOG`.
 
 The path says how it answers: /ok, /slow (20 s), /dribble (a header line for ever), /500, /410, /429, /redirect, /long;
-/flaky fails every other message once. Each request is one JSON line in LOG: path, headers, body.
+/flaky fails every twentieth message once. Each request is one JSON line in LOG: path, headers, body.
 """
 
 import json
@@ -41,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
     def _flaky(self) -> None:
         message = self.headers["webhook-id"]
         with self.lock:
-            is_new = message not in self.seen and len(self.seen) % 2 == 0
+            is_new = message not in self.seen and len(self.seen) % 20 == 0
             self.seen.add(message)
         self._answer(503 if is_new else 200)
 

@@ -20,8 +20,8 @@ from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.services import create_webhook
 from tests.apps.webhooks.receiver import Receiver
 
-ENTRIES = 400
-KILLS = 4
+ENTRIES = 240
+KILLS = 3
 PATIENCE_S = 90.0
 
 
