@@ -97,7 +97,17 @@ function goTo(step) {
   current = step;
   step.dataset.current = "";
   step.focus({ preventScroll: true });
-  step.scrollIntoView({ block: "nearest", inline: "nearest" });
+  step.scrollIntoView({ block: "nearest" });
+  showWhole(step.closest(".answer"));
+}
+
+// answers stand side by side in a row that scrolls: the one at work is seen whole
+function showWhole(answer) {
+  const row = answer?.parentElement;
+  if (!row) return;
+  const left = answer.offsetLeft - 3;
+  const right = answer.offsetLeft + answer.offsetWidth + 3 - row.clientWidth;
+  if (left < row.scrollLeft || right > row.scrollLeft) row.scrollLeft = left; // where the row snaps to
 }
 
 function here() {

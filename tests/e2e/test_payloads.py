@@ -13,11 +13,16 @@ from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Response
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.console.selectors.exchange import keep_spelling
+from apps.conversations.models import Turn, TurnExchange, TurnSignal
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.feedback.services import claim
+from apps.inference.models import Exchange, Session
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
+from apps.webhooks.models import Delivery, Webhook
 from apps.workers.models import Worker
+from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.e2e.browser import Watch, open_context, sign_in
 from tests.e2e.payloads import OUT, PAYLOADS
 from tests.factories import make_project, make_task, make_user, make_worker
@@ -102,7 +107,7 @@ def open_trap(browser: Browser, address: str) -> tuple[BrowserContext, Trap]:
 @pytest.fixture
 def surfaces(database_beside_a_loop: None, transactional_db: None) -> dict[str, str]:
     """Every payload everywhere somebody's words are kept; name of a page -> its path."""
-    project = make_project("desk", rubric="\n".join(PAYLOADS[:60]))
+    project = make_project("desk", rubric="\n".join(PAYLOADS[:60]), constitution="\n".join(PAYLOADS[60:]))
     Project.objects.filter(pk=project.pk).update(name=PAYLOADS[0])
     project.refresh_from_db()
     alice = make_user("alice")
@@ -123,6 +128,7 @@ def surfaces(database_beside_a_loop: None, transactional_db: None) -> dict[str, 
             Kind.TASK_DONE, subject=judged, by=f"user:{PAYLOADS[place][:60]}", payload=payload_of | {PAYLOADS[place]: 1}
         )
     claim(review=review, by=alice)
+    exchange, webhook = add_calls(project), add_webhook(project)
 
     def path(name: str, *args: object) -> str:
         return reverse(f"console:{name}", args=(project.slug, *args))
@@ -136,7 +142,54 @@ def surfaces(database_beside_a_loop: None, transactional_db: None) -> dict[str, 
         "reviews": path("review-list"),
         "tasks": path("task-list"),
         "audit": path("audit"),
+        "sessions": path("session-list"),
+        "session": path("session", exchange.session_id),
+        "exchange": path("exchange", exchange.pk) + "?prompt=1",
+        "webhooks": path("webhooks"),
+        "webhook": path("webhook", webhook.pk),
     }
+
+
+def add_calls(project: Project) -> Exchange:
+    """A call whose every word, token and name is a payload."""
+    text = "\n".join(PAYLOADS)
+    session = Session.objects.create(
+        project=project, key=PAYLOADS[1][:200], worker_name=PAYLOADS[2][:64], agent=f"agent:{PAYLOADS[3][:100]}",
+        end_user=PAYLOADS[4][:200],
+    )  # fmt: skip
+    places = list(range(len(PAYLOADS)))
+    exchange = Exchange.objects.create(
+        project=project, session=session, model=PAYLOADS[5][:200], adapter_name=PAYLOADS[6][:200], agent=session.agent,
+        api=PAYLOADS[7][:16], text=text, reasoning=text, error=PAYLOADS[8], finish_reason=PAYLOADS[9][:32],
+        messages=[
+            {"role": PAYLOADS[10], "content": text}, {"role": "user", "content": [{"type": "text", "text": text}]}
+        ],
+        tool_calls=[{"function": {"name": payload, "arguments": {payload: payload}}} for payload in PAYLOADS[:20]],
+        request={payload[:80]: payload for payload in PAYLOADS[:20]}
+        | {"tools": [{"function": {"name": payload, "description": payload}} for payload in PAYLOADS[20:50]]},
+        prompt_token_ids=pack_int32(places), token_ids=pack_int32(places), logprobs=pack_float32([-0.5] * len(places)),
+        sampled=pack_bools([place % 3 > 0 for place in places]),
+    )  # fmt: skip
+    keep_spelling(exchange, places, list(PAYLOADS))
+    turn = Turn.objects.create(project=project, session=session, number=0, state="settled", reason=PAYLOADS[11][:300])
+    TurnExchange.objects.create(exchange=exchange, turn=turn)
+    TurnSignal.objects.create(
+        turn=turn, kind=PAYLOADS[12][:16], source="rule", reason=PAYLOADS[13][:300], hint=text, score=0.5, trust=0.5
+    )
+    return exchange
+
+
+def add_webhook(project: Project) -> Webhook:
+    webhook = Webhook.objects.create(
+        project=project, name=PAYLOADS[14][:100], url=f"https://example.org/{PAYLOADS[15][:200]}", secret_sealed=b"",
+        disabled_reason=PAYLOADS[16][:300], is_active=False,
+    )  # fmt: skip
+    for place, payload in enumerate(PAYLOADS[:25]):
+        Delivery.objects.create(
+            webhook=webhook, entry_id=place, kind=payload[:40], body={}, state="dead", attempts=1,
+            tries=[{"at": "2026-01-01", "status": 500, "words": payload, "ms": 1}],
+        )  # fmt: skip
+    return webhook
 
 
 def make_payload_task(worker: Worker, **values: str) -> Task:

@@ -161,6 +161,26 @@ def test_every_key_of_the_register_does_what_the_help_says(address: str, opened:
     assert watch.problems == []
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_twelve_answers_are_within_reach_at_any_width(address: str, opened: tuple[Page, Watch], width: int) -> None:
+    page, watch = opened
+    page.set_viewport_size({"width": width, "height": 860})
+    open_review(page, address, make_review(attempts=12, steps=2))
+    for _ in range(12):
+        page.keyboard.press("]")
+        box = page.locator(".answer:has([data-current])").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    page.keyboard.press("p")
+    expect(page.locator(".answer").last.locator(".best input")).to_be_checked()
+    if width == 390:  # beneath each other: the way to each is at the top
+        page.get_by_role("navigation", name="Answers").get_by_role("link", name="Answer B").click()
+        expect(page.locator("#answer-B")).to_be_in_viewport()
+    assert page.evaluate("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert watch.problems == []
+
+
 def test_keys_of_ones_own_act_are_shown_and_free_the_built_in_ones(address: str, opened: tuple[Page, Watch]) -> None:
     page, watch = opened
     review = make_review()
