@@ -1,6 +1,7 @@
 """Tokens as marks that say how sure the model was: by colour, by underline, and in words on pointing at one."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ BUCKETS: Final = (
 GIVEN: Final = "given"
 PLAIN: Final = "plain"
 _SPACES: Final = {"\n": "⏎\n", "\t": "⇥\t", "\r": "␍"}
+_PLAIN: Final = re.compile(rf"[ A-Za-z0-9.,:;()!?_-]{{0,{MOST_LETTERS}}}")
 _BYTE_LETTERS: Final = str.maketrans({"Ġ": " ", "Ċ": "\n", "ĉ": "\t", "▁": " "})
 
 
@@ -99,7 +101,7 @@ def _render(
 
 
 def _write(word: str) -> str:
-    if word.isalnum() and word.isascii():
-        return word[:MOST_LETTERS]
+    if _PLAIN.fullmatch(word):
+        return word
     shown = "".join(_SPACES.get(letter, letter) for letter in word[:MOST_LETTERS])
     return str(conditional_escape(visible(shown)))
