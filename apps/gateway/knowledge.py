@@ -44,6 +44,7 @@ class Knowledge:
         self._credentials: dict[bytes, Credential] = {}
         self._refused: dict[bytes, float] = {}
         self._digest = ""
+        self._refreshing: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._asking = ThreadPoolExecutor(2, thread_name_prefix="ask-database")
@@ -61,11 +62,18 @@ class Knowledge:
         self._asking.shutdown(wait=False, cancel_futures=True)
 
     async def refresh(self) -> None:
-        """Look again now: something was found to be out of date."""
+        """Look again now: something was found to be out of date. However many ask for it at once, it is done once."""
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh_once())
+        await asyncio.shield(self._refreshing)
+
+    async def _refresh_once(self) -> None:
         try:
             await self.ask(self._refresh)
         except DatabaseError as error:
             logger.warning("the tables cannot be refreshed: %s", error)
+        finally:
+            self._refreshing = None
 
     async def find_credential(self, text: str) -> Credential:
         """Raises NotSignedInError, or django.db.Error where an unknown token cannot be looked up."""

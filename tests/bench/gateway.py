@@ -254,7 +254,11 @@ def litellm_proxy(upstream: str, core: str, home: Path, python: Path) -> Iterato
     config.write_text(json.dumps({"model_list": models}))
     argv = [str(python.parent / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     argv += ["--num_workers", "1"]
-    environment = os.environ | {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    environment = os.environ | {
+        "LITELLM_LOG": "ERROR",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # on loopback; it wants one since 1.106
+    }
     environment.pop("DATABASE_URL", None)
     output = (home / "litellm.log").open("w")
     with running(argv, core, stdout=output, stderr=output, env=environment) as process:
@@ -352,7 +356,7 @@ def main() -> None:
                 if subject is None:
                     continue
                 if not wait_until_it_answers(subject):
-                    print(f"{subject.name} is left out: it did not answer; see its log in {home}", flush=True)
+                    print(f"{subject.name} is left out: it did not answer{_read_end(home / f'{name}.log')}", flush=True)
                     continue
                 measure(subject, Load("small", False, 16, 200), others, most_s=3)  # warm
                 for load in LOADS:
@@ -366,6 +370,10 @@ def main() -> None:
                         memory = watch_memory(subject, others, options.exchanges)
     ratios = compare(rows) | stored if not only or {"direct", "tentalis"} <= only else {}
     print(json.dumps({"bench": "gateway", "rows": rows, "ratios": ratios | ({"memory": memory} if memory else {})}))
+
+
+def _read_end(log: Path) -> str:
+    return f": {log.read_text()[-500:]!r}" if log.exists() else ""
 
 
 @contextmanager

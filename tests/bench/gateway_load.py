@@ -9,12 +9,15 @@ import json
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import uvloop
 
 PIECES_OF_A_STREAM = 8
+PATIENCE = 4
+"""What has not been answered after so many times a run's length is not waited for."""
 Json = dict[str, Any]
 
 
@@ -208,7 +211,8 @@ class Run:
         self._until = started + self._most_s
         for _ in range(self._callers):
             await loop.create_connection(lambda: CallerProtocol(self), host, port)
-        await self._over.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), self._most_s * PATIENCE)
         elapsed = time.perf_counter() - started
         ordered = sorted(self.latencies) or [float("nan")]
         return {

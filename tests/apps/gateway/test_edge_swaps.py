@@ -12,6 +12,7 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.services import deploy
 from apps.audit.kinds import Kind
+from apps.gateway.edge import Patience
 from apps.workers.models import Worker
 from tests.apps.gateway.running import HELLO, GatewayThread
 from tests.apps.gateway.test_edge import wait_for
@@ -83,12 +84,11 @@ class Load:
 
 @pytest.mark.slow
 def test_twenty_swaps_under_load_refuse_nobody_and_every_version_is_right(
-    gateway: GatewayThread, token: str, helper: Worker, upstream: StubUpstream
+    token: str, helper: Worker, upstream: StubUpstream
 ) -> None:
     upstream.plan(think_s=0.05, token_s=0.002)
-    load = Load(gateway.url, token)
 
-    async def swap_under_load() -> None:
+    async def swap_under_load(load: Load) -> None:
         running = asyncio.create_task(load.run())
         for version in range(1, SWAPS + 1):
             await asyncio.to_thread(swap_and_leave, helper, version, upstream)
@@ -96,7 +96,9 @@ def test_twenty_swaps_under_load_refuse_nobody_and_every_version_is_right(
         load.is_over = True
         await running
 
-    asyncio.run(swap_under_load())
+    with GatewayThread(patience=Patience()) as gateway:
+        load = Load(gateway.url, token)
+        asyncio.run(swap_under_load(load))
     assert [answer for answer in load.answers if answer[0] != 200 or answer[1]] == []
     assert len(load.answers) > SWAPS * BETWEEN_S * A_SECOND / 4
     assert len({adapter for _, _, adapter in load.answers}) >= SWAPS // 2
