@@ -26,7 +26,7 @@ TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(enc
 
 def walk(resolver: Any, prefix: str = "") -> Iterator[tuple[str, URLPattern]]:
     for entry in resolver.url_patterns:
-        path = prefix + str(entry.pattern)
+        path = prefix + str(entry.pattern).removeprefix("^")
         if isinstance(entry, URLResolver):
             yield from walk(entry, path)
         else:

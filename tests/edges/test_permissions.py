@@ -142,7 +142,7 @@ def _check_blind(sender: Sender) -> None:
         if names_something:
             twin = sender.send(route, **missing)
             hidden = _blank(twin.content, "no-such", "999999")
-            shown = _blank(answer.content, str(sender.ids["slug"]), str(sender.ids["task"]))
+            shown = _blank(answer.content, *map(str, sender.ids.values()))
             if answer.status != 404 or shown != hidden:
                 wrong.append((route, answer.status, answer.content[:200], twin.content[:200]))
         elif answer.status != 200 or _mentions(answer):
@@ -229,7 +229,7 @@ def test_every_right_that_a_view_names_exists() -> None:
             assert set(view.rights.values()) <= {*Right, PUBLIC, SIGNED_IN}, path
 
 
-OPEN_PATHS = frozenset({"healthz", "readyz", "metrics", "sign-in/", "api/schema/", "api/docs/", r"api/^[\s\S]*\Z"})
+OPEN_PATHS = frozenset({"healthz", "readyz", "metrics", "sign-in/", "api/schema/", "api/docs/", r"api/[\s\S]*\Z"})
 
 
 @pytest.mark.django_db
