@@ -49,11 +49,15 @@ router.register("deliveries", DeliveryViewSet)
 router.register("audit", AuditViewSet, basename="audit")
 router.register("dead-letters", DeadLetterViewSet, basename="dead-letter")
 
+conversation_paths = [
+    re_path(r"^projects/(?P<slug>[-a-zA-Z0-9_]{1,64})/forget$", ForgetView.as_view(), name="project-forget"),
+    re_path(r"^sessions/(?P<pk>[0-9]{1,18})/feedback$", SessionFeedbackView.as_view(), name="session-feedback"),
+    re_path(r"^exchanges/(?P<pk>[0-9]{1,18})/feedback$", ExchangeFeedbackView.as_view(), name="exchange-feedback"),
+]
+
 urlpatterns = [
     path("v1/", include(router.urls)),
-    re_path(r"^v1/projects/(?P<slug>[-a-zA-Z0-9_]{1,64})/forget$", ForgetView.as_view(), name="project-forget"),
-    re_path(r"^v1/sessions/(?P<pk>[0-9]{1,18})/feedback$", SessionFeedbackView.as_view(), name="session-feedback"),
-    re_path(r"^v1/exchanges/(?P<pk>[0-9]{1,18})/feedback$", ExchangeFeedbackView.as_view(), name="exchange-feedback"),
+    path("v1/", include(conversation_paths)),
     path("v1/login", LoginView.as_view(), name="login"),
     path("v1/logout", LogoutView.as_view(), name="logout"),
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
