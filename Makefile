@@ -10,6 +10,7 @@ DEMO_SEED ?= 0
 DEMO_KEEP ?= 0
 BENCH ?=
 ARGS ?=
+JOBS ?= 2
 
 # what `check --deploy` looks at: production settings, with addresses nobody answers on
 PRODUCTION := DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HTTPS=1 \
@@ -29,9 +30,9 @@ demo: ## watch a worker learn its manager's rules (DEMO_UPDATES=24 DEMO_SEED=0 D
 up: $(VENV)/installed-base ## start everything on this machine and stay
 	@$(VENV)/bin/tentalis up
 
-test: $(VENV)/installed-dev ## run every test (ARGS="-k name")
+test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=2 at a time)
 	@docker/requirements/system.sh
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's own checks
 	$(VENV)/bin/ruff format --check .

@@ -157,7 +157,14 @@ def test_an_agent_cannot_widen_the_limits_its_owner_gave_it(project: Project, al
 def test_limits_of_a_project_are_checked_by_what_reads_them(project: Project, alice: User) -> None:
     Member.objects.filter(user=alice).update(role=Role.OWNER)
     services.change_project(project=project, by=alice, limits={"tokens_per_minute": 1000})
-    for wrong in ({"tokens_per_minute": 1.5}, {"tokens_per_minute": True}, {"usd_per_day": 0}, {"tokens": 1}, []):
+    wrongs: tuple[Any, ...] = (
+        {"tokens_per_minute": 1.5},
+        {"tokens_per_minute": True},
+        {"usd_per_day": 0},
+        {"tokens": 1},
+        [],
+    )
+    for wrong in wrongs:
         with pytest.raises(BadInputError) as refused:
             services.change_project(project=project, by=alice, limits=wrong)
         assert list(refused.value.errors) == ["limits"]
