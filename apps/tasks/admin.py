@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 
 
 @admin.register(Task)
@@ -27,3 +27,10 @@ class StepAdmin(ReadOnlyAdmin):
     list_display = ["id", "attempt", "index", "kind", "tool_name"]
     search_fields = ["=attempt__id"]
     list_select_related = ["attempt"]
+
+
+@admin.register(FurtherExchange)
+class FurtherExchangeAdmin(ReadOnlyAdmin):
+    list_display = ["exchange", "attempt", "place"]
+    search_fields = ["=exchange__id", "=attempt__id"]
+    list_select_related = ["exchange", "attempt"]

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.core.cache import cache
+from django.db.models import Count, Q
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
@@ -123,8 +124,10 @@ class ExchangeView:
 
     @property
     def steps(self) -> dict[int, str]:
-        """Place -> number of the step that begins there, as the trainer cuts it."""
-        rows = self.rollout.steps if self.rollout else []
+        """Place -> number of the step that begins there, as the trainer cuts it; none where the attempt took several
+        calls, whose tokens are counted through all of them."""
+        is_all = self.rollout is not None and not getattr(self.attempt, "calls", 0)
+        rows = self.rollout.steps if self.rollout and is_all else []
         return {int(row[0]): str(number) for number, row in enumerate(rows, start=1) if row}
 
     @property
@@ -155,7 +158,8 @@ def show_exchange(project: Project, exchange_id: int, *, ask: bool = False) -> E
     conversation = read_conversations([exchange])[exchange.pk]
     said = [read_message(message) for message in conversation.messages]
     start = min(exchange.shared_messages, len(said)) if exchange.parent_id else 0
-    attempt = Attempt.objects.filter(exchange=exchange).select_related("task").first()
+    of_attempt = Attempt.objects.filter(Q(exchange=exchange) | Q(further__exchange=exchange)).select_related("task")
+    attempt = of_attempt.annotate(calls=Count("further")).first()
     rollout = (
         Rollout.objects.filter(attempt=attempt).select_related("training_use__batch__run").first() if attempt else None
     )

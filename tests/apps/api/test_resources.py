@@ -77,7 +77,13 @@ def test_a_worker_is_made_changed_and_listed(as_alice: Caller, project: Project)
 def test_a_model_server_keeps_its_key_to_itself_and_loses_it_with_its_address(
     as_alice: Caller, project: Project
 ) -> None:
-    body = {"project": "shop", "name": "box", "kind": "vllm", "base_url": "http://box.example:9", "api_key": "sk-secret"}
+    body = {
+        "project": "shop",
+        "name": "box",
+        "kind": "vllm",
+        "base_url": "http://box.example:9",
+        "api_key": "sk-secret",
+    }
     made = as_alice.post("providers", body, key="k")
     assert made.status == 201, made
     assert made.body["has_api_key"] is True
