@@ -126,8 +126,8 @@ class ExchangeView:
     def steps(self) -> dict[int, str]:
         """Place -> number of the step that begins there, as the trainer cuts it; none where the attempt took several
         calls, whose tokens are counted through all of them."""
-        is_all = self.rollout is not None and not getattr(self.attempt, "calls", 0)
-        rows = self.rollout.steps if self.rollout and is_all else []
+        is_whole = self.rollout is not None and not getattr(self.attempt, "calls", 0)
+        rows = self.rollout.steps if self.rollout and is_whole else []
         return {int(row[0]): str(number) for number, row in enumerate(rows, start=1) if row}
 
     @property
