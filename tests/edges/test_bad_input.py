@@ -86,7 +86,7 @@ TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
-    "webhooks": "{webhook}",
+    "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}",
 }  # fmt: skip
 
 
