@@ -4,6 +4,7 @@ Each process of a parallel run (`-n 2`) has servers of its own: many tests look 
 """
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
@@ -27,7 +28,10 @@ def start_servers() -> None:
         os.environ.pop(name, None)
     os.environ["TENTALIS_HOME"] = str(root)
     os.environ[STARTED_BY] = str(os.getpid())
-    for name, url in zip(NAMES, ensure_embedded_servers(Home(root)), strict=True):
+    with (Path(tempfile.gettempdir()) / f"tentalis-tests-{os.getuid()}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two that start at once could choose one port
+        urls = ensure_embedded_servers(Home(root))
+    for name, url in zip(NAMES, urls, strict=True):
         os.environ[name] = url
 
 
