@@ -26,7 +26,7 @@ def run_python(code: str, *, without: str = "") -> str:
 
 
 def test_the_flow_knows_its_segments() -> None:
-    assert set(KINDS) == {"work", "learn", "train", "adopt", "bulk", "unbulk"}
+    assert set(KINDS) == {"work", "learn", "train", "adopt", "bulk", "unbulk", "cut", "hear"}
 
 
 @pytest.mark.parametrize("name", [*LINKS, "training.record", "training.heartbeat"])
