@@ -21,7 +21,7 @@ class StrictFilterBackend(filters.DjangoFilterBackend):  # type: ignore[misc]
         known = set(filterset_class.base_filters) if filterset_class else set()
         check_parameters(request, known | set(getattr(view, "extra_parameters", ())))
         if filterset_class:
-            check_booleans(request, filterset_class)
+            check_values(request, filterset_class)
         filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
         return filtered
 
@@ -32,16 +32,22 @@ def check_parameters(request: Request, known: set[str]) -> None:
         wanted = ", ".join(sorted(known | PAGING))
         raise ValidationError({name: [f"No such parameter; known are {wanted}."] for name in unknown})
     for name, value in request.query_params.items():
+        if len(request.query_params.getlist(name)) > 1:
+            raise ValidationError({name: ["wanted one value, found several"]})
         if "\x00" in value:
             raise ValidationError({name: ["wanted text without NUL characters"]})
 
 
-def check_booleans(request: Request, filterset_class: type[filters.FilterSet]) -> None:
-    """Raises ValidationError where true or false is wanted and something else was found, which would filter nothing."""
+def check_values(request: Request, filterset_class: type[filters.FilterSet]) -> None:
+    """Raises ValidationError for values that would filter nothing, where the filter takes no free text."""
     for name, one in filterset_class.base_filters.items():
         value = request.query_params.get(name)
-        if isinstance(one, filters.BooleanFilter) and value not in (None, "true", "false"):
+        if value is None or type(one) is filters.CharFilter:
+            continue
+        if isinstance(one, filters.BooleanFilter) and value not in ("true", "false"):
             raise ValidationError({name: [f"wanted true or false, found {value[:40]!r}"]})
+        if not value.strip():
+            raise ValidationError({name: ["wanted a value, found none"]})
 
 
 class ProjectFilterSet(filters.FilterSet):  # type: ignore[misc]

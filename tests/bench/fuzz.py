@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 CASES = 20_000
-EACH = 40
+EACH = 16
 """Cases of each operation in a round."""
 
 
@@ -56,11 +56,15 @@ def run(cases: int, seed: int, only: str) -> int:
     report = fuzzer.report
     operations = [one for one in load_operations() if only in one.path]
     began, number = time.monotonic(), seed
+    told: set[str] = set()
     while report.cases < cases:
         for operation in operations:
             fuzzer.run(operation, cases=EACH, number=number)
             number += 1
         console.print(f"{report.cases} cases, {len(report.faults)} findings, {time.monotonic() - began:.0f} s")
+        for title in sorted(set(report.faults) - told):
+            console.print(f"{title}\n{report.examples[title][:1500]}\n", markup=False, highlight=False)
+        told = set(report.faults)
     table = Table(title=f"{report.cases} cases over {len(operations)} operations")
     for name in ("status", "answers"):
         table.add_column(name, justify="right")
@@ -68,7 +72,7 @@ def run(cases: int, seed: int, only: str) -> int:
         table.add_row(str(status), str(count))
     console.print(table)
     for title, count in report.faults.most_common():
-        console.print(f"{count} x {title}\n{report.examples[title][:1500]}\n", markup=False, highlight=False)
+        console.print(f"{count} x {title}", markup=False, highlight=False)
     took_s = time.monotonic() - began
     row = {
         "cases": report.cases,
