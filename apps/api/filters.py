@@ -1,5 +1,6 @@
 """Filters of lists. A parameter nobody knows is refused by name, as a misspelt one would otherwise filter nothing."""
 
+import re
 from typing import Any
 
 from django.db.models import QuerySet
@@ -10,6 +11,7 @@ from rest_framework.views import APIView
 
 from apps.api.lookup import find_project
 
+WHOLE = re.compile(r"-?[0-9]{1,18}")
 PAGING = frozenset({"limit", "cursor"})
 
 
@@ -39,7 +41,10 @@ def check_parameters(request: Request, known: set[str]) -> None:
 
 
 def check_values(request: Request, filterset_class: type[filters.FilterSet]) -> None:
-    """Raises ValidationError for values that would filter nothing, where the filter takes no free text."""
+    """Raises ValidationError for values that would filter nothing, where the filter takes no free text.
+
+    Numbers are ids and counts, so whole; a filter with a method of its own may want others.
+    """
     for name, one in filterset_class.base_filters.items():
         value = request.query_params.get(name)
         if value is None or type(one) is filters.CharFilter:
@@ -48,6 +53,8 @@ def check_values(request: Request, filterset_class: type[filters.FilterSet]) -> 
             raise ValidationError({name: [f"wanted true or false, found {value[:40]!r}"]})
         if not value.strip():
             raise ValidationError({name: ["wanted a value, found none"]})
+        if isinstance(one, filters.NumberFilter) and not one.method and not WHOLE.fullmatch(value):
+            raise ValidationError({name: [f"wanted a whole number, found {value[:40]!r}"]})
 
 
 class ProjectFilterSet(filters.FilterSet):  # type: ignore[misc]

@@ -15,6 +15,7 @@ from tests.edges.caller import Caller
         ("workers?kind=", "kind"),
         ("workers?kind=robot", "kind"),
         ("tasks?parent=", "parent"),
+        ("tasks?parent=1.5", "parent"),
         ("tasks?state=queued&state=done", "state"),
         ("tasks?sate=queued", "sate"),
         ("skills?version=one", "version"),
@@ -31,5 +32,11 @@ def test_what_would_filter_nothing_is_refused_by_name(
 
 
 def test_what_filters_does(as_alice: Caller, project: Project) -> None:
-    for path in ("workers?is_active=true", "workers?kind=echo&name=x", "tasks?state=queued", "tasks?worker="):
+    for path in (
+        "workers?is_active=true",
+        "workers?kind=echo&name=x",
+        "tasks?state=queued",
+        "tasks?worker=",
+        "reviews?min_priority=0.5",
+    ):
         assert as_alice.get(path).body["results"] == []
