@@ -52,6 +52,11 @@ class Project(Timestamped):
     )
     gate_policy = models.JSONField(default=dict, blank=True, help_text="Panel, margin, patience of the promotion gate.")
     recipe = models.JSONField(default=dict, blank=True, help_text="Learning recipe; empty: the built-in.")
+    training_policy = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="When and at what cost to train: hours, calendar, idle time, quota; empty: at once.",
+    )
     group_size = models.PositiveSmallIntegerField(default=8, help_text="Attempts at a task, compared with each other.")
     batch_tasks = models.PositiveIntegerField(default=24, help_text="Tasks that fill a training batch.")
     learning_enabled = models.BooleanField(default=True)

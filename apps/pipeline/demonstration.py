@@ -160,7 +160,7 @@ def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker) -> Fo
 
 
 def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, wall_s: float) -> Round:
-    batch = Batch.objects.get(pk=run.batch_id)
+    batch = Batch.objects.get(run=run)
     rewards = Rollout.objects.filter(training_use__batch=batch).values_list("reward", flat=True)
     known = [reward for reward in rewards if reward is not None]
     panel = PanelResult.objects.filter(adapter=adapter).first()

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.training.models import ManagerRun, TrainingRun
+from apps.training.models import GpuLease, ManagerRun, TrainingRun
 
 
 @admin.register(TrainingRun)
@@ -16,6 +16,12 @@ class TrainingRunAdmin(ReadOnlyAdmin):
 
 @admin.register(ManagerRun)
 class ManagerRunAdmin(ReadOnlyAdmin):
-    list_display = ["id", "project", "manager", "created_at"]
-    list_filter = ["project"]
+    list_display = ["id", "project", "manager", "kind", "state", "audits", "created_at"]
+    list_filter = ["state", "kind", "project"]
     list_select_related = ["project"]
+
+
+@admin.register(GpuLease)
+class GpuLeaseAdmin(ReadOnlyAdmin):
+    list_display = ["slot", "run", "fence", "expires_at"]
+    list_select_related = ["run"]

@@ -6,47 +6,73 @@ from django.db import models
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
-from apps.audit.kinds import Kind
-from apps.base.models import Stateful, Timestamped
+from apps.audit.kinds import Kind as AuditKind
+from apps.base.models import Stateful
 from apps.rollouts.models import Batch
 from apps.workers.models import Worker
 
 
 class TrainingRun(Stateful):
-    """One training of one batch.
+    """One training: a batch into an adapter, labelled steps into a reward head, audits into a manager's adapter.
 
     Attributes:
+        end_user: whose own line of adapters it continues; "" for the worker's.
+        purpose: what comes out of it.
+        batch: what it learns from; None where the data is no batch of rollouts.
+        priority: runs of higher priority go first among those of one project.
+        not_before: it waits at least until then; waiting_reason: what it waits for, in words.
         attempt: tries so far; a result that carries another number is dropped.
+        external_id: the run's name with the cluster that trains it; "" where the box itself does.
+        checkpoint_uri: file:// directory of the newest checkpoint that a resumed attempt continues from.
         recipe, recipe_hash: how it learns, stored whole.
         metrics: one mapping per optimiser update; summary: the run in a few numbers.
+        gates: [{"gate", "passed", "words", "found", "wanted"}, …], what was asked before and after training.
+        alarms: [{"detector", "found", "allowed", "words", "update"}, …], raised while it trained.
+        cost: {"gpu_s", "judge_tokens", "judge_usd", "human_minutes", …}, what it took.
+        tracking: {"tensorboard": uri, …}, where its curves lie.
         heartbeat_at: last sign of life from the training box, database time.
     """
 
     class State(models.TextChoices):
         QUEUED = "queued", "Queued"
         RUNNING = "running", "Training"
+        PAUSED = "paused", "Paused"
         SUCCEEDED = "succeeded", "Trained"
         FAILED = "failed", "Failed"
+        REFUSED = "refused", "Refused"
         CANCELLED = "cancelled", "Cancelled"
 
+    class Purpose(models.TextChoices):
+        POLICY = "policy", "A worker's adapter"
+        REWARD_MODEL = "reward_model", "A step scorer"
+        MANAGER = "manager", "A manager's adapter"
+
     MOVES: ClassVar = {
-        State.QUEUED: frozenset({State.RUNNING, State.FAILED, State.CANCELLED}),
-        State.RUNNING: frozenset({State.QUEUED, State.SUCCEEDED, State.FAILED, State.CANCELLED}),
+        State.QUEUED: frozenset({State.RUNNING, State.PAUSED, State.FAILED, State.REFUSED, State.CANCELLED}),
+        State.RUNNING: frozenset(
+            {State.QUEUED, State.PAUSED, State.SUCCEEDED, State.FAILED, State.REFUSED, State.CANCELLED}
+        ),
+        State.PAUSED: frozenset({State.QUEUED, State.CANCELLED}),
         State.SUCCEEDED: frozenset(),
         State.FAILED: frozenset({State.QUEUED}),
+        State.REFUSED: frozenset({State.QUEUED}),
         State.CANCELLED: frozenset(),
     }
     EVENTS: ClassVar = {
-        State.QUEUED: Kind.RUN_RETRIED,
-        State.RUNNING: Kind.RUN_STARTED,
-        State.SUCCEEDED: Kind.RUN_SUCCEEDED,
-        State.FAILED: Kind.RUN_FAILED,
-        State.CANCELLED: Kind.RUN_CANCELLED,
+        State.QUEUED: AuditKind.RUN_RETRIED,
+        State.RUNNING: AuditKind.RUN_STARTED,
+        State.PAUSED: AuditKind.RUN_PAUSED,
+        State.SUCCEEDED: AuditKind.RUN_SUCCEEDED,
+        State.FAILED: AuditKind.RUN_FAILED,
+        State.REFUSED: AuditKind.RUN_REFUSED,
+        State.CANCELLED: AuditKind.RUN_CANCELLED,
     }
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="runs")
-    batch = models.OneToOneField(Batch, models.PROTECT, related_name="run")
+    end_user = models.CharField(max_length=200, blank=True, default="")
+    purpose = models.CharField(max_length=16, choices=Purpose.choices, default=Purpose.POLICY)
+    batch = models.OneToOneField(Batch, models.PROTECT, null=True, blank=True, related_name="run")
     parent = models.ForeignKey(
         Adapter, models.PROTECT, null=True, blank=True, related_name="+", help_text="Continued from."
     )
@@ -55,11 +81,20 @@ class TrainingRun(Stateful):
     recipe_hash = models.CharField(max_length=64)
     seed = models.BigIntegerField(default=0)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    priority = models.SmallIntegerField(default=0)
+    not_before = models.DateTimeField(null=True, blank=True)
+    waiting_reason = models.CharField(max_length=300, blank=True, default="")
     attempt = models.PositiveSmallIntegerField(default=0)
+    external_id = models.CharField(max_length=120, blank=True, default="")
+    checkpoint_uri = models.CharField(max_length=1000, blank=True, default="")
     spec = models.JSONField(default=dict)
     metrics = models.JSONField(default=list)
     summary = models.JSONField(default=dict)
     versions = models.JSONField(default=dict)
+    gates = models.JSONField(default=list)
+    alarms = models.JSONField(default=list)
+    cost = models.JSONField(default=dict)
+    tracking = models.JSONField(default=dict)
     failure = models.TextField(blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -67,6 +102,12 @@ class TrainingRun(Stateful):
 
     class Meta:
         ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~models.Q(purpose="policy") | models.Q(batch__isnull=False),
+                name="a_policy_run_has_a_batch",
+            ),
+        ]
         indexes = [
             models.Index(fields=["project", "-id"], name="run_by_project"),
             models.Index(fields=["heartbeat_at"], condition=models.Q(state="running"), name="run_alive"),
@@ -76,13 +117,84 @@ class TrainingRun(Stateful):
         return f"run {self.pk}"
 
 
-class ManagerRun(Timestamped):
-    """One re-fitting of a manager's own judgement (the outer loop)."""
+class GpuLease(models.Model):
+    """Who may train on a box now. One row a slot; a lease that was not renewed is free again (database time).
+
+    Attributes:
+        slot: name of the box and its slot, `gpu-0`.
+        run: who holds it; None while free.
+        fence: grows with every new holder; a holder of an older one has lost it.
+    """
+
+    slot = models.CharField(max_length=64, unique=True)
+    run = models.OneToOneField(TrainingRun, models.SET_NULL, null=True, blank=True, related_name="lease")
+    fence = models.PositiveBigIntegerField(default=0)
+    expires_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.slot}: {self.run or 'free'}"
+
+
+class ManagerRun(Stateful):
+    """One re-fitting of a manager's own judgement (the outer loop).
+
+    Attributes:
+        manager: handle of whose judgement it is.
+        kind: the rubric's weights (Bayesian), or an LLM manager's adapter.
+        before, weights: the rubric's weights before and after, by item; empty for an adapter.
+        parent: the fit it continued from.
+        run: the training of an LLM manager's adapter; None for a rubric.
+        audits: how many audited judgements it was fitted on.
+        metrics: {"auc_before", "auc_after", "gate", "control", …}.
+        words: why it was applied, refused or rolled back.
+    """
+
+    class State(models.TextChoices):
+        FITTED = "fitted", "Fitted"
+        APPLIED = "applied", "In use"
+        REFUSED = "refused", "Refused"
+        REPLACED = "replaced", "Replaced"
+        ROLLED_BACK = "rolled_back", "Rolled back"
+
+    class Kind(models.TextChoices):
+        RUBRIC = "rubric", "Rubric weights"
+        ADAPTER = "adapter", "Adapter of its own"
+
+    MOVES: ClassVar = {
+        State.FITTED: frozenset({State.APPLIED, State.REFUSED}),
+        State.APPLIED: frozenset({State.REPLACED, State.ROLLED_BACK}),
+        State.REPLACED: frozenset({State.APPLIED}),
+        State.REFUSED: frozenset(),
+        State.ROLLED_BACK: frozenset(),
+    }
+    EVENTS: ClassVar = {
+        State.APPLIED: AuditKind.MANAGER_APPLIED,
+        State.REFUSED: AuditKind.MANAGER_REFUSED,
+        State.REPLACED: AuditKind.MANAGER_REPLACED,
+        State.ROLLED_BACK: AuditKind.MANAGER_ROLLED_BACK,
+    }
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="manager_runs")
     manager = models.CharField(max_length=120)
+    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.RUBRIC)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.FITTED)
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="+")
+    run = models.ForeignKey(TrainingRun, models.SET_NULL, null=True, blank=True, related_name="manager_runs")
+    before = models.JSONField(default=dict)
     weights = models.JSONField(default=dict)
+    audits = models.PositiveIntegerField(default=0)
     metrics = models.JSONField(default=dict)
+    words = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "manager", "kind"],
+                condition=models.Q(state="applied"),
+                name="one_applied_fit_per_manager",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"manager run {self.pk} of {self.manager}"

@@ -93,6 +93,8 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     run = TrainingRun.objects.select_related("batch", "worker__project").get(pk=run_id)
     if run.state != TrainingRun.State.QUEUED:
         return
+    if run.batch is None:
+        raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
     parent = find_deployed(run.worker)
     rollouts_uri, rollouts_sha256 = write_batch(run.batch)
     attempt = run.attempt + 1

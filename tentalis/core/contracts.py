@@ -10,6 +10,8 @@ from tentalis.core.canon import content_hash
 TRAIN_SPEC_SCHEMA = "tentalis.train-spec/1"
 TRAIN_RESULT_SCHEMA = "tentalis.train-result/1"
 ROLLOUT_SCHEMA = "tentalis.rollout/1"
+PAIR_SCHEMA = "tentalis.pair/1"
+DEMONSTRATION_SCHEMA = "tentalis.demonstration/1"
 MANIFEST_SCHEMA = "tentalis.adapter-manifest/1"
 
 
@@ -52,6 +54,10 @@ class RolloutRecord:
         steps: scored spans in order.
         missing_steps: steps a complete answer would have had beyond those present; each counts as a score of 0.
         weight: trust in the judgement, in [0, 1]; multiplies the rollout's advantages.
+        candidate_hints: (m,) further conversations with other hints in them, for the top-K hybrid to choose from;
+            `hinted_messages` is the first of them where there are any.
+        top_token_ids, top_logprobs: (T, K) the behaviour policy's K likeliest tokens at each position and their
+            log-probs in nats, as the engine returned them; None where it was not asked.
     """
 
     rollout_id: int
@@ -68,10 +74,18 @@ class RolloutRecord:
     steps: Sequence[StepReward] = ()
     missing_steps: int = 0
     weight: float = 1.0
+    candidate_hints: Sequence[Sequence[Mapping[str, str]]] = ()
+    top_token_ids: Sequence[Sequence[int]] | None = None
+    top_logprobs: Sequence[Sequence[float]] | None = None
     schema: str = ROLLOUT_SCHEMA
 
     def __post_init__(self) -> None:
         size = len(self.token_ids)
+        tops = (self.top_token_ids, self.top_logprobs)
+        if (tops[0] is None) != (tops[1] is None) or any(top is not None and len(top) != size for top in tops):
+            raise ContractError(
+                f"rollout {self.rollout_id}: top_token_ids and top_logprobs come together, one entry per token"
+            )
         for name in ("logprobs", "sampled"):
             if len(getattr(self, name)) != size:
                 raise ContractError(
@@ -96,6 +110,93 @@ class RolloutRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PairRecord:
+    """Two answers to one conversation, the first preferred (one JSON line each).
+
+    Args:
+        pair_id: row id, for tracing.
+        group_id: the task's id; held-out splits go by it.
+        source: where the preference comes from: attempts, choice, edit, supervision or ensemble.
+        prompt_token_ids: (P,) what both answer, exactly as the engine saw it.
+        chosen_token_ids, rejected_token_ids: (C,), (R,) the answers, end token included.
+        chosen_sampled, rejected_sampled: True where a token counts (False for tool results).
+        chosen_logprobs, rejected_logprobs: nats, of the reference policy; None: the trainer computes them with the
+            adapter it continues from.
+        weight: trust in the preference, in [0, 1].
+    """
+
+    pair_id: int
+    group_id: int
+    source: str
+    messages: Sequence[Mapping[str, str]]
+    prompt_token_ids: Sequence[int]
+    chosen_token_ids: Sequence[int]
+    rejected_token_ids: Sequence[int]
+    chosen_sampled: Sequence[bool]
+    rejected_sampled: Sequence[bool]
+    chosen_logprobs: Sequence[float] | None = None
+    rejected_logprobs: Sequence[float] | None = None
+    weight: float = 1.0
+    schema: str = PAIR_SCHEMA
+
+    def __post_init__(self) -> None:
+        for side in ("chosen", "rejected"):
+            size = len(getattr(self, f"{side}_token_ids"))
+            for name in (f"{side}_sampled", f"{side}_logprobs"):
+                value = getattr(self, name)
+                if value is not None and len(value) != size:
+                    raise ContractError(
+                        f"pair {self.pair_id}: {name} has {len(value)} entries, {side}_token_ids has {size}"
+                    )
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**_fields(cls, data, PAIR_SCHEMA))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemonstrationRecord:
+    """One answer to imitate (one JSON line each).
+
+    Args:
+        demonstration_id: row id, for tracing.
+        group_id: the task's id; held-out splits go by it.
+        source: edit (a manager's corrected answer), guided (a supervised trajectory) or attempt.
+        token_ids: (T,) the answer, end token included; empty: the trainer encodes `answer` itself.
+        counts: (T,) True where a token is to be imitated.
+        weight: trust, in [0, 1].
+    """
+
+    demonstration_id: int
+    group_id: int
+    source: str
+    messages: Sequence[Mapping[str, str]]
+    answer: str
+    prompt_token_ids: Sequence[int] = ()
+    token_ids: Sequence[int] = ()
+    counts: Sequence[bool] = ()
+    weight: float = 1.0
+    schema: str = DEMONSTRATION_SCHEMA
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != len(self.token_ids):
+            raise ContractError(
+                f"demonstration {self.demonstration_id}: counts has {len(self.counts)} entries, "
+                f"token_ids has {len(self.token_ids)}"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**_fields(cls, data, DEMONSTRATION_SCHEMA))
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainSpec:
     """One training job: everything the box needs, nothing it has to look up.
 
@@ -106,11 +207,17 @@ class TrainSpec:
         parent_adapter_uri: file:// directory of the adapter to continue from; None starts a fresh one.
         parent_sha256: what the parent's manifest must hash to; None with no parent.
         policy_version: version number of the parent (0 without one); rollout staleness is measured against it.
-        rollouts_uri: file:// JSONL of RolloutRecord.
+        rollouts_uri: file:// JSONL of what the recipe's algorithm learns from: RolloutRecord, PairRecord or
+            DemonstrationRecord.
         rollouts_sha256: hex digest of that file.
         recipe: `Recipe.to_json()`, stored whole.
         output_uri: file:// directory for this attempt's artifacts; a file `cancel` in it stops the run.
         seed: for every random choice of the run.
+        purpose: policy, reward_model or manager: what is to come out.
+        resume_uri: file:// directory of a checkpoint of an earlier attempt at this very run to go on from; None: from
+            the start.
+        tracking: writers of the run's curves and their settings, {"tensorboard": {…}, …}; empty: none.
+        options: what the backend alone understands (addresses, sizes); empty: its own.
     """
 
     run_id: int
@@ -126,6 +233,10 @@ class TrainSpec:
     seed: int
     output_uri: str
     backend: str = "standalone"
+    purpose: str = "policy"
+    resume_uri: str | None = None
+    tracking: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     schema: str = TRAIN_SPEC_SCHEMA
 
     @property

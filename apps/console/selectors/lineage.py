@@ -174,8 +174,7 @@ def _lay_out(origins: Sequence[Origin]) -> tuple[list[Node], list[Edge]]:
         )
         boxes[adapter.pk] = box
         line = [box]
-        if run is not None:
-            batch = run.batch
+        if run is not None and (batch := run.batch) is not None:
             said = ngettext("%d piece", "%d pieces", origin.feedback) % origin.feedback
             line = [
                 Node("feedback", "feedback", columns["feedback"], y, _("Feedback"), said, "adapter-people", adapter.pk),
