@@ -5,13 +5,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from apps.gateway.errors import refuse_busy
 from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets
 from apps.gateway.metrics import Metrics
 from apps.gateway.record import Spool
+from apps.gateway.tables import Caller
 from apps.gateway.upstreams import Upstreams
 
 TICK_S = 0.5
@@ -26,8 +27,19 @@ class Quiet(Protocol):
         """Send something that changes nothing."""
 
 
-FindEarlier = Callable[[int, str], Awaitable["Sequence[dict[str, Any]] | None"]]
-"""(project, exchange id) -> the conversation up to and with that answer; None where there is no such exchange."""
+class Earlier(NamedTuple):
+    """An answer that a request goes on from.
+
+    Args:
+        messages: the conversation up to and with it. session: key of the session it belongs to; "" where it has none.
+    """
+
+    messages: Sequence[dict[str, Any]]
+    session: str
+
+
+FindEarlier = Callable[[Caller, str], Awaitable["Earlier | None"]]
+"""(who asks, the answer's id) -> what they go on from; None where they were given no such answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,12 +97,21 @@ class Exchange:
         arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body)
         self._arrival = arrival
         if (previous := self._dialect.previous_id(body)) is not None:
-            arrival.earlier = await edge.find_earlier(caller.project, previous)
+            await self._go_on_from(arrival, previous)
         fetch = self._fetch = Fetch(edge, arrival)
         edge.budgets.admit(caller, fetch.aim.route.backend, self._at)
         if fetch.aim.question.is_stream:
             return await self._answer_stream(fetch)
         return await self._answer_whole(fetch)
+
+    async def _go_on_from(self, arrival: Arrival, previous: str) -> None:
+        """Find the answer that a request goes on from; one that names no session belongs to that answer's."""
+        earlier = await self._edge.find_earlier(arrival.caller, previous)
+        if earlier is None:
+            return
+        arrival.earlier = earlier.messages
+        if arrival.place.is_guessed and earlier.session:
+            arrival.place = arrival.place._replace(session=earlier.session)
 
     async def _answer_whole(self, fetch: Fetch) -> web.StreamResponse:
         raw = await fetch.start()

@@ -50,7 +50,7 @@ async def run(*, host: str, port: int) -> None:
         upstreams=upstreams,
         budgets=budgets,
         spool=spool,
-        find_earlier=lambda project, answer: knowledge.ask(lambda: read_earlier(project, answer)),
+        find_earlier=lambda caller, answer: knowledge.ask(lambda: read_earlier(caller, answer)),
         most_in_flight=settings.TENTALIS["GATEWAY_IN_FLIGHT"],
     )
     edge.metrics.gauges |= {

@@ -21,6 +21,7 @@ class Place(NamedTuple):
         session: its key; never empty. end_user: "" where nobody is named.
         turn: main or side. task, step: numbers, as the caller said.
         is_done: the session ends with this request.
+        is_guessed: nothing named the session; its key was made from how the conversation began.
     """
 
     session: str
@@ -29,6 +30,7 @@ class Place(NamedTuple):
     task: int | None
     step: int | None
     is_done: bool
+    is_guessed: bool = False
 
 
 def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Caller, *, in_path: str = "") -> Place:
@@ -41,13 +43,15 @@ def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Call
     metadata = metadata if isinstance(metadata, dict) else {}
     end_user = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
     turn = headers.get("X-Turn-Type", "").lower()
+    session = _shorten(in_path or _find_session(body, metadata, headers, end_user))
     return Place(
-        session=_shorten(in_path or _find_session(body, metadata, headers, end_user) or _fingerprint(body, caller)),
+        session=session or _fingerprint(body, caller),
         end_user=_shorten(end_user),
         turn=turn if turn in {"main", "side"} else ("main" if caller.is_agent else "side"),
         task=_number(headers.get("X-Tentalis-Task")),
         step=_number(headers.get("X-Tentalis-Step")),
         is_done=headers.get("X-Session-Done", "").lower() in {"1", "true", "yes"},
+        is_guessed=not session,
     )
 
 
@@ -70,18 +74,32 @@ def _find_session(
 
 def _fingerprint(body: Mapping[str, Any], caller: Caller) -> str:
     """Of the caller and how the conversation began: its later turns have the same, other conversations do not."""
-    beginning = [_text(body.get("system")), _text(body.get("instructions"))]
+    beginning = [_spell(body.get("system")), _text(body.get("instructions"))]
     given = body.get("messages")
     given = body.get("input") if given is None else given
     for message in given if isinstance(given, list) else ():
         if isinstance(message, dict):
-            beginning.append(str(message.get("content")))
+            beginning.append(_spell(message.get("content")))
             if message.get("role") == "user":
                 break
     if not isinstance(given, list):
         beginning += [_text(given), str(body.get("prompt", ""))[:10_000]]
     digest = hashlib.sha256("\0".join([caller.token, *beginning]).encode("utf-8", "surrogatepass"))
     return f"fp-{digest.hexdigest()[:32]}"
+
+
+def _spell(content: Any) -> str:
+    """A message's or a system's content, as a text or as blocks; where the cache's marks stand changes from turn to
+    turn."""
+    if not isinstance(content, list):
+        return "" if content is None else str(content)
+    return str([_leave_out_marks(block) for block in content])
+
+
+def _leave_out_marks(block: Any) -> Any:
+    if isinstance(block, dict) and "cache_control" in block:
+        return {name: value for name, value in block.items() if name != "cache_control"}
+    return block
 
 
 def _text(value: Any) -> str:

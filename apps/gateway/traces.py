@@ -2,10 +2,11 @@
 
 import re
 import time
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from apps.gateway.edge import Earlier
+from apps.gateway.tables import Caller
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import find_session_exchanges, read_conversations
 from tentalis.core.packing import unpack_int32
@@ -70,8 +71,8 @@ def read_traces(project: int, key: str, after: int, limit: int) -> dict[str, Any
     }
 
 
-def read_earlier(project: int, answer_id: str) -> Sequence[dict[str, Any]] | None:
-    """The conversation up to and with the answer that callers know by this id; None where there is none.
+def read_earlier(caller: Caller, answer_id: str) -> Earlier | None:
+    """What a request goes on from; None where its caller's agent was given no answer of this id.
 
     What was just answered is given a moment to be stored.
     """
@@ -79,7 +80,9 @@ def read_earlier(project: int, answer_id: str) -> Sequence[dict[str, Any]] | Non
     if match is None:
         return None
     until = time.monotonic() + WAIT_S
-    wanted = Exchange.objects.filter(project_id=project, public_id=UUID(match[1]), choice=0)
+    wanted = Exchange.objects.select_related("session").filter(
+        project_id=caller.project, agent=caller.agent, public_id=UUID(match[1]), choice=0
+    )
     while (exchange := wanted.first()) is None:
         if time.monotonic() > until:
             return None
@@ -88,6 +91,8 @@ def read_earlier(project: int, answer_id: str) -> Sequence[dict[str, Any]] | Non
     if conversation is None or not conversation.is_whole:
         return None
     answer: dict[str, Any] = {"role": "assistant", "content": exchange.text or None}
+    if exchange.reasoning:
+        answer["reasoning_content"] = exchange.reasoning
     if exchange.tool_calls:
         answer["tool_calls"] = exchange.tool_calls
-    return [*conversation.messages, answer]
+    return Earlier([*conversation.messages, answer], exchange.session.key if exchange.session is not None else "")

@@ -165,7 +165,7 @@ class GatewayThread:
             upstreams=upstreams,
             budgets=budgets,
             spool=self.spool,
-            find_earlier=lambda project, answer: knowledge.ask(lambda: read_earlier(project, answer)),
+            find_earlier=lambda caller, answer: knowledge.ask(lambda: read_earlier(caller, answer)),
             most_in_flight=self._most_in_flight,
             patience=self._patience,
         )

@@ -28,6 +28,7 @@ def make_adapter(worker: Worker, version: int) -> Adapter:
         worker=worker,
         name=name,
         version=version,
+        line_version=version,
         uri=f"adapters/{version}",
         sha256=f"{version:064x}",
         manifest={},

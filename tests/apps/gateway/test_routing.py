@@ -171,6 +171,24 @@ def test_without_a_name_a_conversation_is_known_by_how_it_began() -> None:
     assert ask("be kind", "hello").startswith("fp-")
 
 
+def test_instructions_in_blocks_tell_conversations_apart_and_marks_of_the_cache_do_not() -> None:
+    def ask(rules: str, *, is_cached: bool = False) -> str:
+        mark = {"cache_control": {"type": "ephemeral"}} if is_cached else {}
+        said = [{"type": "text", "text": "hello", **mark}]
+        messages = [{"role": "user", "content": said}]
+        body = {"system": [{"type": "text", "text": rules, **mark}], "messages": messages}
+        return find_place(body, {}, make_caller()).session
+
+    assert ask("be kind") != ask("be brief")
+    assert ask("be kind") == ask("be kind", is_cached=True)
+
+
+def test_a_blank_name_names_nothing() -> None:
+    found = find_place({"prompt": "hello"}, {"X-Session-Id": "  "}, make_caller())
+    assert found.is_guessed
+    assert found.session.startswith("fp-")
+
+
 def test_a_long_name_is_cut_and_stays_its_own() -> None:
     long = [find_place({}, {"X-Session-Id": "x" * 300 + end}, make_caller()).session for end in "ab"]
     assert len(long[0]) <= 200
@@ -194,11 +212,12 @@ def test_agents_speak_in_main_turns_unless_they_say_otherwise(
 
 def test_task_step_and_end_are_read_and_nonsense_is_not() -> None:
     said = {"X-Tentalis-Task": "12", "X-Tentalis-Step": "3", "X-Session-Done": "1"}
-    assert find_place({}, said, make_caller())[3:] == (12, 3, True)
+    assert find_place({}, said, make_caller())[3:] == (12, 3, True, True)
     assert find_place({}, {"X-Tentalis-Task": "-1", "X-Tentalis-Step": "9" * 30}, make_caller())[3:] == (
         None,
         None,
         False,
+        True,
     )
 
 
