@@ -10,6 +10,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
+from apps.workers.models import Worker
 from tentalis.core.learning.canary import MOST_PERCENT
 
 TRIABLE = frozenset({Adapter.State.VERIFIED, Adapter.State.RETIRED})
@@ -18,6 +19,8 @@ TRIABLE = frozenset({Adapter.State.VERIFIED, Adapter.State.RETIRED})
 def require_triable(adapter: Adapter, *, percent: int) -> None:
     """Raises BadInputError or IllegalMoveError where an adapter cannot be tried on that share of the tasks."""
     require_share(percent)
+    if adapter.end_user:
+        raise IllegalMoveError(f"{adapter.name} cannot be tried: one person has too few tasks for a trial; promote it")
     if adapter.state not in TRIABLE:
         raise IllegalMoveError(f"{adapter.name} cannot be tried: wanted verified or retired, found {adapter.state}")
 
@@ -29,6 +32,12 @@ def require_share(percent: int) -> None:
         raise BadInputError(f"percent: {message}", errors={"percent": [message]})
 
 
+def lock_deployment(worker: Worker, *, end_user: str) -> Deployment:
+    """The deployment of a worker, or of a person, locked in the running transaction; made where there is none."""
+    Deployment.objects.get_or_create(worker=worker, end_user=end_user)
+    return Deployment.objects.select_for_update().get(worker=worker, end_user=end_user)
+
+
 def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> Deployment:
     """Give an adapter, which the server has loaded, its share of the tasks above `after_task`.
 
@@ -38,8 +47,7 @@ def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> 
     """
     require_triable(adapter, percent=percent)
     with transaction.atomic():
-        Deployment.objects.get_or_create(worker=adapter.worker)
-        deployment = Deployment.objects.select_for_update().get(worker=adapter.worker)
+        deployment = lock_deployment(adapter.worker, end_user=adapter.end_user)
         if deployment.canary_id is not None:
             raise ConflictError(f"{adapter.worker.name} has a canary already: end that one first")
         Deployment.objects.filter(pk=deployment.pk).update(

@@ -16,3 +16,11 @@ class WrongAdapterServedError(TentalisError):
 
     status = 502
     code = "wrong_adapter_served"
+
+
+class WrongLineError(TentalisError):
+    """An adapter that one person taught was about to serve another."""
+
+    status = 409
+    code = "wrong_line"
+    is_final = True

@@ -17,6 +17,9 @@ class Adapter(Stateful):
     Attributes:
         sha256: of the manifest file, which holds the hash of every other file.
         run_id: the training run it came from (the row lives on a higher floor).
+        end_user: whose own it is, as sessions name them; "" for the worker's, which serves everybody who has none.
+        line_version: as `version`, counted along its own line alone (the worker's, or one person's, which goes on from
+            where it left the worker's): what staleness and the time since the anchor are counted in.
         is_anchor: last one proved better; "improved by" is measured from it.
     """
 
@@ -45,6 +48,8 @@ class Adapter(Stateful):
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="adapters")
     name = models.CharField(max_length=200, unique=True)
     version = models.PositiveIntegerField()
+    end_user = models.CharField(max_length=200, blank=True, default="")
+    line_version = models.PositiveIntegerField()
     parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
     run_id = models.BigIntegerField(unique=True, null=True)
     uri = models.CharField(max_length=1000)
@@ -56,10 +61,13 @@ class Adapter(Stateful):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["worker", "version"], name="adapter_version_is_unique"),
+            models.UniqueConstraint(fields=["worker", "end_user", "line_version"], name="line_version_is_unique"),
             models.UniqueConstraint(
-                fields=["worker"], condition=Q(state="deployed"), name="one_deployed_adapter_per_worker"
+                fields=["worker", "end_user"], condition=Q(state="deployed"), name="one_deployed_adapter_per_line"
             ),
-            models.UniqueConstraint(fields=["worker"], condition=Q(is_anchor=True), name="one_anchor_per_worker"),
+            models.UniqueConstraint(
+                fields=["worker", "end_user"], condition=Q(is_anchor=True), name="one_anchor_per_line"
+            ),
         ]
         indexes = [models.Index(fields=["project", "-id"], name="adapter_by_project")]
 
@@ -139,16 +147,19 @@ class PanelResult(Timestamped):
 
 
 class Deployment(Timestamped):
-    """What serves a worker now. A swap is one compare-and-set on `epoch`.
+    """What serves a worker now, or one person who asks it. A swap is one compare-and-set on `epoch`.
 
     Attributes:
+        end_user: whom alone it serves, as sessions name them; "" for everybody who has none of their own.
+        adapter: None: the base model; a person's: what serves everybody.
         canary, canary_percent: a second adapter, and the share of the worker's new tasks that it does; None and 0
             while nothing is tried.
         canary_after_task: tasks with a higher id are new (the row lives on a higher floor).
         canary_words: what the last look at it found.
     """
 
-    worker = models.OneToOneField(Worker, models.CASCADE, related_name="deployment")
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="deployments")
+    end_user = models.CharField(max_length=200, blank=True, default="")
     adapter = models.ForeignKey(
         Adapter, models.PROTECT, null=True, related_name="+", help_text="Empty: the base model."
     )
@@ -163,6 +174,7 @@ class Deployment(Timestamped):
 
     class Meta:
         constraints = [
+            models.UniqueConstraint(fields=["worker", "end_user"], name="one_deployment_per_line"),
             models.CheckConstraint(
                 condition=Q(canary__isnull=True, canary_percent=0)
                 | Q(canary__isnull=False, canary_percent__gte=1, canary_percent__lte=50),
@@ -171,7 +183,7 @@ class Deployment(Timestamped):
         ]
 
     def __str__(self) -> str:
-        return f"{self.worker}: {self.adapter or 'base model'}"
+        return f"{self.worker}{f' for {self.end_user}' if self.end_user else ''}: {self.adapter or 'base model'}"
 
     @property
     def project_id(self) -> int:

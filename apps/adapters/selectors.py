@@ -5,15 +5,30 @@ from apps.workers.models import Worker
 from tentalis.core.learning.canary import is_canary
 
 
-def find_deployed(worker: Worker) -> Adapter | None:
-    """The adapter that serves a worker now; None for the base model."""
-    deployment = Deployment.objects.select_related("adapter").filter(worker=worker).first()
+def find_deployed(worker: Worker, *, end_user: str = "") -> Adapter | None:
+    """The adapter that serves a person who asks a worker now: their own, else the worker's; None for the base model.
+
+    Args:
+        end_user: "" for somebody who has none of their own.
+    """
+    at_work = Deployment.objects.select_related("adapter").filter(
+        worker=worker, end_user__in={end_user, ""}, adapter__isnull=False
+    )
+    deployment = at_work.order_by("-end_user").first()
     return deployment.adapter if deployment else None
 
 
-def find_anchor(worker: Worker) -> Adapter | None:
-    """The adapter last proved better; None while that is the base model."""
-    return Adapter.objects.filter(worker=worker, is_anchor=True).first()
+def find_anchor(worker: Worker, *, end_user: str = "") -> Adapter | None:
+    """The adapter of the line last proved better, else of the worker's; None while that is the base model."""
+    return (
+        Adapter.objects.filter(worker=worker, end_user__in={end_user, ""}, is_anchor=True).order_by("-end_user").first()
+    )
+
+
+def find_deployment(worker: Worker, *, end_user: str = "") -> Deployment | None:
+    """The worker's own deployment, or that of exactly one person; None where nothing was ever deployed for them."""
+    deployments = Deployment.objects.select_related("adapter", "previous", "canary")
+    return deployments.filter(worker=worker, end_user=end_user).first()
 
 
 def choose_adapter(worker: Worker, *, task_id: int, is_new: bool) -> Adapter | None:
@@ -24,7 +39,7 @@ def choose_adapter(worker: Worker, *, task_id: int, is_new: bool) -> Adapter | N
     Args:
         is_new: False for a task that was tried before: it goes to what serves.
     """
-    deployment = Deployment.objects.select_related("adapter", "canary").filter(worker=worker).first()
+    deployment = find_deployment(worker)
     if deployment is None:
         return None
     return deployment.canary if is_new and goes_to_canary(deployment, task_id) else deployment.adapter

@@ -4,17 +4,17 @@ from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.canary import clear_canary
-from apps.adapters.errors import AdapterBrokenError, WrongAdapterServedError
+from apps.adapters.canary import clear_canary, lock_deployment
+from apps.adapters.errors import AdapterBrokenError, WrongAdapterServedError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
 from apps.adapters.panels import choose_panel, find_or_measure, measure, profile_of, read_gate_policy
-from apps.adapters.selectors import find_anchor, find_deployed
+from apps.adapters.selectors import find_anchor, find_deployed, find_deployment
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import ConflictError, IllegalMoveError
@@ -33,11 +33,16 @@ from tentalis.core.learning.gate import (
 )
 
 BASE = "the base model"
+EVERYBODYS = "what serves everybody"
 
 
-def record_adapter(*, worker: Worker, parent: Adapter | None, run_id: int, uri: str, sha256: str, by: str) -> Adapter:
+def record_adapter(
+    *, worker: Worker, parent: Adapter | None, run_id: int, uri: str, sha256: str, by: str, end_user: str = ""
+) -> Adapter:
     """Take a trained directory into the registry as a candidate, after checking every file's hash.
 
+    Args:
+        end_user: whose own it is; "" for the worker's.
     Raises:
         AdapterBrokenError: the directory is not what it should be; nothing is written.
     """
@@ -46,11 +51,14 @@ def record_adapter(*, worker: Worker, parent: Adapter | None, run_id: int, uri: 
         Worker.objects.select_for_update(no_key=True).get(pk=worker.pk)
         last = Adapter.objects.filter(worker=worker).order_by("-version").first()
         version = last.version + 1 if last else 1
+        line = Adapter.objects.filter(worker=worker, end_user=end_user).aggregate(last=Max("line_version"))["last"]
         adapter = Adapter.objects.create(
             project_id=worker.project_id,
             worker=worker,
             name=f"{worker.project.slug}.{worker.name}@v{version}-{sha256[:8]}",
             version=version,
+            end_user=end_user,
+            line_version=max(line or 0, parent.line_version if parent else 0) + 1,
             parent=parent,
             run_id=run_id,
             uri=uri,
@@ -76,11 +84,13 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     except (ProviderRefusedError, AdapterBrokenError) as error:
         refuse(adapter, words=f"refused: it cannot be served: {error}", by=by)
         return
-    panel = choose_panel(adapter.worker, version=adapter.version, policy=policy)
+    panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
         _store_unproved(adapter)
         return
-    worker, deployed, anchor = adapter.worker, find_deployed(adapter.worker), find_anchor(adapter.worker)
+    worker = adapter.worker
+    deployed = find_deployed(worker, end_user=adapter.end_user)
+    anchor = find_anchor(worker, end_user=adapter.end_user)
     for other in (deployed, anchor):
         if other is not None:
             load(other)
@@ -91,7 +101,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     serving = judge_serving(
         outcomes, against=_name(deployed), policy=policy, second=steps, second_name="step scores", alarms=alarms
     )
-    since = adapter.version - (anchor.version if anchor else 0)
+    since = adapter.line_version - (anchor.line_version if anchor else 0)
     outcomes_then, steps_then = _compare(candidate, measured[anchor], confidence=policy.confidence)
     progress = judge_progress(
         outcomes_then,
@@ -127,7 +137,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         )
         move(adapter, Adapter.State.VERIFIED if is_safe else Adapter.State.REFUSED, by=by)
         if is_safe and progress.outcome == AnchorOutcome.PROVED:
-            Adapter.objects.filter(worker=worker, is_anchor=True).update(is_anchor=False)
+            Adapter.objects.filter(worker=worker, end_user=adapter.end_user, is_anchor=True).update(is_anchor=False)
             Adapter.objects.filter(pk=adapter.pk).update(is_anchor=True)
 
 
@@ -214,19 +224,22 @@ def _name(adapter: Adapter | None) -> str:
 def promote_verified(adapter_id: int, *, by: str) -> None:
     """Deploy an adapter that the gate found safe; one it refused is left alone, and so is one that a canary holds up.
 
-    Where the project's policy wants a canary first, that is the pipeline's to start: it knows the tasks.
+    Where the project's policy wants a canary first, that is the pipeline's to start: it knows the tasks. A person's
+    adapter has none: too few tasks are theirs.
     """
     adapter = Adapter.objects.select_related("worker__provider", "worker__project").get(pk=adapter_id)
-    if adapter.state != Adapter.State.VERIFIED or read_gate_policy(adapter.project).canary_percent:
+    if adapter.state != Adapter.State.VERIFIED:
+        return
+    if read_gate_policy(adapter.project).canary_percent and not adapter.end_user:
         return
     load(adapter)
     probe(adapter)
     with final_write():
-        deploy(adapter.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED)
+        deploy(adapter.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
 
 
 def promote(*, adapter: Adapter, by: User) -> Deployment:
-    """Deploy an adapter by a person's decision.
+    """Deploy an adapter by a person's decision: for everybody, or for the one whose own it is.
 
     Raises:
         IllegalMoveError: it was refused, or serves already.
@@ -239,7 +252,7 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     load(adapter)
     probe(adapter)
     with transaction.atomic():
-        return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED)
+        return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
 
 
 def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
@@ -259,28 +272,39 @@ def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
         return deploy(deployment.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED)
 
 
-def roll_back(*, worker: Worker, by: User) -> Deployment:
-    """Return a worker to what served it before.
+def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
+    """Return a worker, or one person who asks it, to what served before.
 
+    Args:
+        end_user: who has adapters of their own; after the first of them the worker's serve again.
     Raises:
         ConflictError: nothing but the base model ever served it.
     """
     require_right(by, worker.project, Right.ADAPTERS_WRITE)
-    deployment = Deployment.objects.select_related("adapter", "previous").filter(worker=worker).first()
+    deployment = find_deployment(worker, end_user=end_user)
     if deployment is None or deployment.adapter is None:
-        raise ConflictError(f"{worker.name} is served by {BASE}: there is nothing to roll back to")
+        found = EVERYBODYS if end_user else BASE
+        raise ConflictError(f"{worker.name} is served by {found}: there is nothing to roll back to")
     target = deployment.previous
     if target is not None:
         load(target)
         probe(target)
     with transaction.atomic():
-        return deploy(worker, target, by=by.handle, kind=Kind.DEPLOYMENT_ROLLED_BACK)
+        return deploy(worker, target, by=by.handle, kind=Kind.DEPLOYMENT_ROLLED_BACK, end_user=end_user)
 
 
-def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind) -> Deployment:
-    """Move the worker's deployment in the running transaction; requests under way end on what they started with."""
-    deployment, _ = Deployment.objects.get_or_create(worker=worker)
-    deployment = Deployment.objects.select_for_update().get(pk=deployment.pk)
+def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_user: str = "") -> Deployment:
+    """Move the worker's deployment in the running transaction; requests under way end on what they started with.
+
+    Args:
+        adapter: of the same line; None for the base model, and for a person what serves everybody.
+        end_user: whose deployment; "" for the worker's.
+    Raises:
+        WrongLineError: the adapter is another person's.
+    """
+    if adapter is not None and adapter.end_user != end_user:
+        raise WrongLineError(f"{adapter.name} is not of this line: it may serve nobody else")
+    deployment = lock_deployment(worker, end_user=end_user)
     before = deployment.adapter
     if before is not None:
         if adapter is not None and before.pk == adapter.pk:
@@ -289,15 +313,25 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind) -> D
     if adapter is not None:
         move(adapter, Adapter.State.DEPLOYED, by=by)
     deployment.adapter = adapter
-    deployment.previous = before if kind != Kind.DEPLOYMENT_ROLLED_BACK else (adapter.parent if adapter else None)
+    deployment.previous = before if kind != Kind.DEPLOYMENT_ROLLED_BACK else _parent_in_line(adapter)
     deployment.epoch += 1
     deployment.save(update_fields=["adapter", "previous", "epoch", "moved_at"])
     if (tried := deployment.canary) is not None:
         is_it = adapter is not None and tried.pk == adapter.pk
         clear_canary(deployment, outcome="promoted" if is_it else "replaced", words="", by=by)
-    payload = {"from": _name(before), "to": _name(adapter), "epoch": deployment.epoch}
+    none = EVERYBODYS if end_user else BASE
+    payload = {
+        "from": before.name if before else none,
+        "to": adapter.name if adapter else none,
+        "epoch": deployment.epoch,
+    }
     record(kind, subject=worker, by=by, payload=payload)
     return deployment
+
+
+def _parent_in_line(adapter: Adapter | None) -> Adapter | None:
+    parent = adapter.parent if adapter else None
+    return parent if adapter and parent and parent.end_user == adapter.end_user else None
 
 
 def client_of(worker: Worker) -> ModelClient:
@@ -348,9 +382,8 @@ def unload_unused(adapter_id: int, *, by: str) -> None:
     (attempts at work may still call it, and a roll back finds it ready), and so does the anchor, for the next gate.
     """
     worker = Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker
-    deployment = Deployment.objects.select_related("adapter", "previous").filter(worker=worker).first()
-    kept = (deployment.adapter_id, deployment.previous_id, deployment.canary_id) if deployment else ()
-    needed = [pk for pk in kept if pk]
+    kept = Deployment.objects.filter(worker=worker).values_list("adapter_id", "previous_id", "canary_id")
+    needed = {pk for row in kept for pk in row if pk}
     client = client_of(worker)
     served = set(client.list_models())
     idle = Adapter.objects.filter(worker=worker, name__in=served, is_anchor=False).exclude(pk__in=needed)

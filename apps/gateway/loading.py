@@ -120,7 +120,9 @@ def load_tables() -> Tables:
     for provider in Provider.objects.filter(is_active=True):
         if (backend := _make_backend(provider)) is not None:
             backends[provider.project_id, provider.name] = by_key[provider.pk] = backend
-    deployments = {row.worker_id: row for row in Deployment.objects.select_related("adapter", "canary")}
+    deployments = {
+        row.worker_id: row for row in Deployment.objects.filter(end_user="").select_related("adapter", "canary")
+    }
     routes: dict[int, WorkerRoute] = {}
     for worker in Worker.objects.filter(is_active=True).select_related("provider"):
         base = find_base_model(worker)

@@ -12,7 +12,7 @@ from apps.adapters import canary
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import goes_to_canary
+from apps.adapters.selectors import find_deployment, goes_to_canary
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move
@@ -113,13 +113,14 @@ def _end_when_clear(deployment: Deployment) -> bool:
 def _find_untried() -> list[Adapter]:
     """Adapters that wait for their trial: found safe, newer than what serves, never tried, the newest of a worker."""
     waiting = Adapter.objects.filter(
-        state=Adapter.State.VERIFIED, project__gate_policy__canary_percent__gte=1, worker__deployment__canary=None
+        state=Adapter.State.VERIFIED, project__gate_policy__canary_percent__gte=1, end_user=""
     )
     newest: dict[int, Adapter] = {}
-    for adapter in waiting.select_related("worker__deployment__adapter", "worker__provider", "project").order_by("pk"):
-        deployment = getattr(adapter.worker, "deployment", None)
+    for adapter in waiting.select_related("worker__provider", "project").order_by("pk"):
+        deployment = find_deployment(adapter.worker)
         served = deployment.adapter if deployment else None
-        if served is None or adapter.version > served.version:
+        is_free = deployment is None or deployment.canary_id is None
+        if is_free and (served is None or adapter.version > served.version):
             newest[adapter.worker_id] = adapter
     tried = AuditEntry.objects.filter(
         subject_type="adapter", subject_id__in=[one.pk for one in newest.values()], kind=Kind.CANARY_STARTED

@@ -62,7 +62,11 @@ class Rollout(Timestamped):
 
 
 class Batch(Stateful):
-    """The rollouts of one training run. Fills task by task, closes when it holds enough tasks."""
+    """The rollouts of one training run. Fills task by task, closes when it holds enough tasks.
+
+    Attributes:
+        end_user: whose adapter it trains; "" for the worker's.
+    """
 
     class State(models.TextChoices):
         OPEN = "open", "Filling"
@@ -73,6 +77,7 @@ class Batch(Stateful):
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="batches")
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="batches")
+    end_user = models.CharField(max_length=200, blank=True, default="")
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=16, choices=State.choices, default=State.OPEN)
     target_tasks = models.PositiveIntegerField()
@@ -85,11 +90,13 @@ class Batch(Stateful):
         verbose_name_plural = "batches"
         constraints = [
             models.UniqueConstraint(fields=["worker", "number"], name="batch_number_is_unique"),
-            models.UniqueConstraint(fields=["worker"], condition=Q(state="open"), name="one_open_batch_per_worker"),
+            models.UniqueConstraint(
+                fields=["worker", "end_user"], condition=Q(state="open"), name="one_open_batch_per_line"
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"batch {self.number} of {self.worker}"
+        return f"batch {self.number} of {self.worker}{f' for {self.end_user}' if self.end_user else ''}"
 
 
 class TrainingUse(models.Model):

@@ -105,7 +105,7 @@ def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> Batch | None:
     """
     if not rollouts:
         return None
-    batch = lock_open_batch(task.worker, target_tasks=task.project.batch_tasks, by=by)
+    batch = lock_open_batch(task.worker, end_user="", target_tasks=task.project.batch_tasks, by=by)
     TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in rollouts)
     batch.task_count += 1
     batch.rollout_count += len(rollouts)
@@ -117,14 +117,19 @@ def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> Batch | None:
     return batch
 
 
-def lock_open_batch(worker: Worker, *, target_tasks: int, by: str) -> Batch:
-    """The worker's filling batch, locked; a new one where there is none."""
+def lock_open_batch(worker: Worker, *, end_user: str, target_tasks: int, by: str) -> Batch:
+    """The filling batch of a worker's line, locked; a new one where there is none."""
     Worker.objects.select_for_update(no_key=True).only("pk").get(pk=worker.pk)
-    batch = Batch.objects.select_for_update(no_key=True).filter(worker=worker, state=Batch.State.OPEN).first()
+    filling = Batch.objects.filter(worker=worker, end_user=end_user, state=Batch.State.OPEN)
+    batch = filling.select_for_update(no_key=True).first()
     if batch is None:
         last = Batch.objects.filter(worker=worker).aggregate(last=Max("number"))["last"] or 0
         batch = Batch.objects.create(
-            project_id=worker.project_id, worker=worker, number=last + 1, target_tasks=target_tasks
+            project_id=worker.project_id,
+            worker=worker,
+            end_user=end_user,
+            number=last + 1,
+            target_tasks=target_tasks,
         )
         record(Kind.BATCH_OPENED, subject=batch, by=by)
     return batch
@@ -136,14 +141,17 @@ def close(batch: Batch, *, by: str) -> None:
     move(batch, Batch.State.CLOSED, by=by, payload=payload, closed_at=Now())
 
 
-def close_open_batch(worker: Worker, *, by: str) -> Batch:
+def close_open_batch(worker: Worker, *, by: str, end_user: str = "") -> Batch:
     """Close what there is, for a person who does not want to wait.
 
+    Args:
+        end_user: whose line of adapters it is to train; "" for the worker's.
     Raises:
         ConflictError: nothing is in it.
     """
     with transaction.atomic():
-        batch = Batch.objects.select_for_update(no_key=True).filter(worker=worker, state=Batch.State.OPEN).first()
+        filling = Batch.objects.filter(worker=worker, end_user=end_user, state=Batch.State.OPEN)
+        batch = filling.select_for_update(no_key=True).first()
         if batch is None or not batch.rollout_count:
             raise ConflictError(f"{worker.name} has nothing to train on: its batch holds no rollout")
         close(batch, by=by)

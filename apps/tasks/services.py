@@ -144,9 +144,7 @@ def work_task(task_id: int, *, by: str) -> None:
         NoAnswerError: every try failed.
         ProviderBusyError, ProviderRefusedError: the model could not be asked.
     """
-    task = Task.objects.select_related(
-        "worker__provider", "worker__agent_server", "worker__deployment__adapter", "project"
-    ).get(pk=task_id)
+    task = Task.objects.select_related("worker__provider", "worker__agent_server", "project").get(pk=task_id)
     if task.state not in {Task.State.QUEUED, Task.State.WORKING}:
         return
     if task.state == Task.State.QUEUED:

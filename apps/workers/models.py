@@ -2,6 +2,7 @@
 
 from django.core.validators import RegexValidator
 from django.db import models
+from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
@@ -14,6 +15,8 @@ class Worker(Timestamped):
     Attributes:
         provider: of its model; the gateway asks it for whoever asks for the worker.
         agent_server: the OpenClaw that does its tasks; agent_id: which agent there, "" its default.
+        adapters_per: whether all its conversations teach one line of adapters, or each person's a line of their own.
+        user_batch_tasks: tasks that fill a batch of one person; None: as many as any.
         supervision: which actions of an outside agent wait for a person (`tentalis.core.supervision`); {}: none.
     """
 
@@ -23,6 +26,10 @@ class Worker(Timestamped):
         CHAT = "chat", "Chat (any OpenAI-compatible model)"
         OUTSIDE = "outside", "Outside (an agent of your own, over the API)"
         OPENCLAW = "openclaw", "OpenClaw (an agent on an OpenClaw of yours)"
+
+    class AdaptersPer(models.TextChoices):
+        WORKER = "worker", "One for everybody"
+        USER = "user", "One for each person it talks with"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="workers")
     name = models.CharField(
@@ -43,11 +50,21 @@ class Worker(Timestamped):
     supervision = models.JSONField(
         default=dict, blank=True, help_text="Which actions wait for a person; empty: none do."
     )
+    adapters_per = models.CharField(max_length=8, choices=AdaptersPer.choices, default=AdaptersPer.WORKER)
+    user_batch_tasks = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Tasks that fill a batch of one person; empty: the project's."
+    )
     is_active = models.BooleanField(default=True)
 
     class Meta:
         ordering = ["name"]
-        constraints = [models.UniqueConstraint(fields=["project", "name"], name="worker_name_is_unique")]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="worker_name_is_unique"),
+            models.CheckConstraint(
+                condition=Q(user_batch_tasks__isnull=True) | Q(user_batch_tasks__gte=1),
+                name="user_batch_tasks_is_positive",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -139,8 +139,8 @@ def test_a_run_is_watched_to_its_end(signed_in: Run) -> None:
 def test_an_adapter_is_shown_with_its_verdicts_and_lineage(signed_in: Run) -> None:
     worker = Worker.objects.get()
     adapter = Adapter.objects.create(
-        project=worker.project, worker=worker, name="shop.echo@v1-0", version=1, uri="file:///x", sha256="0" * 64,
-        manifest={}, state=Adapter.State.REFUSED,
+        project=worker.project, worker=worker, name="shop.echo@v1-0", version=1, line_version=1, uri="file:///x",
+        sha256="0" * 64, manifest={}, state=Adapter.State.REFUSED,
     )  # fmt: skip
     Verdict.objects.create(adapter=adapter, question="safe", outcome="no", words="It only says hello.")
     shown = signed_in("adapter", "show", adapter.name)

@@ -164,6 +164,7 @@ def _try_adapter(scene: Scene) -> Worker:
         worker=worker,
         name=f"trial@v1-{digest[:8]}",
         version=1,
+        line_version=1,
         uri="file:///x",
         sha256=digest,
         manifest={},

@@ -262,6 +262,7 @@ def _make_adapter(
         worker=worker,
         name=f"{worker.name}@v{number}-{digest}" if project.slug == "desk" else f"{project.slug}@v{number}-{digest}",
         version=number,
+        line_version=number,
         parent=parent,
         run_id=run.pk,
         uri=f"file:///adapters/{digest}",

@@ -36,8 +36,8 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     review = Review.objects.create(project=project, task=task, audience=Review.Audience.HUMAN)
     feedback = Feedback.objects.create(project=project, task=task, source="human", author="user:bob", score=1)
     adapter = Adapter.objects.create(
-        project=project, worker=worker, name="shop.echo@v1-0", version=1, uri="file:///nowhere", sha256="0" * 64,
-        manifest={}, state=Adapter.State.REFUSED,
+        project=project, worker=worker, name="shop.echo@v1-0", version=1, line_version=1, uri="file:///nowhere",
+        sha256="0" * 64, manifest={}, state=Adapter.State.REFUSED,
     )  # fmt: skip
     proposal = Proposal.objects.create(
         project=project, task=task, proposed_by=User.objects.get(username=EVERY_ROLE["agent"]), kind="tool",

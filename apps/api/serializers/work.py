@@ -56,8 +56,8 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
         ]
 
     def get_adapter(self, worker: Worker) -> str | None:
-        deployment = getattr(worker, "deployment", None)
-        return deployment.adapter.name if deployment and deployment.adapter else None
+        own = next((one for one in worker.deployments.all() if not one.end_user), None)
+        return own.adapter.name if own and own.adapter else None
 
 
 class WorkerChange(StrictSerializer):

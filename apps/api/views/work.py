@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from django.db.models import Prefetch
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
@@ -10,6 +11,7 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
+from apps.adapters.models import Deployment
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_row, find_worker, refuse
 from apps.api.permissions import current_user
@@ -42,7 +44,9 @@ class WorkerFilterSet(ProjectFilterSet):
 class WorkerViewSet(ResourceViewSet):
     """Agents that do tasks."""
 
-    queryset = Worker.objects.select_related("project", "provider", "agent_server", "deployment__adapter")
+    queryset = Worker.objects.select_related("project", "provider", "agent_server").prefetch_related(
+        Prefetch("deployments", Deployment.objects.filter(end_user="").select_related("adapter"))
+    )
     serializer_class = WorkerOut
     filterset_class = WorkerFilterSet
     rights: ClassVar = {

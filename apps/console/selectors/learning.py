@@ -10,6 +10,7 @@ from django.db.models import Avg, Exists, OuterRef, Q, Subquery
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment, PanelResult
+from apps.adapters.selectors import find_deployment
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -96,11 +97,10 @@ def wilson_interval(mean: float, items: int, confidence: float = CONFIDENCE) -> 
 
 def find_learning(worker: Worker) -> Learning:
     """The last `POINTS` adapters and runs of a worker, oldest first, and the base model."""
-    deployment: Deployment | None = getattr(worker, "deployment", None)
     panel, accuracy = _find_accuracy(worker)
     return Learning(
         worker=worker,
-        deployment=deployment,
+        deployment=find_deployment(worker),
         panel=panel,
         accuracy=accuracy,
         rewards=_find_rewards(worker),
@@ -119,7 +119,7 @@ def find_rewards(runs: Sequence[TrainingRun]) -> list[RewardPoint]:
 
 def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Worker]]:
     """The worker a page is about: the named one, else the one that learned last, else the first; and all of them."""
-    workers = list(Worker.objects.filter(project=project).select_related("deployment__adapter"))
+    workers = list(Worker.objects.filter(project=project))
     named = next((worker for worker in workers if worker.name == name), None)
     if named is not None or len(workers) < 2:
         return named or next(iter(workers), None), workers

@@ -105,13 +105,18 @@ def draw_lineage(worker: Worker, *, shown: int = SHOWN) -> Lineage | None:
         .select_related("batch")
         .defer("metrics", "spec", "recipe")
     }
-    counts = _count_feedback([run.batch_id for run in runs.values()])
-    deployment = Deployment.objects.filter(worker=worker).first()
+    counts = _count_feedback([run.batch_id for run in runs.values() if run.batch_id])
+    deployments = {one.end_user: one for one in Deployment.objects.filter(worker=worker)}
     origins = []
     for adapter in found:
         run = runs.get(adapter.run_id or 0)
         origins.append(
-            Origin(adapter, run, counts.get(run.batch_id, 0) if run else 0, _say_service(adapter, deployment))
+            Origin(
+                adapter,
+                run,
+                counts.get(run.batch_id or 0, 0) if run else 0,
+                _say_service(adapter, deployments.get(adapter.end_user)),
+            )
         )
     nodes, edges = _lay_out(origins)
     return Lineage(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from apps.accounts.models import Project
 from apps.adapters.canary import TRIABLE
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
+from apps.adapters.selectors import find_deployment
 from apps.console.selectors.learning import AccuracyPoint, RewardPoint, find_rewards, point_of
 from apps.console.selectors.metrics import ChartGroup, group_charts
 from apps.console.selectors.origins import PersonShare, find_people
@@ -149,7 +150,7 @@ def find_deployments(project: Project) -> list[Deployment]:
     deployments = Deployment.objects.filter(worker__project=project).select_related(
         "worker", "adapter", "previous", "canary"
     )
-    return list(deployments.order_by("worker__name"))
+    return list(deployments.order_by("worker__name", "end_user"))
 
 
 def find_open_batches(project: Project) -> list[Batch]:
@@ -167,7 +168,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         verdicts=list(Verdict.objects.filter(adapter=adapter)),
         panels=[point_of(result) for result in results if result.outcomes],
         run=runs.defer("metrics", "spec", "recipe").first(),
-        deployment=Deployment.objects.filter(worker=adapter.worker_id).select_related("previous", "canary").first(),
+        deployment=find_deployment(adapter.worker, end_user=adapter.end_user),
         people=find_people(adapter),
         movement=find_movement(adapter),
     )

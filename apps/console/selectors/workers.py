@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
 from apps.adapters.models import Deployment
+from apps.adapters.selectors import find_deployment
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
@@ -70,9 +71,8 @@ class WorkerView:
 def find_workers(project: Project) -> list[WorkerRow]:
     """All of the project's, by name: three queries."""
     workers = list(Worker.objects.filter(project=project).select_related("provider"))
-    deployments = {
-        one.worker_id: one for one in Deployment.objects.filter(worker__in=workers).select_related("adapter", "canary")
-    }
+    own = Deployment.objects.filter(worker__in=workers, end_user="").select_related("adapter", "canary")
+    deployments = {one.worker_id: one for one in own}
     rows: Any = (
         Task.objects.filter(project=project, state=Task.State.WORKING)
         .order_by()
@@ -95,8 +95,8 @@ def show_worker(worker: Worker) -> WorkerView:
     return WorkerView(
         worker=worker,
         base_model=find_base_model(worker),
-        deployment=Deployment.objects.filter(worker=worker).select_related("adapter", "previous", "canary").first(),
-        batch=Batch.objects.filter(worker=worker, state=Batch.State.OPEN).first(),
+        deployment=find_deployment(worker),
+        batch=Batch.objects.filter(worker=worker, end_user="", state=Batch.State.OPEN).first(),
         holds=[Hold(task, held.get(task.pk)) for task in tasks],
         latest=list(latest.defer("reference", "metadata", "answer")[:LATEST]),
         runs=list(

@@ -7,6 +7,7 @@ from django.views.decorators.http import require_http_methods
 from apps.accounts.rights import Right
 from apps.adapters.models import Deployment
 from apps.adapters.panels import read_gate_policy
+from apps.adapters.selectors import find_deployment
 from apps.base.errors import TentalisError
 from apps.console.operation_forms import CanaryForm, show_error
 from apps.console.views.frame import Scene, act, leave, posted, project_view, show
@@ -30,7 +31,7 @@ def start_canary(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
                 status = error.status
             else:
                 return leave(scene, "adapter", adapter_id)
-    deployment = Deployment.objects.filter(worker=adapter.worker).select_related("adapter", "canary").first()
+    deployment = find_deployment(adapter.worker, end_user=adapter.end_user)
     policy = read_gate_policy(scene.project)
     context = {"adapter": adapter, "deployment": deployment, "form": form, "margin": round(100 * policy.margin)}
     return show(request, scene, "adapter_canary", context, status=status)

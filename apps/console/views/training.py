@@ -5,7 +5,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import Adapter
+from apps.adapters.selectors import find_deployment
 from apps.console.selectors import training
 from apps.console.selectors.learning import choose_worker
 from apps.console.selectors.lineage import draw_lineage
@@ -112,7 +113,7 @@ def promote_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> Http
     view = training.show_adapter(scene.project, adapter_id)
     if view is None:
         raise Http404(f"no adapter {adapter_id}")
-    deployment = _find_deployment(view.adapter.worker)
+    deployment = find_deployment(view.adapter.worker, end_user=view.adapter.end_user)
     return show(request, scene, "adapter_promote", {"view": view, "adapter": view.adapter, "deployment": deployment})
 
 
@@ -125,7 +126,7 @@ def roll_back(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
         done = _("%(name)s is rolled back.") % {"name": name}
         act(request, done, lambda: flow.roll_back(worker=worker, by=scene.user))
         return leave(scene, "adapter-list")
-    return show(request, scene, "adapter_roll_back", {"worker": worker, "deployment": _find_deployment(worker)})
+    return show(request, scene, "adapter_roll_back", {"worker": worker, "deployment": find_deployment(worker)})
 
 
 def worker_or_404(scene: Scene, name: str) -> Worker:
@@ -158,8 +159,3 @@ def read_numbers(request: HttpRequest, name: str, *, most: int) -> list[int]:
     if len(texts) > most or not all(text.isascii() and text.isdigit() and len(text) < 19 for text in texts):
         raise Http404(f"{name} must be at most {most} row ids")
     return list(dict.fromkeys(int(text) for text in texts))
-
-
-def _find_deployment(worker: Worker) -> Deployment | None:
-    found = Deployment.objects.filter(worker=worker).select_related("adapter", "previous", "canary")
-    return found.first()

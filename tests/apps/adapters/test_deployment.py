@@ -19,6 +19,7 @@ def make_adapter(worker: Worker, version: int, state: str = Adapter.State.VERIFI
         worker=worker,
         name=f"{worker.name}@v{version}",
         version=version,
+        line_version=version,
         uri="file:///nowhere",
         sha256=str(version) * 64,
         manifest={},

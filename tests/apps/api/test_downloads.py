@@ -105,7 +105,7 @@ def adapter(project: Project, worker: Worker, tmp_path: Path) -> Iterator[Adapte
     content = canonical_json(manifest.to_json())
     (directory / "manifest.json").write_bytes(content)
     row = Adapter.objects.create(
-        project=project, worker=worker, name="shop.echo@v1-0", version=1, uri=directory.as_uri(),
+        project=project, worker=worker, name="shop.echo@v1-0", version=1, line_version=1, uri=directory.as_uri(),
         sha256=hashlib.sha256(content).hexdigest(), manifest=manifest.to_json(),
     )  # fmt: skip
     with override_settings(ARTIFACTS=tmp_path):

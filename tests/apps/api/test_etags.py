@@ -50,7 +50,8 @@ def test_a_keyed_change_is_answered_again_though_its_tag_is_old_by_then(as_owner
 
 def test_weights_that_one_has_are_not_sent_again(as_owner: Caller, project: Project, worker: Worker) -> None:
     adapter = Adapter.objects.create(
-        project=project, worker=worker, name="echo@v1-0", version=1, uri="file:///nowhere", sha256="a" * 64, manifest={}
-    )
+        project=project, worker=worker, name="echo@v1-0", version=1, line_version=1, uri="file:///nowhere",
+        sha256="a" * 64, manifest={},
+    )  # fmt: skip
     answer = as_owner.get(f"adapters/{adapter.pk}/download", **{"If-None-Match": f'"{adapter.sha256}"'})
     assert (answer.status, answer.content) == (304, b"")

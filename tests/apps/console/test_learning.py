@@ -15,7 +15,13 @@ def test_each_model_is_drawn_by_its_newest_result_though_the_panel_was_refreshed
     worker = make_worker(project)
     adapters = [
         Adapter.objects.create(
-            project=project, worker=worker, name=f"echo@v{version}", version=version, uri="file:///a", manifest={}
+            project=project,
+            worker=worker,
+            name=f"echo@v{version}",
+            version=version,
+            line_version=version,
+            uri="file:///a",
+            manifest={},
         )
         for version in (1, 2)
     ]

@@ -102,7 +102,7 @@ def test_held_out_tasks_that_moved_are_counted_against_the_parent_on_the_same_pa
     worker = make_worker(scene.project, "other")
     parent, child = (
         Adapter.objects.create(
-            project=scene.project, worker=worker, name=f"other@v{n}", version=n, uri="x", manifest={}
+            project=scene.project, worker=worker, name=f"other@v{n}", version=n, line_version=n, uri="x", manifest={}
         )
         for n in (1, 2)
     )
@@ -125,7 +125,7 @@ def test_held_out_tasks_that_moved_are_counted_against_the_parent_on_the_same_pa
 def test_two_panels_are_never_compared(scene: Scene) -> None:
     worker = make_worker(scene.project, "other")
     adapter = Adapter.objects.create(
-        project=scene.project, worker=worker, name="other@v1", version=1, uri="x", manifest={}
+        project=scene.project, worker=worker, name="other@v1", version=1, line_version=1, uri="x", manifest={}
     )
     for one, panel in ((None, "old"), (adapter, "new")):
         PanelResult.objects.create(worker=worker, adapter=one, panel=panel, outcomes=[1.0], step_scores=[1.0])

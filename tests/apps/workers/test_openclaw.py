@@ -189,8 +189,9 @@ def test_what_served_is_what_the_gateway_says(
     openclaw: StubOpenClaw, project: Project, claw: Worker, admin: User
 ) -> None:
     adapter = Adapter.objects.create(
-        project=project, worker=claw, version=3, name="claw@v3-abc", uri="file:///nowhere", sha256="0" * 64, manifest={}
-    )
+        project=project, worker=claw, version=3, line_version=3, name="claw@v3-abc", uri="file:///nowhere",
+        sha256="0" * 64, manifest={},
+    )  # fmt: skip
 
     def answer(run: Run) -> str:
         capture(project, run, text="Yes.", prompt=[1], tokens=[2], adapter=adapter.name)

@@ -150,8 +150,9 @@ def test_a_bad_change_leaves_the_row_as_it_was(project: Project, alice: User) ->
 def test_the_base_under_trained_adapters_cannot_be_swapped(project: Project, alice: User) -> None:
     worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
     Adapter.objects.create(
-        project=project, worker=worker, name="clerk@v1-ab", version=1, uri="file:///x", sha256="0" * 64, manifest={}
-    )
+        project=project, worker=worker, name="clerk@v1-ab", version=1, line_version=1, uri="file:///x",
+        sha256="0" * 64, manifest={},
+    )  # fmt: skip
     with pytest.raises(ConflictError, match="adapters trained on 'desk'"):
         change_worker(worker=worker, by=alice, base_model="other")
 
