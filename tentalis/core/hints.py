@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tentalis.core.conversations.turns import find_last_said, write_behind
 from tentalis.core.scoring.quoting import QUOTING_RULE, Message, cap_text, clean_text, drop_thoughts, quote_blocks
 
 MAX_HINT_CHARS = 600
@@ -92,9 +93,10 @@ def parse_hint(text: str) -> Hint | NoHint:
 
 
 def hinted_messages(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
-    """The conversation with the hint after the last user message's text; the given messages stay as they are.
+    """The conversation with the hint after the person's last words; the given messages stay as they are.
 
-    A message whose content is a list of parts gets one more text part.
+    What an agent wrote around those words, or in messages of its own behind them, stays where it is. A message whose
+    content is a list of parts gets one more text part.
 
     Raises:
         HintError: the hint is blank, there is no user message, or its content is neither text nor parts.
@@ -102,18 +104,20 @@ def hinted_messages(messages: Sequence[Mapping[str, Any]], hint: str) -> list[di
     if not hint.strip():
         raise HintError("hint: wanted words, found none")
     copies = [dict(message) for message in messages]
-    for message in reversed(copies):
-        if message.get("role") == "user":
-            message["content"] = _append_hint(message.get("content"), hint.strip())
-            return copies
+    users = [place for place, message in enumerate(copies) if message.get("role") == "user"]
+    said = find_last_said(copies)
+    if users:
+        message = copies[users[-1] if said is None else said]
+        message["content"] = _append_hint(message, hint.strip())
+        return copies
     roles = [message.get("role") for message in copies]
     raise HintError(f"messages: wanted one of role 'user' to put the hint in, found roles {roles}")
 
 
-def _append_hint(content: Any, hint: str) -> str | list[Any]:
-    block = f"---\n{_HINT_TITLE}\n{hint}\n---"
+def _append_hint(message: Mapping[str, Any], hint: str) -> str | list[Any]:
+    block, content = f"---\n{_HINT_TITLE}\n{hint}\n---", message.get("content")
     if isinstance(content, str):
-        return f"{content}\n\n{block}"
+        return write_behind(message, f"\n\n{block}") or f"{content}\n\n{block}"
     if isinstance(content, Sequence) and not isinstance(content, bytes):
         return [*content, {"type": "text", "text": f"\n\n{block}"}]
     raise HintError(f"content of the last user message: wanted text or parts, found {type(content).__name__}")

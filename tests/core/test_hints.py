@@ -106,6 +106,20 @@ def test_the_hint_follows_the_last_user_message_and_nothing_else_changes() -> No
     assert messages == before
 
 
+def test_the_hint_stands_behind_the_persons_words_and_not_in_what_openclaw_adds() -> None:
+    runtime = "Runtime: agent=main | session=agent:main:p-1 | model=m"
+    internal = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnow\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+    messages = [
+        {"role": "user", "content": f"[Sat 2026-11-21 12:18 UTC] a\n\n{runtime}"},
+        {"role": "user", "content": internal},
+    ]
+    hinted = hinted_messages(messages, "use ship")
+    assert hinted[0]["content"] == (
+        f"[Sat 2026-11-21 12:18 UTC] a\n\n---\nHint from the manager:\nuse ship\n---\n\n{runtime}"
+    )
+    assert hinted[1] == messages[1]
+
+
 def test_a_message_of_parts_gets_one_more_part() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
     hinted = hinted_messages(messages, "use ship")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tentalis.core import desk
+from tentalis.core.conversations.turns import find_last_said, write_behind
 from tentalis.core.worlds import AttemptDraft, PanelItem, Verification
 
 _SEEDS_PER_PANEL: Final = 1_000_003
@@ -57,10 +58,10 @@ class DeskWorld:
         )
 
     def hinted_messages(self, messages: Sequence[Mapping[str, str]], hint: str) -> list[dict[str, str]]:
-        """The conversation with the rule book's hints that are in `hint` behind the ticket.
+        """The conversation with the rule book's hints that are in `hint` behind the ticket, the person's last words.
 
         Raises:
-            ValueError: the words hold none: the desk's models understand no others.
+            ValueError: the words hold none (the desk's models understand no others), or there is no ticket.
         """
         hints = desk.parse_hints(hint)
         if not hints:
@@ -68,8 +69,13 @@ class DeskWorld:
                 f'the desk reads hints like "use fee", "{desk.UNIT_HINT}" or "{desk.SUM_HINT}"; found {hint[:120]!r}'
             )
         hinted = [dict(message) for message in messages]
-        ticket = next(message for message in reversed(hinted) if message["role"] == "user")
-        ticket["content"] = desk.hinted_prompt(ticket["content"], hints)
+        said = find_last_said(hinted)
+        if said is None:
+            raise ValueError("wanted a ticket among the messages, found none")
+        content = write_behind(hinted[said], desk.hinted_prompt("", hints))
+        if content is None:
+            raise ValueError("wanted the ticket as one text, found it in parts")
+        hinted[said]["content"] = content
         return hinted
 
     def panel(self, size: int, seed: int) -> list[PanelItem]:

@@ -15,6 +15,14 @@ WRAPPERS: Final = (
 _WRAPPED: Final = re.compile(
     "|".join(f"{re.escape(opened)}.*?(?:{re.escape(closed)}|\\Z)" for opened, closed in WRAPPERS), re.DOTALL
 )
+_ENVELOPE: Final = re.compile(
+    r"\A\[(?P<about>[^\[\]\n]{0,300}?)(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?"
+    r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: [^\[\]\n]{1,40})?\] (?:(?P<who>[^\n:]{1,120}): )?"
+)
+"""OpenClaw's before a person's words: `[Sat 2026-01-05 16:26 UTC] `, `[WhatsApp Alice +30s Mon … PST] Alice: `."""
+_RUNTIME: Final = re.compile(r"(?:\A|\n)Runtime: \w+=[^\n]* \| [^\n]*\Z")
+"""OpenClaw's line behind the first of them, moved there out of its system prompt."""
+_NAMELESS: Final = frozenset({"(self)", "(sender)"})
 _TEXT_PARTS: Final = frozenset({"text", "input_text"})
 _ANSWERING: Final = frozenset({"assistant", "tool", "function"})
 
@@ -45,7 +53,34 @@ def read_words(message: Mapping[str, Any]) -> str:
         return ""
     content = message.get("content")
     parts = content if isinstance(content, list) else [content]
-    return _WRAPPED.sub("", "\n".join(filter(None, map(_read_part, parts)))).strip()
+    text = _WRAPPED.sub("", "\n".join(filter(None, map(_read_part, parts)))).strip()
+    return _open_envelope(_RUNTIME.sub("", text)).strip()
+
+
+def _open_envelope(text: str) -> str:
+    found = _ENVELOPE.match(text)
+    if found is None:
+        return text
+    is_named = found["who"] is not None and (found["who"] in _NAMELESS or found["who"] in found["about"])
+    return text[found.end() if found["who"] is None or is_named else found.start("who") :]
+
+
+def find_last_said(messages: Sequence[Any]) -> int | None:
+    """Place of the last message in which a person said something; None where nobody did."""
+    places = (place for place in range(len(messages) - 1, -1, -1) if isinstance(messages[place], Mapping))
+    return next((place for place in places if read_words(messages[place])), None)
+
+
+def write_behind(message: Mapping[str, Any], text: str) -> str | None:
+    """A message's content with a text behind the person's words, and before what an agent put behind them.
+
+    None where the words do not stand in it in one piece.
+    """
+    content, words = message.get("content"), read_words(message)
+    if not isinstance(content, str) or not words or words not in content:
+        return None
+    end = content.rindex(words) + len(words)
+    return content[:end] + text + content[end:]
 
 
 def _read_part(part: Any) -> str:

@@ -108,6 +108,17 @@ def test_the_desks_teacher_reads_the_rule_books_hints_behind_the_ticket() -> Non
     assert messages[-1]["content"] == ORDER
     with pytest.raises(ValueError, match="found 'try harder'"):
         world.hinted_messages(messages, "try harder")
+    with pytest.raises(ValueError, match="wanted a ticket"):
+        world.hinted_messages([], "use ship")
+
+
+def test_the_desks_teacher_finds_the_ticket_in_what_openclaw_makes_of_it() -> None:
+    runtime = "\n\nRuntime: agent=main | session=agent:main:p-1 | model=m"
+    internal = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnow\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+    time = "[Sat 2026-11-21 12:18 UTC] "
+    messages = [{"role": "user", "content": f"{time}{ORDER}{runtime}"}, {"role": "user", "content": internal}]
+    hinted = DeskWorld().hinted_messages(messages, "use ship")
+    assert hinted == [{"role": "user", "content": f"{time}{ORDER} Hint: use ship.{runtime}"}, messages[1]]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.conversations.turns import Began, Change, find_change, find_words, goes_on, read_words
+from tentalis.core.conversations.turns import (
+    Began,
+    Change,
+    find_change,
+    find_last_said,
+    find_words,
+    goes_on,
+    read_words,
+    write_behind,
+)
 
 INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nThe time is noon.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+RUNTIME = "Runtime: agent=main | session=agent:main:p-1 | host=vm | model=tentalis/base | capabilities=none"
 DISTINCT = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=8)
 
 
@@ -25,6 +35,13 @@ def user(content: object) -> dict[str, object]:
         (user("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>> cut off"), ""),
         (user([{"type": "tool_result", "tool_use_id": "a", "content": "42"}]), ""),
         (user([{"type": "text", "text": "<system-reminder>mind the gap</system-reminder>"}]), ""),
+        (user(f"[Sat 2026-11-21 12:18 UTC] No, that's wrong: 4 EUR.\n\n{RUNTIME}"), "No, that's wrong: 4 EUR."),
+        (user("[WhatsApp Alice +30s Sun 2026-01-18 00:20:12 PST] Alice: follow: up"), "follow: up"),
+        (user("[Slack (self) 2026-01-18 00:20 PST] (self): hi"), "hi"),
+        (user("[Telegram shop Sun 2026-01-18 00:20:12 PST] Bob: hi"), "Bob: hi"),
+        (user("[1] is the Runtime: of it"), "[1] is the Runtime: of it"),
+        (user("Look:\nRuntime: 4 | 5"), "Look:\nRuntime: 4 | 5"),
+        (user(RUNTIME), ""),
         ({"role": "system", "content": "You are"}, ""),
         ({"role": "tool", "content": "42"}, ""),
         (user(None), ""),
@@ -38,6 +55,16 @@ def test_only_what_a_person_said_counts_as_words(message: dict[str, object], wor
 def test_openclaws_last_user_message_is_not_the_persons() -> None:
     messages = [{"role": "system", "content": "x" * 40_000}, user("Sum these."), user(INTERNAL)]
     assert find_words(messages) == ["Sum these."]
+
+
+def test_what_is_written_behind_the_words_stands_before_what_an_agent_put_there() -> None:
+    said = user(f"[Sat 2026-11-21 12:18 UTC] Sum these.\n\n{RUNTIME}")
+    messages = [user("Hello"), said, user(INTERNAL)]
+    assert find_last_said(messages) == 1
+    assert write_behind(said, " Mind the tax.") == (f"[Sat 2026-11-21 12:18 UTC] Sum these. Mind the tax.\n\n{RUNTIME}")
+    assert find_last_said([user(INTERNAL)]) is None
+    assert write_behind(user(INTERNAL), "x") is None
+    assert write_behind(user([{"type": "text", "text": "Hi"}]), "x") is None
 
 
 def test_a_request_with_tool_results_goes_on_with_its_turn() -> None:
