@@ -77,10 +77,13 @@ def write_behind(message: Mapping[str, Any], text: str) -> str | None:
     None where the words do not stand in it in one piece.
     """
     content, words = message.get("content"), read_words(message)
-    if not isinstance(content, str) or not words or words not in content:
+    if not isinstance(content, str) or not words:
         return None
-    end = content.rindex(words) + len(words)
-    return content[:end] + text + content[end:]
+    for found in re.finditer(re.escape(words), content):
+        before, behind = content[: found.start()], content[found.end() :]
+        if not read_words({**message, "content": before + behind}):  # without them nobody said anything
+            return f"{before}{words}{text}{behind}"
+    return None
 
 
 def _read_part(part: Any) -> str:
