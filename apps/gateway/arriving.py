@@ -1,17 +1,19 @@
 """What a caller wants, read from its request; and that pointed at the server which is to do it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
 
-from apps.gateway.asking import Json, Question, make_question
+from apps.gateway.asking import OURS, Json, Question, make_question
 from apps.gateway.dialects import UPSTREAMS, Dialect, fit_server
 from apps.gateway.relaying import Relay
 from apps.gateway.routing import Route
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Caller
+
+BETA_HEADER = "anthropic-beta"
 
 
 @dataclass(slots=True)
@@ -21,6 +23,7 @@ class Arrival:
     Args:
         id: of the exchange, 32 hexadecimal digits. at: seconds since the epoch.
         raw: the body as it came. body: the same, in the dialect that is spoken.
+        beta: the caller's `anthropic-beta`, without which Anthropic refuses some of its tools; "" where it said none.
         earlier: messages up to and with the answer that this goes on from; None: none, or none such.
     """
 
@@ -32,6 +35,7 @@ class Arrival:
     model: str
     raw: bytes
     body: Json
+    beta: str = ""
     earlier: Sequence[Json] | None = None
 
 
@@ -40,7 +44,7 @@ class Aim(NamedTuple):
 
     Args:
         kept: the request as it is recorded, in the question's form.
-        sent: the body that goes out.
+        sent: the body that goes out. headers: that go with it, beside the server's own.
         relay: reads the answer.
     """
 
@@ -48,6 +52,7 @@ class Aim(NamedTuple):
     question: Question
     kept: bytes
     sent: bytes
+    headers: Mapping[str, str]
     relay: Relay
 
 
@@ -62,18 +67,27 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
     """
     dialect, kind = arrival.dialect, route.backend.kind
     upstream = UPSTREAMS["messages"] if kind.dialect == "anthropic" else None
+    speaks_same = upstream is not None and upstream.name == dialect.name
     chat, kept, form = arrival.body, arrival.raw, "chat"
-    if dialect.name == "completions" and kind.has_completions:
+    if upstream is not None and speaks_same:
+        chat = upstream.describe(arrival.body)
+        kept = orjson.dumps(chat)
+    elif dialect.name == "completions" and kind.has_completions:
         form = "completions"
     else:
         chat = dialect.to_chat(arrival.body, earlier=arrival.earlier)
         if dialect.name != "chat":
             kept = orjson.dumps(chat)
-            chat = fit_server(chat, kind=kind.kind, reasoning_field=kind.reasoning_field)
+            chat = fit_server(
+                chat,
+                kind=kind.kind,
+                reasoning_field=kind.reasoning_field,
+                keeps_signed=kind.dialect == "anthropic",
+            )
     question = make_question(chat, route, form)
-    speaks_same = upstream is not None and upstream.name == dialect.name
     if speaks_same:
-        sent = {**arrival.body, "model": route.served.name}
+        sent = {name: value for name, value in arrival.body.items() if name not in OURS}
+        sent["model"] = route.served.name
     elif upstream is not None:
         sent = upstream.from_chat(question.body)
     else:
@@ -87,4 +101,5 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
         upstream=upstream,
         passes_own=speaks_same,
     )
-    return Aim(route, question, kept, orjson.dumps(sent), relay)
+    headers = {BETA_HEADER: arrival.beta} if speaks_same and arrival.beta else {}
+    return Aim(route, question, kept, orjson.dumps(sent), headers, relay)

@@ -38,6 +38,7 @@ class Captured(NamedTuple):
     request: Json
     text: str = ""
     reasoning: str = ""
+    thinking_blocks: Sequence[Json] = ()
     tool_calls: Sequence[Json] = ()
     finish_reason: str = ""
     prompt_token_ids: bytes = b""
@@ -171,6 +172,7 @@ def _capture_choice(
         request=asked.request,
         text=part.text,
         reasoning=part.reasoning,
+        thinking_blocks=part.thinking_blocks,
         tool_calls=part.tool_calls,
         finish_reason=part.finish_reason,
         prompt_token_ids=prompt_ids,

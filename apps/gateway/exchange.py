@@ -8,7 +8,7 @@ from uuid import uuid4
 from aiohttp import web
 
 from apps.gateway.access import find_caller, require_asking
-from apps.gateway.arriving import Arrival
+from apps.gateway.arriving import BETA_HEADER, Arrival
 from apps.gateway.asking import read_model, read_object
 from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
 from apps.gateway.edge import Edge
@@ -94,7 +94,8 @@ class Exchange:
             raise RefusalError("the body is too large", status=413, code="too_large", is_recorded=False) from None
         body = read_object(raw)
         place = find_place(body, request.headers, caller, in_path=self._in_path)
-        arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body)
+        beta = request.headers.get(BETA_HEADER, "")
+        arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
         self._arrival = arrival
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(arrival, previous)

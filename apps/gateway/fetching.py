@@ -88,7 +88,9 @@ class Fetch:
         self.endpoint = endpoint
         url = endpoint.completions if question.form == "completions" else endpoint.chat
         try:
-            self._answer = answer = await self._edge.upstreams.ask(backend, endpoint, url, self.aim.sent)
+            self._answer = answer = await self._edge.upstreams.ask(
+                backend, endpoint, url, self.aim.sent, self.aim.headers
+            )
             if answer.status != 200:
                 raw = await answer.content.read(MOST_ERROR_BYTES)
                 answer.close()

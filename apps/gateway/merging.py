@@ -13,12 +13,14 @@ class ChoiceParts:
     """One choice as far as it is known.
 
     Attributes:
+        thinking_blocks: thoughts that their server signed, or keeps to itself: it wants them back as they are.
         logprobs: of the tokens, in their order.
     """
 
     index: int
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
+    thinking_blocks: list[Json] = field(default_factory=list)
     tool_calls: list[Json] = field(default_factory=list)
     finish_reason: str = ""
     prompt_token_ids: list[int] = field(default_factory=list)
@@ -96,10 +98,22 @@ def _add_choice(parts: ChoiceParts, choice: Json) -> None:
         parts.texts.append(content if isinstance(content, str) else _read_parts(content))
     if thought := message.get("reasoning_content") or message.get("reasoning"):
         parts.thoughts.append(thought if isinstance(thought, str) else _read_parts(thought))
+    for block in message.get("thinking_blocks") or ():
+        _add_thinking(parts, block)
     for call in message.get("tool_calls") or ():
         _add_call(parts, call)
     if call := message.get("function_call"):  # how tools were called before there were many
         _add_call(parts, {"index": 0, "type": "function", "function": call})
+
+
+def _add_thinking(parts: ChoiceParts, block: Json) -> None:
+    """A block, or a piece of one: its signature ends it."""
+    last = parts.thinking_blocks[-1] if parts.thinking_blocks else {}
+    if block.get("type") == last.get("type") == "thinking" and not last.get("signature"):
+        last["thinking"] = (last.get("thinking") or "") + (block.get("thinking") or "")
+        last["signature"] = block.get("signature") or ""
+    else:
+        parts.thinking_blocks.append(dict(block))
 
 
 def _add_logprobs(parts: ChoiceParts, logprobs: Json) -> None:

@@ -17,11 +17,12 @@ COLUMNS: Mapping[str, str] = {
     "shared_messages": "int4", "shared_tokens": "int4", "project_id": "int8", "session_id": "int8",
     "provider_id": "int8", "worker_name": "varchar", "agent": "varchar", "api": "varchar", "turn": "varchar",
     "task_id": "int8", "step_index": "int4", "model": "varchar", "request": "jsonb", "adapter_name": "varchar",
-    "policy_version": "int4", "messages": "jsonb", "text": "text", "reasoning": "text", "tool_calls": "jsonb",
-    "finish_reason": "varchar", "prompt_token_ids": "bytea", "token_ids": "bytea", "logprobs": "bytea",
-    "sampled": "bytea", "prompt_tokens": "int4", "completion_tokens": "int4", "cached_tokens": "int4",
-    "cost_usd": "numeric", "latency_ms": "float8", "first_token_ms": "float8", "upstream": "varchar",
-    "status": "int2", "is_streamed": "bool", "is_truncated": "bool", "is_mixed": "bool", "error": "text",
+    "policy_version": "int4", "messages": "jsonb", "text": "text", "reasoning": "text", "thinking_blocks": "jsonb",
+    "tool_calls": "jsonb", "finish_reason": "varchar", "prompt_token_ids": "bytea", "token_ids": "bytea",
+    "logprobs": "bytea", "sampled": "bytea", "prompt_tokens": "int4", "completion_tokens": "int4",
+    "cached_tokens": "int4", "cost_usd": "numeric", "latency_ms": "float8", "first_token_ms": "float8",
+    "upstream": "varchar", "status": "int2", "is_streamed": "bool", "is_truncated": "bool", "is_mixed": "bool",
+    "error": "text",
 }  # fmt: skip
 """Every column, with its type; a test compares them with the model."""
 COPY = "COPY inference_exchange ({}) FROM STDIN (FORMAT BINARY)".format(", ".join(COLUMNS))
@@ -94,6 +95,7 @@ def make_row(
         Jsonb(placed.messages, dump_json),
         captured.text,
         captured.reasoning,
+        Jsonb(captured.thinking_blocks, dump_json) if captured.thinking_blocks else None,
         Jsonb(captured.tool_calls, dump_json),
         captured.finish_reason,
         placed.prompt_token_ids,

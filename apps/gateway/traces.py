@@ -95,4 +95,6 @@ def read_earlier(caller: Caller, answer_id: str) -> Earlier | None:
         answer["reasoning_content"] = exchange.reasoning
     if exchange.tool_calls:
         answer["tool_calls"] = exchange.tool_calls
+    if exchange.thinking_blocks:
+        answer["thinking_blocks"] = exchange.thinking_blocks
     return Earlier([*conversation.messages, answer], exchange.session.key if exchange.session is not None else "")

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import aiohttp
@@ -93,17 +93,22 @@ class Upstreams:
         found.sort(key=lambda endpoint: _weigh(session, endpoint.base_url), reverse=True)
         return sorted(found, key=lambda endpoint: endpoint.is_resting)
 
-    async def ask(self, backend: Backend, endpoint: Endpoint, url: URL, body: bytes) -> aiohttp.ClientResponse:
+    async def ask(
+        self, backend: Backend, endpoint: Endpoint, url: URL, body: bytes, more: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
         """Send a request and wait for the head of its answer.
 
+        Args:
+            more: headers beside the backend's.
         Raises:
             DownError: nobody answered, or somebody who says that another may.
             TimeoutError: it took the request and was silent for too long.
         """
         client = self._clients[endpoint.trusts_private]
+        headers = {**more, **backend.headers} if more else backend.headers
         try:
             response = await client.post(
-                url, data=body, headers=backend.headers, allow_redirects=False, timeout=_timeout(backend.timeout_s)
+                url, data=body, headers=headers, allow_redirects=False, timeout=_timeout(backend.timeout_s)
             )
         except aiohttp.ConnectionTimeoutError as error:
             endpoint.note_failure("no connection in time")

@@ -143,6 +143,7 @@ class Exchange(Timestamped):
         task_id, step_index: of the task and step it was made for, as the caller said (the rows live on a higher floor).
         request: what else was asked: sampling, tools, response format.
         reasoning: what the model thought aloud before its answer, where the server tells.
+        thinking_blocks: the same as its server signed it, to be sent back as it is; None where it signed nothing.
         status: HTTP status the caller got.
         is_truncated: the answer broke off: the server or the caller went away.
         is_mixed: another adapter served at its end than at its start; nothing is trained on it.
@@ -176,6 +177,7 @@ class Exchange(Timestamped):
     messages = models.JSONField(default=list)
     text = models.TextField(blank=True)
     reasoning = models.TextField(blank=True)
+    thinking_blocks = models.JSONField(null=True, blank=True)
     tool_calls = models.JSONField(default=list)
     finish_reason = models.CharField(max_length=32, blank=True)
     prompt_token_ids = models.BinaryField(default=b"")

@@ -19,22 +19,25 @@ _KEEPS = {
 """By kind of server; a kind that is not here is told plain chat."""
 
 
-def fit_server(chat: Body, *, kind: str, reasoning_field: str) -> Json:
+def fit_server(chat: Body, *, kind: str, reasoning_field: str, keeps_signed: bool = False) -> Json:
     """A chat request as a server takes it; `chat` itself, which is what is recorded, is left alone.
 
     Args:
         chat: what `Dialect.to_chat` made. A caller of chat completions knows its server, and is not corrected.
         kind: of the server, as the registry names it.
         reasoning_field: what the server calls the thoughts in a message; "": it does not take any back.
+        keeps_signed: the server takes back the thoughts it signed.
     """
     dropped = _EXTRAS - _KEEPS.get(kind, frozenset())
     fitted = {key: value for key, value in chat.items() if key not in dropped}
-    fitted["messages"] = [_fit_message(message, reasoning_field) for message in chat["messages"]]
+    fitted["messages"] = [_fit_message(message, reasoning_field, keeps_signed) for message in chat["messages"]]
     return fitted
 
 
-def _fit_message(message: Body, reasoning_field: str) -> Json:
+def _fit_message(message: Body, reasoning_field: str, keeps_signed: bool) -> Json:
     fitted = dict(message)
+    if not keeps_signed:
+        fitted.pop("thinking_blocks", None)
     if fitted.get("name") == INSTRUCTIONS and fitted["role"] == "system":
         del fitted["name"]
     thoughts = fitted.pop("reasoning_content", None)

@@ -111,6 +111,13 @@ class Upstream(Protocol):
     path: str
     headers: Mapping[str, str]
 
+    def describe(self, body: Body) -> Json:
+        """A request in the server's dialect, which is sent as it is, in chat for the record.
+
+        Raises:
+            BadRequestError: not even that can be made of it.
+        """
+
     def from_chat(self, request: Body) -> Json:
         """A chat request in the server's dialect. Raises BadRequestError for what it cannot say."""
 

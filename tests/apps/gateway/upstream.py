@@ -23,6 +23,8 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
+from tests.apps.gateway.upstream_messages import add_messages
+
 VOCABULARY = 50_000
 END_ID = 2
 ROLE_IDS = {"system": 3, "developer": 3, "user": 4, "assistant": 5, "tool": 6}
@@ -260,10 +262,12 @@ class Server:
         self.count = 0
         self.open = 0
         self.app = web.Application(client_max_size=2**26)
+        add_messages(self.app, self)
         self.app.add_routes(
             [
                 web.post("/v1/chat/completions", self.answer),
                 web.post("/v1/completions", self.answer),
+                web.post("/tokenize", self.tokenize),
                 web.get("/v1/models", self.list_models),
                 web.post("/v1/load_lora_adapter", self.load),
                 web.post("/v1/unload_lora_adapter", self.unload),
@@ -274,13 +278,24 @@ class Server:
             ]
         )
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        body = orjson.loads(await request.read())
-        plan = Plan(**asdict(self.plan) | body.get("stub", {}))
+    async def see(self, request: web.Request) -> Json:
+        body: Json = orjson.loads(await request.read())
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append({"path": request.path, "body": body, "headers": headers})
         del self.seen[:-1000]
         self.count += 1
+        return body
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        body = await self.see(request)
+        if self.plan.status != 200:
+            return _refuse(self.plan.status, f"the stub was told to answer {self.plan.status}", "stub")
+        tokens = prompt_tokens_of(body["messages"])
+        return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = await self.see(request)
+        plan = Plan(**asdict(self.plan) | body.get("stub", {}))
         number = self.count
         self.open += 1
         try:

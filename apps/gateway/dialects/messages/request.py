@@ -45,6 +45,33 @@ def read_request(body: Body) -> Json:
     return chat | _read_tools(body) | _read_thinking(body) | _read_output(body)
 
 
+def describe_request(body: Body) -> Json:
+    """A request to a server of Anthropic's as it is recorded: in chat, where chat can say it.
+
+    Built-in tools, their blocks and other fields that chat has no word for stay as the caller wrote them: the server is
+    sent the request itself, and is its judge.
+
+    Raises:
+        BadRequestError: it holds no model, or no messages.
+    """
+    try:
+        return read_request(body)
+    except BadRequestError:
+        model, found = read_str(body, "model"), read_list(body, "messages")
+    described = {name: value for name, value in body.items() if name != "system"}
+    messages = _describe({"role": "system", "content": body.get("system")}, at="system") if body.get("system") else []
+    for index, each in enumerate(found):
+        messages += _describe(read_object(each, at=f"messages.{index}"), at=f"messages.{index}")
+    return described | {"model": model, "messages": messages}
+
+
+def _describe(message: Body, *, at: str) -> list[Json]:
+    try:
+        return list(_read_message(message, at=at))
+    except BadRequestError:
+        return [dict(message)]
+
+
 def _read_system(system: object) -> list[Json]:
     text = system if isinstance(system, str) else BLOCK_GAP.join(read_text_blocks(system, at="system"))
     return [{"role": "system", "content": text}] if text else []
@@ -120,7 +147,8 @@ def _read_tools(body: Body) -> Json:
 def _read_tool(found: object, *, at: str) -> Json:
     tool = read_object(found, at=at)
     if (kind := tool.get("type") or "custom") != "custom":
-        raise BadRequestError(f"{at}.type: the built-in tool {kind} is not offered here; give it as custom", param=at)
+        words = f"{at}.type: the built-in tool {str(kind)[:60]} needs a server of Anthropic's; give it as custom"
+        raise BadRequestError(words, param=at)
     function: Json = {"name": read_str(tool, "name", at=at)}
     if tool.get("description"):
         function["description"] = tool["description"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from apps.gateway.dialects.messages.request import describe_request
 from apps.gateway.dialects.messages.upstream_answer import MessageEvents, read_message
 from apps.gateway.dialects.messages.upstream_request import make_request
 from apps.gateway.dialects.protocol import Body, Json
@@ -13,6 +14,9 @@ class MessagesUpstream:
     name = "messages"
     path = "/messages"
     headers: Mapping[str, str] = {"anthropic-version": "2023-06-01"}
+
+    def describe(self, body: Body) -> Json:
+        return describe_request(body)
 
     def from_chat(self, request: Body) -> Json:
         return make_request(request)

@@ -51,6 +51,7 @@ class MessageEvents:
         self._usage: Json = {}
         self._calls: dict[int, int] = {}
         self._has_arguments: set[int] = set()
+        self._thoughts: dict[int, Json] = {}
 
     def feed(self, event: Body) -> list[Json]:
         """Chunks for one event.
@@ -68,8 +69,8 @@ class MessageEvents:
             return self._begin(event["index"], event["content_block"])
         if kind == "content_block_delta":
             return self._add(event["index"], event["delta"])
-        if kind == "content_block_stop" and event["index"] in self._calls.keys() - self._has_arguments:
-            return self._say(event["index"], "{}")
+        if kind == "content_block_stop":
+            return self._end(event["index"])
         if kind == "message_delta":
             self._usage |= {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
             return [self._make({}, **_read_stop(event["delta"]))]
@@ -94,20 +95,34 @@ class MessageEvents:
             return [self._make({"thinking_blocks": [dict(block)]})]
         if kind == "text" and block.get("text"):
             return [self._make({"content": block["text"]})]
-        return [self._make({"reasoning_content": block["thinking"]})] if block.get("thinking") else []
+        if kind == "thinking":
+            return self._think(index, block.get("thinking") or "", block.get("signature") or "")
+        return []
 
     def _add(self, index: int, delta: Body) -> list[Json]:
         kind = delta.get("type")
         if kind == "text_delta":
             return [self._make({"content": delta["text"]})]
         if kind == "thinking_delta":
-            return [self._make({"reasoning_content": delta["thinking"]})]
+            return self._think(index, delta["thinking"])
         if kind == "signature_delta":
-            signed = {"type": "thinking", "thinking": "", "signature": delta["signature"]}
-            return [self._make({"thinking_blocks": [signed]})]
+            return self._think(index, signature=delta["signature"])
         if kind == "input_json_delta" and index in self._calls and delta["partial_json"]:
             return self._say(index, delta["partial_json"])
         return []
+
+    def _think(self, index: int, thinking: str = "", signature: str = "") -> list[Json]:
+        """Thoughts are passed on as they come, and once more with their signature when their block ends."""
+        block = self._thoughts.setdefault(index, {"type": "thinking", "thinking": "", "signature": ""})
+        block["thinking"] += thinking
+        block["signature"] += signature
+        return [self._make({"reasoning_content": thinking})] if thinking else []
+
+    def _end(self, index: int) -> list[Json]:
+        if index in self._calls.keys() - self._has_arguments:
+            return self._say(index, "{}")
+        block = self._thoughts.pop(index, None)
+        return [self._make({"thinking_blocks": [block]})] if block is not None and block["signature"] else []
 
     def _say(self, index: int, arguments: str) -> list[Json]:
         self._has_arguments.add(index)
