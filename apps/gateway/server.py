@@ -12,11 +12,14 @@ import orjson
 from aiohttp import web
 
 from apps.gateway.access import find_caller, require_asking, require_reading
-from apps.gateway.dialects import DIALECTS
+from apps.gateway.asking import read_object
+from apps.gateway.counting import count_tokens
+from apps.gateway.dialects import DIALECTS, BadRequestError
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError, refuse_model
 from apps.gateway.exchange import Exchange
 from apps.gateway.metrics import CONTENT_TYPE
+from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller
 
 logger = logging.getLogger(__name__)
@@ -105,6 +108,8 @@ class GatewayServer:
         """Everything that asks no model."""
         if request.method == "POST" and path == "/done" and in_path:
             return await self._close(request, in_path)
+        if request.method == "POST" and path == "/v1/messages/count_tokens":
+            return await self._count_tokens(request, in_path)
         if request.method not in {"GET", "HEAD"}:
             known = path in {"/health", "/healthz", "/readyz", "/metrics", "/v1/models"}
             status, code = (405, "method_not_allowed") if known else (404, "not_found")
@@ -124,6 +129,19 @@ class GatewayServer:
             require_asking(caller)
             return self._list_models(caller, path.removeprefix("/v1/models").removeprefix("/"))
         raise RefusalError(f"{path[:200]}: not found here", status=404, code="not_found")
+
+    async def _count_tokens(self, request: web.BaseRequest, in_path: str) -> web.Response:
+        caller = await find_caller(request.headers, self.edge.knowledge)
+        require_asking(caller)
+        self.edge.admit()
+        try:
+            body = read_object(await request.read())
+            place = find_place(body, request.headers, caller, in_path=in_path)
+            return _json({"input_tokens": await count_tokens(self.edge, body, caller, place)})
+        except BadRequestError as error:
+            raise RefusalError(str(error), status=error.status, code=error.code, param=error.param) from None
+        finally:
+            self.edge.in_flight -= 1
 
     def _list_models(self, caller: Caller, wanted: str) -> web.Response:
         """In the shape of OpenAI and of Anthropic at once: neither's clients mind the other's fields."""
@@ -199,6 +217,8 @@ def _read_count(text: str | None, name: str, default: int, most: int) -> int:
 def _refuse(error: RefusalError, path: str) -> web.Response:
     dialect = DIALECTS["messages" if path.startswith("/v1/messages") else "chat"]
     headers = {"WWW-Authenticate": 'Bearer realm="tentalis"'} if error.status == 401 else {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = f"{error.retry_after_s:g}"
     body = dialect.error(status=error.status, message=str(error), code=error.code, param=error.param)
     return web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
 

@@ -35,6 +35,7 @@ class Endpoint:
         self.trusts_private = backend.trusts_private
         self.chat = URL(urls.chat, encoded=True)
         self.completions = URL(urls.completions or urls.chat, encoded=True)
+        self.tokenize = URL(f"{urls.root}/tokenize", encoded=True) if backend.kind.tokenizes else None
         self.health = URL(f"{urls.root}/health", encoded=True) if backend.kind.is_local else None
         self.in_flight = 0
         self._failures = 0
@@ -94,7 +95,7 @@ class Upstreams:
         return sorted(found, key=lambda endpoint: endpoint.is_resting)
 
     async def ask(
-        self, backend: Backend, endpoint: Endpoint, url: URL, body: bytes, more: Mapping[str, str]
+        self, backend: Backend, endpoint: Endpoint, url: URL, body: bytes, more: Mapping[str, str] | None = None
     ) -> aiohttp.ClientResponse:
         """Send a request and wait for the head of its answer.
 

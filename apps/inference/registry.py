@@ -45,6 +45,7 @@ class ProviderKind:
         tells_logprobs: takes `logprobs` in chat completions. Others answer 400 or say nothing.
         has_completions: legacy `/completions` with a bare prompt.
         loads_adapters: vLLM's `/load_lora_adapter`.
+        tokenizes: vLLM's `/tokenize`, which says how many tokens a conversation is.
         lists_models: `GET /models`.
         streams_usage: knows `stream_options.include_usage`.
         max_tokens_field: what chat completions call the longest answer.
@@ -64,6 +65,7 @@ class ProviderKind:
     tells_logprobs: bool = False
     has_completions: bool = False
     loads_adapters: bool = False
+    tokenizes: bool = False
     lists_models: bool = True
     streams_usage: bool = True
     max_tokens_field: str = "max_tokens"
@@ -117,6 +119,7 @@ _ROWS = [
         tells_logprobs=True,
         has_completions=True,
         loads_adapters=True,
+        tokenizes=True,
         max_choices=64,
         is_local=True,
         is_checked=True,
@@ -128,6 +131,7 @@ _ROWS = [
         tells_logprobs=True,
         has_completions=True,
         loads_adapters=True,
+        tokenizes=True,
         max_choices=64,
         is_local=True,
         quirks="--api-key guards /v1 only: /load_lora_adapter is below /v1, /tokenize is open to who reaches the port",
