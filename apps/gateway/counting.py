@@ -77,8 +77,8 @@ def _address(endpoint: Endpoint) -> URL:
 def _read_count(route: Route, answer: aiohttp.ClientResponse, raw: bytes) -> int:
     name = route.backend.name
     if answer.status == 404:
-        words = read_error(raw).message or "404"
-        raise RefusalError(f"{name} does not count tokens: {words}", status=501, code="not_supported", param="model")
+        told = read_error(raw).message or "404"
+        raise RefusalError(f"{name} does not count tokens: {told}", status=501, code="not_supported", param="model")
     if answer.status in {401, 403}:
         raise RefusalError(f"{name} refuses the key that is stored for it", status=502, code="upstream_refused_key")
     if answer.status != 200:
