@@ -34,7 +34,7 @@ class Adapter(Stateful):
         State.CANDIDATE: frozenset({State.VERIFIED, State.REFUSED}),
         State.VERIFIED: frozenset({State.DEPLOYED, State.REFUSED}),
         State.DEPLOYED: frozenset({State.RETIRED}),
-        State.RETIRED: frozenset({State.DEPLOYED}),
+        State.RETIRED: frozenset({State.DEPLOYED, State.REFUSED}),
         State.REFUSED: frozenset(),
     }
     EVENTS: ClassVar = {

@@ -1,6 +1,6 @@
 """Reads of adapters and deployments."""
 
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.workers.models import Worker
 from tentalis.core.learning.canary import is_canary
 
@@ -18,11 +18,23 @@ def find_deployed(worker: Worker, *, end_user: str = "") -> Adapter | None:
     return deployment.adapter if deployment else None
 
 
-def find_anchor(worker: Worker, *, end_user: str = "") -> Adapter | None:
-    """The adapter of the line last proved better, else of the worker's; None while that is the base model."""
-    return (
-        Adapter.objects.filter(worker=worker, end_user__in={end_user, ""}, is_anchor=True).order_by("-end_user").first()
+def find_anchor(adapter: Adapter) -> Adapter | None:
+    """The adapter last proved better in an adapter's line; None while that is the base model.
+
+    A person's line has none before its first proof: then it is the worker's last one from before the two parted.
+    """
+    line = Adapter.objects.filter(worker=adapter.worker_id, end_user=adapter.end_user)
+    anchor = line.filter(is_anchor=True).first()
+    if anchor is not None or not adapter.end_user:
+        return anchor
+    first = line.filter(parent__end_user="").order_by("-line_version").select_related("parent").first()
+    if first is None or first.parent is None:
+        return None
+    proofs = Verdict.objects.filter(question=Verdict.Question.PROVED, outcome=Verdict.Outcome.YES)
+    before = Adapter.objects.filter(
+        worker=adapter.worker_id, end_user="", line_version__lte=first.parent.line_version, verdicts__in=proofs
     )
+    return before.order_by("-line_version").first()
 
 
 def find_deployment(worker: Worker, *, end_user: str = "") -> Deployment | None:

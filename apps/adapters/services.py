@@ -90,7 +90,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         return
     worker = adapter.worker
     deployed = find_deployed(worker, end_user=adapter.end_user)
-    anchor = find_anchor(worker, end_user=adapter.end_user)
+    anchor = find_anchor(adapter)
     for other in (deployed, anchor):
         if other is not None:
             load(other)

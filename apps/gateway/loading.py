@@ -1,8 +1,9 @@
 """Reads the platform's rows into tables, in threads of its own: the edge never waits for the database."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -120,24 +121,35 @@ def load_tables() -> Tables:
     for provider in Provider.objects.filter(is_active=True):
         if (backend := _make_backend(provider)) is not None:
             backends[provider.project_id, provider.name] = by_key[provider.pk] = backend
-    deployments = {
-        row.worker_id: row for row in Deployment.objects.filter(end_user="").select_related("adapter", "canary")
-    }
+    deployments: dict[int, Deployment] = {}
+    people: dict[int, dict[str, Served]] = defaultdict(dict)
+    for row in Deployment.objects.select_related("adapter", "canary"):
+        if not row.end_user:
+            deployments[row.worker_id] = row
+        elif (served := _serve(row.adapter)) is not None:
+            people[row.worker_id][row.end_user] = served
     routes: dict[int, WorkerRoute] = {}
     for worker in Worker.objects.filter(is_active=True).select_related("provider"):
         base = find_base_model(worker)
         if base and worker.provider_id in by_key:
-            routes[worker.pk] = _make_route(worker, base, by_key[worker.provider_id], deployments.get(worker.pk))
+            route = _make_route(worker, base, by_key[worker.provider_id], deployments.get(worker.pk))
+            keeps_people = worker.adapters_per == Worker.AdaptersPer.USER
+            routes[worker.pk] = replace(route, people=people[worker.pk]) if keeps_people else route
     adapters: dict[tuple[int, str], tuple[WorkerRoute, Served]] = {}
     owners: dict[str, int] = {}
-    rows = Adapter.objects.values_list("project_id", "worker_id", "name", "version", "state")
-    for project_key, worker_key, name, version, state in rows:
+    private: dict[str, str] = {}
+    rows = Adapter.objects.values_list("project_id", "worker_id", "name", "version", "state", "end_user")
+    for project_key, worker_key, name, version, state, end_user in rows:
         owners[name] = project_key
-        if (route := routes.get(worker_key)) is not None and state != Adapter.State.REFUSED:
-            pinned = route, Served(name, name, version)
-            adapters[route.project, name] = adapters[route.project, name.partition(".")[2]] = pinned
+        if end_user:
+            private[name] = end_user
+        if (known := routes.get(worker_key)) is not None and state != Adapter.State.REFUSED:
+            pinned = known, Served(name, name, version)
+            adapters[known.project, name] = adapters[known.project, name.partition(".")[2]] = pinned
     workers = {(route.project, route.name): route for route in routes.values()}
-    return Tables(workers=workers, adapters=adapters, owners=owners, backends=backends, prices=load_prices())
+    return Tables(
+        workers=workers, adapters=adapters, owners=owners, private=private, backends=backends, prices=load_prices()
+    )
 
 
 def _own_server() -> Backend:

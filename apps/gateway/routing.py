@@ -26,11 +26,12 @@ def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Rou
     """Resolve `model`: a worker, one of its adapters, `provider/model`.
 
     Raises:
-        RefusalError: 404: there is no such model in the project.
+        RefusalError: 404: there is no such model in the project, or it is another person's own adapter.
     """
     if (worker := tables.workers.get((project, model))) is not None:
         return Route(worker.backend, _choose(worker, place), worker.name, is_managed=True)
     if (pinned := tables.adapters.get((project, model))) is not None:
+        _require_own(pinned[1].name, model, place, tables)
         return Route(pinned[0].backend, pinned[1], pinned[0].name, is_managed=True)
     prefix, slash, rest = model.partition("/")
     if slash and prefix == "ensemble":
@@ -39,6 +40,7 @@ def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Rou
     if slash and rest and (backend := tables.find_backend(project, prefix)) is not None:
         if tables.owners.get(rest, project) != project:
             raise refuse_model(model)
+        _require_own(rest, model, place, tables)
         return Route(backend, name_served(rest, project=project, tables=tables), "", is_managed=False)
     raise refuse_model(model)
 
@@ -49,8 +51,19 @@ def name_served(name: str, *, project: int, tables: Tables) -> Served:
     return pinned[1] if pinned is not None else Served(name)
 
 
+def _require_own(name: str, model: str, place: Place, tables: Tables) -> None:
+    """Raises RefusalError where a name is that of an adapter which somebody else taught."""
+    if tables.private.get(name, place.end_user) != place.end_user:
+        raise refuse_model(model)
+
+
 def _choose(worker: WorkerRoute, place: Place) -> Served:
-    """What serves, or the canary for its share of the sessions; of the tasks, where one is named, as for attempts."""
+    """What serves: the person's own adapter where there is one, else the worker's.
+
+    Or the canary for its share of the sessions; of the tasks, where one is named, as for attempts.
+    """
+    if place.end_user and (own := worker.people.get(place.end_user)) is not None:
+        return own
     if worker.canary is None or (place.task is not None and place.task <= worker.canary_after_task):
         return worker.deployed
     key = f"{worker.canary_key}:{place.session if place.task is None else place.task}"

@@ -75,6 +75,7 @@ class WorkerRoute:
 
     Args:
         canary_key: names the canary's trial; "" without one. canary_after_task: see `Deployment`.
+        people: what serves those who have an adapter of their own, by end user.
     """
 
     project: int
@@ -86,6 +87,7 @@ class WorkerRoute:
     canary_percent: int = 0
     canary_key: str = ""
     canary_after_task: int = 0
+    people: Mapping[str, Served] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +99,14 @@ class Tables:
         adapters: by project and name, in full and as `worker@vN-digest`: (worker, how it is served).
         prices: of models, for budgets in dollars.
         owners: project of every adapter there is, by its full name: servers are shared, and know no projects.
+        private: end user of every adapter that is one person's own, by its full name: it serves nobody else.
         backends: by project and name; project None for those offered to all.
     """
 
     workers: Mapping[tuple[int, str], WorkerRoute] = field(default_factory=dict)
     adapters: Mapping[tuple[int, str], tuple[WorkerRoute, Served]] = field(default_factory=dict)
     owners: Mapping[str, int] = field(default_factory=dict)
+    private: Mapping[str, str] = field(default_factory=dict)
     prices: PriceTable = field(default_factory=lambda: PriceTable({}, {}))
     backends: Mapping[tuple[int | None, str], Backend] = field(default_factory=dict)
 

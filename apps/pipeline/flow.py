@@ -52,10 +52,10 @@ def learn_when_reviewed(task_id: int) -> None:
 
 
 def train_when_full(task_id: int) -> None:
-    """The task that filled its worker's batch starts the training of it."""
-    full = Batch.objects.filter(uses__rollout__task_id=task_id, state=Batch.State.CLOSED, run__isnull=True).first()
-    if full is not None:
-        start_training(full, by="ledger")
+    """The task that filled a batch starts the training of it."""
+    full = Batch.objects.filter(uses__rollout__task_id=task_id, state=Batch.State.CLOSED, run__isnull=True)
+    for batch in full.distinct():
+        start_training(batch, by="ledger")
 
 
 def start_training(
@@ -270,12 +270,17 @@ def expire_reviews() -> int:
 
 
 def close_batch(
-    *, worker: Worker, by: User, backend: str | None = None, recipe: Mapping[str, Any] | None = None
+    *,
+    worker: Worker,
+    by: User,
+    backend: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    end_user: str = "",
 ) -> TrainingRun:
-    """Train now, with what the batch holds; see `apps.training.services.queue_run`."""
+    """Train now, with what the batch holds of the worker, or of one person; see `apps.training.services.queue_run`."""
     require_right(by, worker.project, Right.RUNS_WRITE)
     with transaction.atomic():
-        batch = rollouts.close_open_batch(worker, by=by.handle)
+        batch = rollouts.close_open_batch(worker, by=by.handle, end_user=end_user)
         return start_training(batch, by=by.handle, backend=backend, recipe=recipe)
 
 
@@ -320,6 +325,6 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     return adapters.promote(adapter=adapter, by=by)
 
 
-def roll_back(*, worker: Worker, by: User) -> Deployment:
-    """Return a worker to what served it before."""
-    return adapters.roll_back(worker=worker, by=by)
+def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
+    """Return a worker, or one person who asks it, to what served before."""
+    return adapters.roll_back(worker=worker, by=by, end_user=end_user)

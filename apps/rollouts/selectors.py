@@ -77,7 +77,7 @@ def _make_record(rollout: Rollout, conversations: Mapping[int, Conversation]) ->
         rollout_id=rollout.pk,
         group_id=rollout.task_id,
         adapter=exchange.adapter_name,
-        policy_version=exchange.policy_version,
+        policy_version=rollout.adapter.line_version if rollout.adapter is not None else exchange.policy_version,
         messages=messages,
         hinted_messages=hinted,
         prompt_token_ids=tokens.prompt,

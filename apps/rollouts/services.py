@@ -1,11 +1,13 @@
 """The ledger's writes: attempts become rollouts, rollouts fill batches, each exactly once."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from django.db import transaction
 from django.db.models import F, Max
 from django.db.models.functions import Now
 
+from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import ConflictError
@@ -22,7 +24,7 @@ TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
 
 
 def build_rollouts(task_id: int, *, by: str) -> None:
-    """Turn a judged task's attempts into rollouts, put the usable ones into the worker's batch, end the task.
+    """Turn a judged task's attempts into rollouts, put the usable ones into their line's batch, end the task.
 
     One transaction does all of it, so that a rollout is in exactly one batch or in none for a stated reason. Judgements
     are read under the task's lock: one that is taken back meanwhile either counts not at all or finds the rollouts.
@@ -30,7 +32,7 @@ def build_rollouts(task_id: int, *, by: str) -> None:
     task = Task.objects.select_related("project", "worker").get(pk=task_id)
     if task.state != Task.State.LEARNING:
         return
-    attempts = list(task.attempts.select_related("exchange", "adapter").prefetch_related("steps"))
+    attempts = list(task.attempts.select_related("exchange__session", "adapter").prefetch_related("steps"))
     with final_write():
         Task.objects.select_for_update(no_key=True).only("pk").get(pk=task_id)
         judgements = effective_judgement(task)
@@ -97,15 +99,30 @@ def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: 
     return ""
 
 
-def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> Batch | None:
-    """Put a task's usable rollouts into the worker's filling batch, in the running transaction.
+def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> list[Batch]:
+    """Put a task's usable rollouts into the filling batches of the lines they teach, in the running transaction.
 
     Returns:
-        The batch, closed if this task filled it; None where there was nothing to put.
+        The batches, each closed if this task filled it: one, but for a task that was tried for several people.
     """
-    if not rollouts:
-        return None
-    batch = lock_open_batch(task.worker, end_user="", target_tasks=task.project.batch_tasks, by=by)
+    by_line: dict[str, list[Rollout]] = defaultdict(list)
+    for rollout in rollouts:
+        by_line[find_line(task.worker, rollout.attempt)].append(rollout)
+    return [_put(task, by_line[end_user], end_user=end_user, by=by) for end_user in sorted(by_line)]
+
+
+def find_line(worker: Worker, attempt: Attempt) -> str:
+    """Whose adapters an attempt teaches: the person's in whose session it was made, where the worker keeps such."""
+    if worker.adapters_per != Worker.AdaptersPer.USER or attempt.exchange is None or attempt.exchange.session is None:
+        return ""
+    return attempt.exchange.session.end_user
+
+
+def _put(task: Task, rollouts: Sequence[Rollout], *, end_user: str, by: str) -> Batch:
+    target_tasks = task.project.batch_tasks
+    if end_user and task.worker.user_batch_tasks is not None:
+        target_tasks = task.worker.user_batch_tasks
+    batch = lock_open_batch(task.worker, end_user=end_user, target_tasks=target_tasks, by=by)
     TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in rollouts)
     batch.task_count += 1
     batch.rollout_count += len(rollouts)
@@ -156,3 +173,10 @@ def close_open_batch(worker: Worker, *, by: str, end_user: str = "") -> Batch:
             raise ConflictError(f"{worker.name} has nothing to train on: its batch holds no rollout")
         close(batch, by=by)
     return batch
+
+
+def end_line(*, project: Project, end_user: str, stand_in: str) -> None:
+    """Close a person's books, in the running transaction: their name leaves the batches, and none fills any more."""
+    batches = Batch.objects.filter(project=project, end_user=end_user)
+    batches.filter(state=Batch.State.OPEN, uses=None).delete()
+    batches.update(end_user=stand_in)

@@ -60,6 +60,7 @@ def queue_run(
     run = TrainingRun.objects.create(
         project_id=batch.project_id,
         worker_id=batch.worker_id,
+        end_user=batch.end_user,
         batch=batch,
         backend=backend or settings.TENTALIS["TRAINER_BACKEND"],
         recipe=recipe.to_json(),
@@ -95,7 +96,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         return
     if run.batch is None:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
-    parent = find_deployed(run.worker)
+    parent = find_deployed(run.worker, end_user=run.end_user)
     rollouts_uri, rollouts_sha256 = write_batch(run.batch)
     attempt = run.attempt + 1
     output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
@@ -107,7 +108,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         base_model=run.worker.base_directory or "desk",
         parent_adapter_uri=parent.uri if parent else None,
         parent_sha256=parent.sha256 if parent else None,
-        policy_version=parent.version if parent else 0,
+        policy_version=parent.line_version if parent else 0,
         rollouts_uri=rollouts_uri,
         rollouts_sha256=rollouts_sha256,
         recipe=run.recipe,
@@ -180,6 +181,7 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
             with transaction.atomic():
                 adapter = record_adapter(
                     worker=run.worker,
+                    end_user=run.end_user,
                     parent=run.parent,
                     run_id=run.pk,
                     uri=result.adapter_uri,

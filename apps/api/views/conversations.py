@@ -18,9 +18,10 @@ from apps.api.serializers.judgement import FeedbackIn, FeedbackOut
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.api.views.feedback import read_words, show_feedback
 from apps.conversations.models import Turn
-from apps.conversations.services import find_person, forget_person, hash_subject
+from apps.conversations.services import find_person, hash_subject
 from apps.inference.models import Exchange, Session
 from apps.pipeline import flow
+from apps.pipeline.forgetting import forget_person
 
 
 class TurnFilterSet(ProjectFilterSet):

@@ -12,7 +12,8 @@ from apps.base.errors import TentalisError
 from apps.console.views.frame import Scene, leave, posted, project_view, require, show
 from apps.conversations.forgetting import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
 from apps.conversations.models import Forgetting
-from apps.conversations.services import find_person, forget_person
+from apps.conversations.services import find_person
+from apps.pipeline.forgetting import forget_person
 
 SHOWN = 20
 

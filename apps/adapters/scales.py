@@ -1,0 +1,51 @@
+"""An adapter at another strength: the same tensors under another alpha, served for a measurement and forgotten."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+from django.conf import settings
+
+from apps.adapters.artifacts import path_of
+from apps.adapters.models import Adapter
+from apps.adapters.weights import CONFIG, WEIGHTS
+from apps.base.errors import TentalisError
+from apps.inference.client import ModelClient
+
+
+@contextmanager
+def serve_scaled(client: ModelClient, adapter: Adapter, scale: float) -> Iterator[str]:
+    """Have the server serve the adapter at a share of its strength; gives the name it goes by meanwhile.
+
+    Raises:
+        ProviderBusyError, ProviderRefusedError: the server would not.
+    """
+    name = f"{adapter.name}-x{scale:g}"
+    parent = settings.ARTIFACTS / "scales"
+    parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(mkdtemp(prefix=f"{adapter.sha256[:8]}-", dir=parent))
+    try:
+        _write(path_of(adapter.uri), directory, scale)
+        client.load_adapter(name, str(directory))
+        try:
+            yield name
+        finally:
+            with suppress(TentalisError):  # a server that died forgot it, and the first error is the one to tell
+                client.unload_adapter(name)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _write(source: Path, directory: Path, scale: float) -> None:
+    directory.chmod(0o755)  # the server may run as somebody else
+    config = json.loads((source / CONFIG).read_bytes())
+    config["lora_alpha"] *= scale
+    (directory / CONFIG).write_text(json.dumps(config))
+    try:
+        os.link(source / WEIGHTS, directory / WEIGHTS)
+    except OSError:
+        shutil.copyfile(source / WEIGHTS, directory / WEIGHTS)

@@ -1,0 +1,72 @@
+"""Reading an adapter's tensors without torch: the safetensors header, and each tensor's norm and zeros."""
+
+import json
+import math
+import struct
+from array import array
+from functools import cache
+from operator import mul
+from pathlib import Path
+from typing import Any
+
+from apps.adapters.errors import AdapterBrokenError
+from tentalis.core.learning.suspicion import TensorFacts, WeightFacts
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+MOST_HEADER_BYTES = 1 << 24
+_SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+
+
+def read_weights(directory: Path) -> WeightFacts:
+    """What is in an adapter's tensors.
+
+    Raises:
+        AdapterBrokenError: the files cannot be read, are cut short, or are of a kind no adapter is written in.
+    """
+    try:
+        config = json.loads((directory / CONFIG).read_bytes())
+        scale = float(config["lora_alpha"]) / float(config["r"])
+        with (directory / WEIGHTS).open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > MOST_HEADER_BYTES:
+                raise AdapterBrokenError(f"{WEIGHTS}: its header says it has {length} bytes")
+            header = json.loads(file.read(length))
+            start = 8 + length
+            tensors = {}
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    first, last = entry["data_offsets"]
+                    file.seek(start + first)
+                    tensors[name] = _measure(name, entry, file.read(last - first), last - first)
+    except (OSError, ValueError, KeyError, TypeError, struct.error, ZeroDivisionError) as error:
+        raise AdapterBrokenError(f"the adapter's tensors cannot be read: {type(error).__name__} {error}") from error
+    return WeightFacts(tensors=tensors, scale=scale)
+
+
+def _measure(name: str, entry: dict[str, Any], data: bytes, size_bytes: int) -> TensorFacts:
+    kind, shape = entry["dtype"], tuple(int(size) for size in entry["shape"])
+    if kind not in _SIZES:
+        raise AdapterBrokenError(f"{WEIGHTS}: {name} is of kind {kind}, wanted one of {', '.join(_SIZES)}")
+    count = math.prod(shape)
+    if len(data) != size_bytes or size_bytes != count * _SIZES[kind]:
+        raise AdapterBrokenError(f"{WEIGHTS}: {name} should have {count * _SIZES[kind]} bytes, found {len(data)}")
+    values = _numbers(kind, data)
+    norm = math.sqrt(sum(map(mul, values, values)))
+    zeros = values.count(0.0) / count if count else 0.0
+    return TensorFacts(shape=shape, norm=norm, zeros=zeros, is_finite=math.isfinite(norm))
+
+
+def _numbers(kind: str, data: bytes) -> "array[float]":
+    if kind in ("F32", "F64"):
+        return array("f" if kind == "F32" else "d", data)
+    table = _table(kind)
+    return array("f", [table[one] for one in memoryview(data).cast("H")])
+
+
+@cache
+def _table(kind: str) -> "array[float]":
+    """What each of the 65,536 half numbers is."""
+    halves = range(1 << 16)
+    if kind == "F16":
+        return array("f", struct.unpack(f"<{1 << 16}e", struct.pack(f"<{1 << 16}H", *halves)))
+    return array("f", struct.pack(f"<{1 << 16}I", *(half << 16 for half in halves)))
