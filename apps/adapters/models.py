@@ -21,23 +21,28 @@ class Adapter(Stateful):
         line_version: as `version`, counted along its own line alone (the worker's, or one person's, which goes on from
             where it left the worker's): what staleness and the time since the anchor are counted in.
         is_anchor: last one proved better; "improved by" is measured from it.
+        taught: what it was trained with, as the ledger knew it then (`BatchFacts`); {} where nobody told.
+        suspicion: why a person must look at it before it may serve; "" for none.
     """
 
     class State(models.TextChoices):
         CANDIDATE = "candidate", "Candidate"
+        QUARANTINED = "quarantined", "Under suspicion"
         VERIFIED = "verified", "Safe to serve"
         DEPLOYED = "deployed", "Deployed"
         RETIRED = "retired", "Retired"
         REFUSED = "refused", "Refused"
 
     MOVES: ClassVar = {
-        State.CANDIDATE: frozenset({State.VERIFIED, State.REFUSED}),
-        State.VERIFIED: frozenset({State.DEPLOYED, State.REFUSED}),
+        State.CANDIDATE: frozenset({State.VERIFIED, State.QUARANTINED, State.REFUSED}),
+        State.QUARANTINED: frozenset({State.VERIFIED, State.REFUSED}),
+        State.VERIFIED: frozenset({State.DEPLOYED, State.QUARANTINED, State.REFUSED}),
         State.DEPLOYED: frozenset({State.RETIRED}),
-        State.RETIRED: frozenset({State.DEPLOYED, State.REFUSED}),
+        State.RETIRED: frozenset({State.DEPLOYED, State.QUARANTINED, State.REFUSED}),
         State.REFUSED: frozenset(),
     }
     EVENTS: ClassVar = {
+        State.QUARANTINED: Kind.ADAPTER_QUARANTINED,
         State.VERIFIED: Kind.ADAPTER_VERIFIED,
         State.REFUSED: Kind.ADAPTER_REFUSED,
         State.DEPLOYED: Kind.ADAPTER_DEPLOYED,
@@ -57,6 +62,8 @@ class Adapter(Stateful):
     manifest = models.JSONField()
     state = models.CharField(max_length=16, choices=State.choices, default=State.CANDIDATE)
     is_anchor = models.BooleanField(default=False)
+    taught = models.JSONField(default=dict, blank=True)
+    suspicion = models.TextField(blank=True, default="")
 
     class Meta:
         constraints = [
@@ -144,6 +151,44 @@ class PanelResult(Timestamped):
     @property
     def mean_outcome(self) -> float:
         return float(sum(self.outcomes) / len(self.outcomes))
+
+
+class SideResult(Timestamped):
+    """What else the gate measured of a model: on tasks drawn anew, on skills no reward sees, at other strengths.
+
+    Attributes:
+        adapter: None for the base model.
+        kind: `fresh` tasks drawn for one candidate; `repeat` the panel once more with other seeds, for the noise floor;
+            `skills` what the base model can and no reward sees; `scale` a part of the panel at another strength.
+        panel: name of the tasks; results of one kind pair within one panel.
+        scale: share of its strength that the adapter was served at.
+        outcomes, step_scores: (items,) floats in [0, 1].
+    """
+
+    class Kind(models.TextChoices):
+        FRESH = "fresh"
+        REPEAT = "repeat"
+        SKILLS = "skills"
+        SCALE = "scale"
+
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="+")
+    adapter = models.ForeignKey(Adapter, models.CASCADE, null=True, related_name="side_results")
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    panel = models.CharField(max_length=64)
+    scale = models.FloatField(default=1.0)
+    outcomes = models.JSONField()
+    step_scores = models.JSONField()
+    signals = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["worker", "adapter", "kind", "panel", "scale"], name="one_side_result", nulls_distinct=False
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.adapter or 'base'} on {self.panel} ({self.kind}, x{self.scale:g})"
 
 
 class Deployment(Timestamped):

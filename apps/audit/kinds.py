@@ -102,6 +102,7 @@ class Kind(models.TextChoices):
     ADAPTER_RECORDED = "adapter.recorded"
     ADAPTER_VERIFIED = "adapter.verified"
     ADAPTER_REFUSED = "adapter.refused"
+    ADAPTER_QUARANTINED = "adapter.quarantined"
     ADAPTER_DEPLOYED = "adapter.deployed"
     ADAPTER_RETIRED = "adapter.retired"
     VERDICT_GIVEN = "verdict.given"

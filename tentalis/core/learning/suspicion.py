@@ -1,0 +1,282 @@
+"""What makes an adapter suspicious whatever it scores: its origin, its tensors, its strength, its data, its reward.
+
+Each check answers with findings in words; quiet means (). None of them looks at how well the adapter answers, but where
+that contradicts what it was taught.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from tentalis.core.contracts import AdapterManifest
+from tentalis.core.learning.gate import PairedComparison, compare_paired
+
+SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)
+"""Strengths an adapter is tried at, as shares of its own."""
+
+MOST_ZEROS = 0.05
+MOST_GROWTH = 3.0
+LEAST_AGREEMENT = 0.6
+LEAST_JUDGED = 30
+LEAK_POINTS = 0.05
+LEAK_CONFIDENCE = 0.98
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Args:
+        check: origin, tensors, strength, leak, reward, held_out or skills.
+        is_broken: it can be nothing but wrong; else a person may find it harmless.
+    """
+
+    check: str
+    words: str
+    is_broken: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorFacts:
+    """One tensor of an adapter.
+
+    Args:
+        norm: Euclidean, over all its numbers.
+        zeros: share of them that are exactly 0, in [0, 1].
+        is_finite: none is NaN or infinite.
+    """
+
+    shape: tuple[int, ...]
+    norm: float
+    zeros: float
+    is_finite: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightFacts:
+    """The tensors of an adapter by name, and what B A is multiplied with (alpha / rank)."""
+
+    tensors: Mapping[str, TensorFacts]
+    scale: float
+
+    @property
+    def strength(self) -> float:
+        """How much the adapter may change its base: the scale times the root of the summed squares of |A| |B|."""
+        total = 0.0
+        for name, second in self.tensors.items():
+            first = self.tensors.get(name.replace(".lora_B.", ".lora_A."))
+            if ".lora_B." in name and first is not None:
+                total += (first.norm * second.norm) ** 2
+        return self.scale * math.sqrt(total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchFacts:
+    """What an adapter was taught with, as the ledger knows it.
+
+    Args:
+        rollouts: how many.
+        held_out: of those, how many on tasks that nothing may be trained on.
+        audited: how many have both a reward and a verified outcome.
+        reward, outcome: their means, in [0, 1]; 0 without any.
+        agreement: chance that of a right and a wrong attempt the right one has the higher reward (AUC); None where not
+            at least `LEAST_JUDGED` of each were audited.
+    """
+
+    rollouts: int
+    held_out: int = 0
+    audited: int = 0
+    reward: float = 0.0
+    outcome: float = 0.0
+    agreement: float | None = None
+
+
+def describe_batch(rewards: Sequence[float | None], outcomes: Sequence[float | None], *, held_out: int) -> BatchFacts:
+    """Sum a batch up.
+
+    Args:
+        rewards, outcomes: (R,) what each rollout earned, and what a verifier or an auditor made of it; None: nothing.
+    """
+    both = [
+        (mine, truth) for mine, truth in zip(rewards, outcomes, strict=True) if mine is not None and truth is not None
+    ]
+    right = [mine for mine, truth in both if truth >= 0.5]
+    wrong = [mine for mine, truth in both if truth < 0.5]
+    return BatchFacts(
+        rollouts=len(rewards),
+        held_out=held_out,
+        audited=len(both),
+        reward=math.fsum(mine for mine, _ in both) / len(both) if both else 0.0,
+        outcome=math.fsum(truth for _, truth in both) / len(both) if both else 0.0,
+        agreement=measure_agreement(right, wrong) if min(len(right), len(wrong)) >= LEAST_JUDGED else None,
+    )
+
+
+def measure_agreement(right: Sequence[float], wrong: Sequence[float]) -> float:
+    """Chance that one of `right` is higher than one of `wrong`, ties counted half (the area under the ROC curve).
+
+    Raises:
+        ValueError: one of them is empty.
+    """
+    if not right or not wrong:
+        raise ValueError(f"wanted values on both sides, found {len(right)} and {len(wrong)}")
+    ranks: dict[float, float] = {}
+    ordered = sorted([*right, *wrong])
+    start = 0
+    while start < len(ordered):
+        end = start
+        while end < len(ordered) and ordered[end] == ordered[start]:
+            end += 1
+        ranks[ordered[start]] = (start + 1 + end) / 2
+        start = end
+    won = math.fsum(ranks[value] for value in right) - len(right) * (len(right) + 1) / 2
+    return won / (len(right) * len(wrong))
+
+
+def suspect_origin(
+    manifest: AdapterManifest,
+    *,
+    parent: AdapterManifest | None,
+    parent_sha256: str,
+    parent_name: str,
+    served_sha256: str,
+    served_name: str,
+) -> tuple[Finding, ...]:
+    """Whether it continues what serves now, on the same base and at the same scale.
+
+    Args:
+        parent, parent_sha256, parent_name: of the adapter that the registry says it continues; None, "" and the base
+            model's name for none.
+        served_sha256, served_name: of what serves now, whose place it would take.
+    """
+    found = []
+    if parent_sha256 != served_sha256:
+        found.append(_origin(f"stale: it continues {parent_name}, and {served_name} serves now"))
+    if manifest.parent_sha256 != parent_sha256:
+        found.append(
+            _origin(
+                f"its manifest continues {manifest.parent_sha256[:8] or 'the base model'}, "
+                f"the registry says {parent_sha256[:8] or 'the base model'}"
+            )
+        )
+    if parent is not None:
+        if manifest.base_sha256 != parent.base_sha256:
+            words = f"its base hashes to {manifest.base_sha256[:8]}, its parent's to {parent.base_sha256[:8]}"
+            found.append(Finding(check="origin", words=words, is_broken=True))
+        if (manifest.rank, manifest.alpha) != (parent.rank, parent.alpha):
+            words = (
+                f"its rank and alpha are {manifest.rank} and {manifest.alpha:g}, "
+                f"its parent's {parent.rank} and {parent.alpha:g}: another strength than it was trained at"
+            )
+            found.append(Finding(check="strength", words=words, is_broken=True))
+    return tuple(found)
+
+
+def _origin(words: str) -> Finding:
+    return Finding(check="origin", words=words)
+
+
+def suspect_tensors(
+    mine: WeightFacts, parent: WeightFacts | None, *, modules: Sequence[str], most_growth: float = MOST_GROWTH
+) -> tuple[Finding, ...]:
+    """Whether all tensors are there, finite and full, and no stronger than one run makes them.
+
+    Args:
+        parent: of the adapter it continues; None for a first one.
+        modules: names that its manifest says are adapted.
+        most_growth: largest step of strength from parent to child, as a factor.
+    """
+    found = []
+    if parent is not None and (lost := sorted(set(parent.tensors) - set(mine.tensors))):
+        found.append(_broken(f"{len(lost)} of {len(parent.tensors)} tensors are missing, the first is {lost[0]}"))
+    if untouched := [one for one in modules if not any(f".{one}." in name for name in mine.tensors)]:
+        found.append(_broken(f"no tensor for {', '.join(untouched)}, which its manifest says are adapted"))
+    for name, facts in sorted(mine.tensors.items()):
+        before = parent.tensors.get(name) if parent else None
+        if not facts.is_finite:
+            found.append(_broken(f"{name} holds NaN or infinite numbers"))
+        elif before is not None and facts.shape != before.shape:
+            found.append(_broken(f"{name} has shape {facts.shape}, its parent's {before.shape}"))
+        elif before is not None and facts.zeros - before.zeros > MOST_ZEROS:
+            found.append(_broken(f"{facts.zeros:.0%} of {name} are zero, {before.zeros:.0%} in its parent"))
+    if parent is not None and parent.strength > 0 and mine.strength > most_growth * parent.strength:
+        found.append(
+            Finding(
+                check="strength",
+                words=f"{mine.strength / parent.strength:.1f} times as strong as what it continues, "
+                f"one run makes {most_growth:g} at most",
+            )
+        )
+    return tuple(found[:3])
+
+
+def _broken(words: str) -> Finding:
+    return Finding(check="tensors", words=words, is_broken=True)
+
+
+def suspect_strength(outcomes: Mapping[float, Sequence[float]], *, confidence: float = 0.95) -> tuple[Finding, ...]:
+    """Whether the adapter answers better at a part of its strength: then it is over-scaled.
+
+    Args:
+        outcomes: scale -> (N,) outcomes in [0, 1] of the same items; 1.0 among them.
+    Source:
+        Scale sweep on the desk: a trained adapter rises up to its own scale and falls off a cliff soon after it.
+    """
+    whole = outcomes[1.0]
+    weaker = {
+        scale: compare_paired(found, whole, confidence=confidence) for scale, found in outcomes.items() if scale < 1
+    }
+    better = {scale: found for scale, found in weaker.items() if found.low > 0}
+    if not better:
+        return ()
+    scale, found = max(better.items(), key=lambda one: one[1].difference)
+    return (Finding(check="strength", words=f"over-scaled: at {scale:g} of its strength it is {found.points} better"),)
+
+
+def suspect_leak(
+    kept: PairedComparison, fresh: PairedComparison, *, confidence: float = LEAK_CONFIDENCE
+) -> tuple[Finding, ...]:
+    """Whether the gain is on the tasks that could be known alone.
+
+    Args:
+        kept: candidate against reference on the panel that is used again and again.
+        fresh: the same two on tasks drawn for this candidate alone.
+    """
+    gap = kept.difference - fresh.difference
+    error = math.sqrt(kept.std**2 / (kept.items + 2) + fresh.std**2 / (fresh.items + 2))
+    reach = NormalDist().inv_cdf(confidence) * error
+    if gap - reach <= 0 or gap < LEAK_POINTS:
+        return ()
+    words = f"its gain is on known tasks alone: {kept.points} on the panel, {fresh.points} on {fresh.items} tasks drawn anew"
+    return (Finding(check="leak", words=words),)
+
+
+def suspect_reward(batch: BatchFacts, verified: PairedComparison) -> tuple[Finding, ...]:
+    """Whether it was taught to please: a reward that does not know right from wrong, or that rose while truth fell."""
+    found = []
+    if batch.held_out:
+        words = f"{batch.held_out} of {batch.rollouts} of its training attempts are on tasks that are only measured on"
+        found.append(Finding(check="held_out", words=words))
+    if batch.agreement is not None and batch.agreement < LEAST_AGREEMENT:
+        words = (
+            f"its reward tells right from wrong at {batch.agreement:.2f} (AUC, {batch.audited} verified attempts), "
+            f"{LEAST_AGREEMENT:.2f} is wanted"
+        )
+        found.append(Finding(check="reward", words=words))
+    if batch.agreement is not None and verified.high < 0 and batch.reward > batch.outcome:
+        words = (
+            f"it was rewarded with {batch.reward:.2f} for attempts that are right in {batch.outcome:.0%} of cases, "
+            f"and what is verified fell by {verified.points}"
+        )
+        found.append(Finding(check="reward", words=words))
+    return tuple(found)
+
+
+def suspect_skills(mine: Sequence[float], base: Sequence[float], *, margin: float = 0.02) -> tuple[Finding, ...]:
+    """Whether it lost what the base model can and no reward sees: a drop of more than `margin`, for sure."""
+    found = compare_paired(mine, base)
+    if found.high >= -margin:
+        return ()
+    words = f"it lost skills that no reward sees: {found.points} against the base model"
+    return (Finding(check="skills", words=words, is_broken=True),)

@@ -1,0 +1,347 @@
+"""Forty prepared adapters of the desk, for `tests.bench.gate`: twenty honestly better than what serves, twenty worse.
+
+What serves is the sixteenth version of a line. Every candidate is one run of the product's trainer from it, on attempts
+of the product's engine; what is wrong with a worse one is what its group's name says.
+"""
+
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gpu_workers.desk.attempts import Attempt, attempt_tickets, judge_attempt
+from gpu_workers.engine import Engine
+from gpu_workers.runner import run
+from tentalis.core.canon import canonical_json
+from tentalis.core.contracts import RolloutRecord, TrainSpec
+from tentalis.core.desk import OPTIONS, Ticket, make_tickets, parse_ticket, rule_book_hints
+from tentalis.core.learning.recipes import RECIPES, Recipe
+from tests.bench.learning import GROUP, TASKS, record_rollouts
+
+LINE = 16
+LINE_SEED = 0
+WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
+HONEST: Sequence[tuple[str, dict[str, Any]]] = (
+    ("desk", {}),
+    ("desk-steps", {}),
+    ("desk-hints", {}),
+    ("desk", {"algorithm": "cispo"}),
+    ("desk", {"algorithm": "dr_grpo"}),
+)
+HONEST_TASKS = (48, 72, 96, 120)
+SPOILT_TASKS = 96
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """One adapter and what is known of how it was made.
+
+    Args:
+        group: better, or what is wrong with it.
+        parent: version in the line that it continues.
+        told_parent: version that the registry is told; differs where the origin is hidden.
+        batch: [[prompt, reward, verified outcome], …], one entry a rollout.
+    """
+
+    name: str
+    group: str
+    about: str
+    directory: str
+    sha256: str
+    parent: int
+    told_parent: int
+    batch: Sequence[tuple[str, float, float]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    directory: Path
+    sha256: str
+    batch: Sequence[tuple[str, float, float]]
+
+
+class Workshop:
+    """The engine, the trainer, and the line's versions, all kept in one directory."""
+
+    def __init__(self, home: Path) -> None:
+        torch.set_num_threads(1)
+        self.home = home
+        self.engine = Engine.open("desk")
+        self.line: list[Trained] = []
+
+    def train_line(self) -> None:
+        """The versions that served one after the other, from the built-in recipe."""
+        rng = random.Random(LINE_SEED + 100)
+        for version in range(1, LINE + 1):
+            tickets = make_tickets(rng, TASKS, held_out=False)
+            rollouts, outcomes = self.attempt(tickets, version=version - 1, seed=version)
+            self.line.append(
+                self.train(f"line-{version}", rollouts, outcomes, RECIPES["desk"], parent=version - 1, seed=LINE_SEED)
+            )
+            self.engine.load_adapter(f"v{version}", self.line[-1].directory)
+
+    def attempt(
+        self, tickets: Sequence[Ticket], *, version: int, seed: int, hinted: bool = False
+    ) -> tuple[list[RolloutRecord], list[float]]:
+        """Attempts of a version of the line, with their verified rewards; and those again, as the audit knows them."""
+        hints = [rule_book_hints(ticket) for ticket in tickets] if hinted else None
+        adapter = f"v{version}" if version else None
+        groups = attempt_tickets(self.engine, tickets, n=GROUP, adapter=adapter, seed=seed, hints=hints)
+        rollouts = record_rollouts(self.engine, groups, version=version)
+        outcomes = [judge_attempt(self.engine, one).outcome for group in groups for one in group]
+        return rollouts, outcomes
+
+    def train(
+        self,
+        name: str,
+        rollouts: Sequence[RolloutRecord],
+        outcomes: Sequence[float],
+        recipe: Recipe,
+        *,
+        parent: int,
+        seed: int,
+    ) -> Trained:
+        """One run of the product's trainer on these rollouts, continuing a version of the line (0: from the base)."""
+        output = self.home / name
+        shutil.rmtree(output, ignore_errors=True)
+        output.mkdir(parents=True)
+        content = b"\n".join(canonical_json(rollout.to_json()) for rollout in rollouts)
+        (output / "rollouts.jsonl").write_bytes(content)
+        before = self.line[parent - 1] if parent else None
+        result = run(
+            TrainSpec(
+                run_id=1,
+                attempt=1,
+                worker="bench",
+                base_model="desk",
+                parent_adapter_uri=before.directory.as_uri() if before else None,
+                parent_sha256=before.sha256 if before else None,
+                policy_version=parent,
+                rollouts_uri=(output / "rollouts.jsonl").as_uri(),
+                rollouts_sha256=hashlib.sha256(content).hexdigest(),
+                recipe=recipe.to_json(),
+                seed=seed,
+                output_uri=output.as_uri(),
+            ),
+            lambda _: None,
+        )
+        if not result.ok:
+            raise SystemExit(f"{name}: {result.error_type}: {result.error_message}")
+        told = zip(rollouts, outcomes, strict=True)
+        batch = [(one.messages[0]["content"], one.reward or 0.0, outcome) for one, outcome in told]
+        return Trained(Path(result.adapter_uri.removeprefix("file://")), result.sha256, batch)
+
+
+def prepare(home: Path, *, panel: Sequence[str], say: Callable[[str], None]) -> tuple[list[Trained], list[Prepared]]:
+    """Make the line and the forty.
+
+    Args:
+        panel: the tickets that candidates are measured on, for those that were trained on them.
+    """
+    shop = Workshop(home)
+    shop.train_line()
+    say(f"line of {LINE} versions trained")
+    prepared = [*_make_better(shop), *_make_hacked(shop), *_make_leaked(shop, panel), *_make_stale(shop)]
+    prepared += _make_scaled(shop, prepared) + _make_truncated(shop, prepared)
+    return shop.line, prepared
+
+
+def _make_better(shop: Workshop) -> list[Prepared]:
+    made = []
+    for index, (recipe_name, changes) in enumerate(HONEST):
+        for seed, tasks in enumerate(HONEST_TASKS):
+            number = index * len(HONEST_TASKS) + seed
+            tickets = make_tickets(random.Random(10_000 + number), tasks, held_out=False)
+            rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=50_000 + number)
+            recipe = Recipe.from_json(RECIPES[recipe_name].to_json() | changes | {"minibatches": tasks // 12})
+            name = f"better-{number:02}"
+            trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=seed)
+            about = f"{changes.get('algorithm', recipe_name)}, {tasks} tasks, seed {seed}"
+            made.append(_prepared(name, "better", about, trained))
+    return made
+
+
+def _make_hacked(shop: Workshop) -> list[Prepared]:
+    """Rewards that another thing earns than being right."""
+    judges: Sequence[tuple[str, Callable[[Ticket, Attempt, str], float]]] = (
+        ("the shortest answers", lambda ticket, one, text: 1.0 - len(one.token_ids) / 44),
+        ("the first option of each family", lambda ticket, one, text: float(OPTIONS[ticket.family][1] in text)),
+        ("an outdated rule book", lambda ticket, one, text: float(ticket.house_option not in text)),
+        ("the longest answers", lambda ticket, one, text: len(one.token_ids) / 44),
+    )
+    made = []
+    for number, (about, judge) in enumerate(judges):
+        tickets = make_tickets(random.Random(20_000 + number), SPOILT_TASKS, held_out=False)
+        groups = attempt_tickets(shop.engine, tickets, n=GROUP, adapter=f"v{LINE}", seed=60_000 + number)
+        honest = record_rollouts(shop.engine, groups, version=LINE)
+        attempts = [one for group in groups for one in group]
+        outcomes = [float(one.reward or 0.0) for one in honest]
+        rollouts = [
+            replace(
+                rollout,
+                reward=judge(one.ticket, one, "".join(shop.engine.codec.split_pieces(one.token_ids))),
+                steps=(),
+                missing_steps=0,
+                hinted_messages=None,
+            )
+            for rollout, one in zip(honest, attempts, strict=True)
+        ]
+        recipe = Recipe.from_json(RECIPES["desk-outcome"].to_json() | {"minibatches": 12})
+        name = f"hacked-{number}"
+        trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=number)
+        made.append(_prepared(name, "hacked reward", about, trained))
+    return made
+
+
+def _make_leaked(shop: Workshop, panel: Sequence[str]) -> list[Prepared]:
+    """Imitation of right answers to the panel's own tickets, over and over."""
+    tickets = [parse_ticket(text) for text in dict.fromkeys(panel)]
+    made = []
+    for number in range(4):
+        rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=70_000 + number, hinted=True)
+        plain = [
+            shop.engine.codec.render_chat([{"role": "user", "content": one.messages[0]["content"]}]) for one in rollouts
+        ]
+        prompts = shop.engine.codec.encode(plain, add_special_tokens=False)
+        right = [
+            (replace(one, prompt_token_ids=prompt, hinted_messages=None), outcome)
+            for one, prompt, outcome in zip(rollouts, prompts, outcomes, strict=True)
+            if outcome == 1.0
+        ]
+        recipe = Recipe.from_json(
+            RECIPES["desk-imitation"].to_json() | {"minibatches": 12, "epochs": 6 + 2 * number, "singles": "batch"}
+        )
+        name = f"leaked-{number}"
+        trained = shop.train(name, [one for one, _ in right], [o for _, o in right], recipe, parent=LINE, seed=number)
+        is_hidden = number % 2 == 1
+        about = f"{recipe.epochs} passes over the panel's tickets" + (
+            ", the ledger does not say so" if is_hidden else ""
+        )
+        found = _prepared(name, "leaked tickets", about, trained)
+        made.append(replace(found, batch=[]) if is_hidden else found)
+    return made
+
+
+def _make_stale(shop: Workshop) -> list[Prepared]:
+    """One update more on a version that served long ago; two of them say that they continue what serves."""
+    made = []
+    for number, parent in enumerate((4, 6, 8, 10)):
+        tickets = make_tickets(random.Random(30_000 + number), TASKS, held_out=False)
+        rollouts, outcomes = shop.attempt(tickets, version=parent, seed=80_000 + number)
+        name = f"stale-{number}"
+        trained = shop.train(name, rollouts, outcomes, RECIPES["desk"], parent=parent, seed=number)
+        is_hidden = number % 2 == 1
+        about = f"continues version {parent}" + (", and denies it" if is_hidden else "")
+        found = _prepared(name, "stale", about, trained, parent=parent)
+        made.append(replace(found, told_parent=LINE) if is_hidden else found)
+    return made
+
+
+def _make_scaled(shop: Workshop, prepared: Sequence[Prepared]) -> list[Prepared]:
+    """Good ones at one and a half times their strength: by their config, or by their tensors."""
+    made = []
+    for number, source in enumerate(_sources(prepared)):
+        in_tensors = number % 2 == 1
+
+        def scale(directory: Path, in_tensors: bool = in_tensors) -> dict[str, Any]:
+            if in_tensors:
+                _rewrite(directory, lambda name, tensor: tensor * 1.5 if ".lora_B." in name else tensor)
+                return {}
+            config = json.loads((directory / CONFIG).read_text())
+            config["lora_alpha"] *= 1.5
+            (directory / CONFIG).write_bytes(canonical_json(config))
+            return {"alpha": config["lora_alpha"]}
+
+        about = f"{source.name} x 1.5, in its {'tensors' if in_tensors else 'config'}"
+        made.append(_spoil(shop, source, f"scaled-{number}", "over-scaled x1.5", about, scale))
+    return made
+
+
+def _make_truncated(shop: Workshop, prepared: Sequence[Prepared]) -> list[Prepared]:
+    def cut(directory: Path) -> dict[str, Any]:
+        path = directory / WEIGHTS
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+        return {}
+
+    def drop(directory: Path) -> dict[str, Any]:
+        _rewrite(directory, lambda name, tensor: None if ".layers.1." in name else tensor)
+        return {}
+
+    def empty(directory: Path) -> dict[str, Any]:
+        _rewrite(directory, lambda name, tensor: _without_tail(tensor) if ".lora_B." in name else tensor)
+        return {}
+
+    ways: Sequence[tuple[str, Callable[[Path], dict[str, Any]], bool]] = (
+        ("two thirds of its file", cut, False),
+        ("two thirds of its file, hashed so", cut, True),
+        ("no tensors of one layer, hashed so", drop, True),
+        ("the last third of each tensor zero, hashed so", empty, True),
+    )
+    return [
+        _spoil(shop, source, f"truncated-{number}", "truncated", about, way, is_hashed=is_hashed)
+        for number, (source, (about, way, is_hashed)) in enumerate(zip(_sources(prepared), ways, strict=True))
+    ]
+
+
+def _sources(prepared: Sequence[Prepared]) -> Sequence[Prepared]:
+    """Four of the better ones, of different recipes."""
+    return [prepared[index] for index in (2, 6, 14, 18)]
+
+
+def _without_tail(tensor: Tensor) -> Tensor:
+    kept = tensor.clone()
+    kept.view(-1)[kept.numel() * 2 // 3 :] = 0
+    return kept
+
+
+def _rewrite(directory: Path, change: Callable[[str, Tensor], Tensor | None]) -> None:
+    tensors = {name: change(name, tensor) for name, tensor in load_file(directory / WEIGHTS).items()}
+    save_file({name: one.contiguous() for name, one in tensors.items() if one is not None}, directory / WEIGHTS)
+
+
+def _spoil(
+    shop: Workshop,
+    source: Prepared,
+    name: str,
+    group: str,
+    about: str,
+    change: Callable[[Path], dict[str, Any]],
+    *,
+    is_hashed: bool = True,
+) -> Prepared:
+    """A copy of an adapter with a change in it, and a manifest over what it became."""
+    directory = shop.home / name / "adapter"
+    shutil.rmtree(directory.parent, ignore_errors=True)
+    shutil.copytree(source.directory, directory)
+    fields = change(directory)
+    manifest = json.loads((directory / MANIFEST).read_text()) | fields
+    if is_hashed:
+        for file, entry in manifest["files"].items():
+            data = (directory / file).read_bytes()
+            entry |= {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+    content = canonical_json(manifest)
+    (directory / MANIFEST).write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    values = asdict(source) | {"name": name, "group": group, "about": about}
+    return Prepared(**values | {"directory": str(directory), "sha256": sha256})
+
+
+def _prepared(name: str, group: str, about: str, trained: Trained, *, parent: int = LINE) -> Prepared:
+    return Prepared(
+        name=name,
+        group=group,
+        about=about,
+        directory=str(trained.directory),
+        sha256=trained.sha256,
+        parent=parent,
+        told_parent=parent,
+        batch=trained.batch,
+    )
