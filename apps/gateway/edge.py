@@ -12,6 +12,7 @@ from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets
 from apps.gateway.metrics import Metrics
 from apps.gateway.record import Spool
+from apps.gateway.refusals import Refusals
 from apps.gateway.tables import Caller
 from apps.gateway.upstreams import Upstreams
 
@@ -55,12 +56,17 @@ class Patience:
     heartbeat_s: float = 10.0
 
 
+def _find_nothing_wrong() -> list[str]:
+    return []
+
+
 @dataclass(kw_only=True)
 class Edge:
     """The state of one process.
 
     Args:
         most_in_flight: requests at the same time; more are refused with 429.
+        find_troubles: why what is recorded here does not reach the database, in words; nothing where it does.
     """
 
     knowledge: Knowledge
@@ -70,11 +76,15 @@ class Edge:
     find_earlier: FindEarlier
     most_in_flight: int = 1024
     patience: Patience = field(default_factory=Patience)
+    find_troubles: Callable[[], list[str]] = _find_nothing_wrong
     metrics: Metrics = field(default_factory=Metrics)
     in_flight: int = 0
     lag_s: float = 0.0
     is_draining: bool = False
     quiet: set[Quiet] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.refusals = Refusals(self.spool)
 
     def admit(self) -> None:
         """Count one request more; who calls this takes it off `in_flight` again.
@@ -91,13 +101,14 @@ class Edge:
         self.in_flight += 1
 
     async def tick_for_ever(self) -> None:
-        """Measure how late the loop runs, and keep silent streams alive."""
+        """Measure how late the loop runs, keep silent streams alive, and record what was refused meanwhile."""
         pings: set[asyncio.Task[None]] = set()
         while True:
             before = time.monotonic()
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
             self.lag_s = now - before - TICK_S
+            self.refusals.flush(now)
             for stream in list(self.quiet):
                 if now - stream.last_heard_at >= self.patience.heartbeat_s:
                     stream.last_heard_at = now

@@ -18,7 +18,7 @@ from apps.gateway.record import RECORD_VERSION, Header, SpoolError
 from apps.gateway.relaying import Relay, UnreadableAnswerError
 from apps.gateway.routing import name_served
 from apps.gateway.sessions import find_place
-from apps.gateway.tables import Served
+from apps.gateway.tables import Caller, Served
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Exchange:
         self._id = uuid4().hex
         self._at = time.time()
         self._started = time.perf_counter()
+        self._caller: Caller | None = None
         self._arrival: Arrival | None = None
         self._fetch: Fetch | None = None
         self._stream: web.StreamResponse | None = None
@@ -84,7 +85,7 @@ class Exchange:
 
     async def _answer(self) -> web.StreamResponse:
         edge, request = self._edge, self._request
-        caller = await find_caller(request.headers, edge.knowledge)
+        caller = self._caller = await find_caller(request.headers, edge.knowledge)
         require_asking(caller)
         edge.admit()
         self._is_admitted = True
@@ -97,6 +98,8 @@ class Exchange:
         beta = request.headers.get(BETA_HEADER, "")
         arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
         self._arrival = arrival
+        if place.task is not None:
+            await self._check_task(arrival, place.task)
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(arrival, previous)
         fetch = self._fetch = Fetch(edge, arrival)
@@ -104,6 +107,13 @@ class Exchange:
         if fetch.aim.question.is_stream:
             return await self._answer_stream(fetch)
         return await self._answer_whole(fetch)
+
+    async def _check_task(self, arrival: Arrival, task: int) -> None:
+        """Raises RefusalError where a request is said to be work on a task that the project does not have."""
+        if not await self._edge.knowledge.has_task(arrival.caller.project, task):
+            arrival.place = arrival.place._replace(task=None)
+            message = f"X-Tentalis-Task: project {arrival.caller.project_slug} has no task {task}"
+            raise RefusalError(message, status=404, code="task_not_found", param="X-Tentalis-Task")
 
     async def _go_on_from(self, arrival: Arrival, previous: str) -> None:
         """Find the answer that a request goes on from; one that names no session belongs to that answer's."""
@@ -200,7 +210,7 @@ class Exchange:
         if error.is_recorded:
             self._keep_failure(message, status=error.status)
         else:
-            self._edge.metrics.refusals[code] += 1
+            self._note_refusal(error)
         if self._stream is not None and self._fetch is not None:
             await self._stream.write(self._fetch.aim.relay.fail(status=error.status, message=message, code=code))
             await self._stream.write_eof()
@@ -212,6 +222,19 @@ class Exchange:
             headers["WWW-Authenticate"] = 'Bearer realm="tentalis"'
         body = self._dialect.error(status=error.status, message=message, code=code, param=error.param)
         return web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
+
+    def _note_refusal(self, error: RefusalError) -> None:
+        """Count it; and keep a record of one that says something of its caller's project."""
+        self._edge.metrics.refusals[error.code] += 1
+        if self._caller is None or error.status not in {403, 429}:
+            return
+        arrival = self._arrival
+        if arrival is None:  # refused before its body was read
+            place = find_place({}, self._request.headers, self._caller, in_path=self._in_path)
+            place = place._replace(task=None)
+            arrival = Arrival(self._id, self._at, self._caller, place, self._dialect, "", b"", {})
+        header = self._make_header(arrival, None, error=str(error), status=error.status, is_truncated=False)
+        self._is_kept = self._edge.refusals.take(header, error.code, time.monotonic())
 
     def _note_first_byte(self) -> None:
         self._first_s = time.perf_counter() - self._started

@@ -14,8 +14,10 @@ from django.db import close_old_connections, connection
 from django.db.utils import Error as DatabaseError
 
 from apps.base.errors import NotSignedInError
+from apps.gateway.errors import RefusalError
 from apps.gateway.loading import Credential, load_credentials, load_tables, read_digest, verify_token
 from apps.gateway.tables import Tables
+from apps.tasks.models import Task
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -26,6 +28,7 @@ GATHER_S = 0.05
 AWAY_S = 0.5
 REFUSALS_KEPT = 10_000
 REFUSED_FOR_S = 1.0
+TASKS_KEPT = 10_000
 
 
 class Knowledge:
@@ -43,6 +46,7 @@ class Knowledge:
         self.is_fresh = False
         self._credentials: dict[bytes, Credential] = {}
         self._refused: dict[bytes, float] = {}
+        self._tasks: set[tuple[int, int]] = set()
         self._digest = ""
         self._refreshing: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
@@ -90,6 +94,25 @@ class Knowledge:
             self._refused[seal] = time.monotonic() + REFUSED_FOR_S
             raise
         self._credentials[seal] = found
+        return found
+
+    async def has_task(self, project: int, task: int) -> bool:
+        """Whether a project has a task.
+
+        Raises:
+            RefusalError: 503: it is not known yet, and the database is away.
+        """
+        if (project, task) in self._tasks:
+            return True
+        try:
+            found = await self.ask(lambda: Task.objects.filter(pk=task, project_id=project).exists())
+        except DatabaseError as error:
+            message = f"task {task} is not known yet, and the database is away"
+            raise RefusalError(message, status=503, code="unavailable", retry_after_s=2) from error
+        if found:
+            if len(self._tasks) >= TASKS_KEPT:
+                self._tasks.clear()
+            self._tasks.add((project, task))
         return found
 
     async def ask(self, question: Callable[[], T]) -> T:

@@ -52,6 +52,7 @@ async def run(*, host: str, port: int) -> None:
         spool=spool,
         find_earlier=lambda caller, answer: knowledge.ask(lambda: read_earlier(caller, answer)),
         most_in_flight=settings.TENTALIS["GATEWAY_IN_FLIGHT"],
+        find_troubles=writer.find_troubles,
     )
     edge.metrics.gauges |= {
         "in_flight": ("Requests being answered.", lambda: edge.in_flight),

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -84,6 +85,7 @@ class GatewayServer:
             self._ticker.cancel()
             with suppress(asyncio.CancelledError):
                 await self._ticker
+        self.edge.refusals.flush(math.inf)
         await self._runner.cleanup()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -180,6 +182,7 @@ class GatewayServer:
             )
             if is_so
         ]
+        reasons += edge.find_troubles() if is_readiness else []
         body = {
             "status": "unavailable" if reasons else "ok",
             "reasons": reasons,

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 SEGMENT_BYTES = 16 * 2**20
 LIMIT_BYTES = 2**30
 _FRAME = struct.Struct("<II")  # bytes of the record, their CRC-32
+REJECTED = "rejected"
 _LOCK = "lock"
 _SUFFIX = ".spool"
 _STORED = ".stored-"
@@ -228,10 +229,18 @@ def adopt_orphans(root: Path) -> list[SpoolDirectory]:
 
 def keep_aside(root: Path, body: bytes) -> Path:
     """Append a record that could not be stored to a file beside the spools, in their format."""
-    path = root / "rejected"
+    path = root / REJECTED
     with path.open("ab") as file:
         file.write(_FRAME.pack(len(body), zlib.crc32(body)) + body)
     return path
+
+
+def find_rejected(root: Path) -> int:
+    """Bytes of the records that could not be stored; 0 without any."""
+    try:
+        return (root / REJECTED).stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def sweep_stored(root: Path) -> Iterator[str]:

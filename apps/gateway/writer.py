@@ -18,12 +18,14 @@ from apps.gateway.batches import MovedError, Store
 from apps.gateway.capture import Captured, FindRates, capture
 from apps.gateway.record import unpack_record
 from apps.gateway.spool import (
+    REJECTED,
     FileSpool,
     Position,
     SpoolDirectory,
     Spooled,
     SpoolReader,
     adopt_orphans,
+    find_rejected,
     keep_aside,
     sweep_stored,
 )
@@ -93,6 +95,16 @@ class Writer:
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
+
+    def find_troubles(self) -> list[str]:
+        """Why records do not reach the database, in words; nothing where they do."""
+        troubles = [] if self.is_alive else ["the writer of exchanges is not running: they wait in the spool"]
+        if size_bytes := find_rejected(self._spool.root):
+            troubles.append(
+                f"exchanges that could not be stored ({size_bytes:,} bytes) lie in the spool's file `{REJECTED}`: "
+                "look into the log for why, and move the file away"
+            )
+        return troubles
 
     def start(self) -> None:
         self._thread.start()

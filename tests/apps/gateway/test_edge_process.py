@@ -14,13 +14,15 @@ from apps.workers.models import Worker
 from tests.apps.gateway.running import HELLO, GatewayProcess
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.upstream import StubUpstream, prompt_tokens_of
+from tests.factories import make_task
 
 pytestmark = pytest.mark.broker
 
 
 def test_a_session_is_read_back_token_for_token(helper: Worker, token: str) -> None:
+    task = make_task(helper.project, helper)
     with GatewayProcess() as gateway:
-        headers = {"Authorization": f"Bearer {token}", "X-Session-Id": "talk", "X-Tentalis-Task": "7"}
+        headers = {"Authorization": f"Bearer {token}", "X-Session-Id": "talk", "X-Tentalis-Task": str(task.pk)}
         messages = list(HELLO["messages"])
         for turn in range(3):
             answer = gateway.client.post(
@@ -35,7 +37,7 @@ def test_a_session_is_read_back_token_for_token(helper: Worker, token: str) -> N
         said = messages[: 1 + 2 * place]
         assert trace["prompt_token_ids"] == prompt_tokens_of(said)
         assert trace["messages"] == said
-        assert (trace["task"], trace["status"]) == (7, 200)
+        assert (trace["task"], trace["status"]) == (task.pk, 200)
         assert len(trace["token_ids"]) == len(trace["logprobs"]) == 9
 
 
