@@ -478,7 +478,7 @@ def _judge_segment(ticket: Ticket, part: Part, wanted: Part, *, decides: bool) -
     decides = decides and ticket.family != "stock"
     if decides and text.partition(" ")[0] != ticket.house_option:
         return 0.0, hint_option, f"{rule}, found {text!r}"
-    if "=" in wanted_text and not _is_right_sum(text):
+    if "=" in wanted_text and not is_right_sum(text):
         return 0.2, SUM_HINT, f"the sum is wrong: {text!r}"
     if decides:
         return 0.7, "", "the right rule on a wrong earlier value"
@@ -488,7 +488,8 @@ def _judge_segment(ticket: Ticket, part: Part, wanted: Part, *, decides: bool) -
 _SUM: Final = re.compile(r"(?:.* )?([0-9]{1,6}) ([+*-]) ([0-9]{1,6}) = ([0-9]{1,6})")
 
 
-def _is_right_sum(text: str) -> bool:
+def is_right_sum(text: str) -> bool:
+    """Whether a step's last words are a sum that is right: `ship 14 + 5 = 19`."""
     if not (found := _SUM.fullmatch(text)):
         return False
     left, sign, right, total = int(found[1]), found[2], int(found[3]), int(found[4])

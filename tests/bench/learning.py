@@ -31,6 +31,8 @@ from tentalis.core.learning.recipes import RECIPES, Recipe
 
 TASKS, GROUP = 24, 8
 PANEL_TICKETS, PANEL_SEED = 300, 7
+NOTHING_TO_LEARN = "NothingToLearnError"
+"""A batch whose rewards all agree: the adapter stays as it is."""
 VARIANTS: Mapping[str, str] = {
     "outcome only": "desk-outcome",
     "outcome + step": "desk-steps",
@@ -130,16 +132,17 @@ def learn(
             lambda _: None,
         )
         spent["train"] += time.process_time() - clock
-        if not result.ok:
+        if not result.ok and result.error_type != NOTHING_TO_LEARN:
             raise SystemExit(f"update {update}: {result.error_type}: {result.error_message}")
-        clock = time.process_time()
-        parent = (result.adapter_uri, result.sha256)
-        loaded = f"update-{update}"
-        engine.load_adapter(loaded, Path(result.adapter_uri.removeprefix("file://")))
-        if adapter is not None:
-            engine.unload_adapter(adapter)
-        adapter = loaded
-        spent["swap"] += time.process_time() - clock
+        if result.ok:
+            clock = time.process_time()
+            parent = (result.adapter_uri, result.sha256)
+            loaded = f"update-{update}"
+            engine.load_adapter(loaded, Path(result.adapter_uri.removeprefix("file://")))
+            if adapter is not None:
+                engine.unload_adapter(adapter)
+            adapter = loaded
+            spent["swap"] += time.process_time() - clock
         if update in marks:
             found[f"sampled_{update}"] = measure_panel(engine, adapter, temperature=1.0)
             found[f"greedy_{update}"] = measure_panel(engine, adapter, temperature=0.0)

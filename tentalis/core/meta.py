@@ -1,0 +1,505 @@
+"""The outer loop: a manager's rubric is weights, and audits (judgements whose truth is known) refit them.
+
+A rubric manager scores an attempt by sigmoid(w . phi): phi are the rubric's items as found in the attempt, w is what
+the manager makes of each. How far it is trusted is measured on audits that its weights had not seen.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import NormalDist, fmean
+
+from tentalis.core.scoring.calibration import approves
+
+Items = Mapping[str, float]
+"""A rubric's items as found in an attempt: name -> value, in [-1, 1]; what is not named is 0."""
+
+MOST_NEWTON_STEPS = 50
+_STEP_TOLERANCE = 1e-9
+_MOST_LOGIT = 36.0  # beyond it a probability is 0 or 1 in double precision
+
+
+class MetaError(ValueError):
+    """Audits or weights that make no sense; the message says what was wanted and what was found."""
+
+
+@dataclass(frozen=True)
+class MetaPolicy:
+    """What is asked of a manager's own learning.
+
+    Args:
+        tau: standard deviation of the prior around the weights a manager starts from; 3 is wide: two audits that
+            contradict a rule move it to the other side of 0.
+        cold_rounds: rounds after which a manager's unaudited word counts for something, whatever the audits say.
+        recent_audits: the newest audits, on which AUCs are measured.
+        least_each: good and bad audits that takes at least, of each.
+        margin: how much lower an AUC may be and still count as not worse, where the interval shows that much.
+        confidence: of the two-sided intervals.
+    """
+
+    tau: float = 3.0
+    cold_rounds: int = 2
+    recent_audits: int = 64
+    least_each: int = 4
+    margin: float = 0.05
+    confidence: float = 0.9
+
+
+POLICY = MetaPolicy()
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One judgement whose truth is known.
+
+    Args:
+        items: phi of what was judged.
+        said: what the manager said of it, in [0, 1], before the truth was known.
+        truth: in [0, 1].
+    """
+
+    items: Items
+    said: float
+    truth: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("said", self.said), ("truth", self.truth)):
+            if not 0.0 <= value <= 1.0:
+                raise MetaError(f"{name} must lie in [0, 1], found {value!r}")
+        for name, value in self.items.items():
+            if not math.isfinite(value):
+                raise MetaError(f"item {name!r} must be a finite number, found {value!r}")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the audits make of the weights.
+
+    Args:
+        weights: item -> posterior mode.
+        stds: item -> posterior standard deviation, of Laplace's approximation at the mode.
+    """
+
+    weights: Mapping[str, float]
+    stds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Auc:
+    """How often a good item is scored above a bad one, ties half.
+
+    Args:
+        value: None where there is no good or no bad item.
+        low, high: its interval; 0 and 1 where it is unknown.
+    """
+
+    value: float | None
+    low: float
+    high: float
+    good: int
+    bad: int
+
+    @property
+    def words(self) -> str:
+        if self.value is None:
+            return f"unknown ({self.good} good and {self.bad} bad audits)"
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One number minus another, with its interval; None where one of them is unknown."""
+
+    value: float | None
+    low: float = -1.0
+    high: float = 1.0
+
+
+def judge_items(weights: Mapping[str, float], items: Items) -> float:
+    """The manager's score: sigmoid(w . phi), in (0, 1). An item without a weight counts 0."""
+    return _sigmoid(math.fsum(weights.get(name, 0.0) * value for name, value in items.items()))
+
+
+def fit_weights(audits: Sequence[Audit], *, prior: Mapping[str, float], tau: float = POLICY.tau) -> Fit:
+    """Posterior mode of the weights under the prior N(w0, tau^2), by Newton's method.
+
+    Minimises L(w) = -sum_i [y_i log p_i + (1 - y_i) log(1 - p_i)] + |w - w0|^2 / (2 tau^2), p_i = sigmoid(w . phi_i).
+    L is strictly convex and a step is halved until L falls, so that it ends at the one minimum from anywhere.
+
+    Args:
+        audits: in any order; their truths may be fractions.
+        prior: item -> w0; items only audits name have w0 = 0.
+        tau: > 0.
+    Returns:
+        Weights of every item of prior and audits. Without audits: the prior itself, every std tau.
+    Raises:
+        MetaError: tau is not positive.
+    Source:
+        Bayesian logistic regression, Laplace approximation: Bishop, Pattern Recognition and Machine Learning, 2006,
+        sec. 4.4 and 4.5.1. The damping of the step is ours.
+    """
+    if not tau > 0.0:
+        raise MetaError(f"tau must be above 0, found {tau!r}")
+    names = sorted(set(prior) | {name for audit in audits for name in audit.items})
+    place = {name: index for index, name in enumerate(names)}
+    rows = [[(place[name], value) for name, value in audit.items.items() if value] for audit in audits]
+    truths = [audit.truth for audit in audits]
+    start = [prior.get(name, 0.0) for name in names]
+    weights = list(start)
+    loss = _loss(weights, start, rows, truths, tau)
+    for _ in range(MOST_NEWTON_STEPS):
+        gradient, curvature = _derive(weights, start, rows, truths, tau)
+        step = _solve(_factor(curvature), gradient)
+        size = 1.0
+        while True:
+            moved = [weight - size * change for weight, change in zip(weights, step, strict=True)]
+            moved_loss = _loss(moved, start, rows, truths, tau)
+            if moved_loss <= loss or size < _STEP_TOLERANCE:
+                break
+            size /= 2
+        if moved_loss > loss:
+            break  # rounding: no step of any size improves
+        weights, loss = moved, moved_loss
+        if max((abs(size * change) for change in step), default=0.0) < _STEP_TOLERANCE:
+            break
+    _, curvature = _derive(weights, start, rows, truths, tau)
+    stds = [math.sqrt(max(variance, 0.0)) for variance in _invert_diagonal(_factor(curvature))]
+    return Fit(dict(zip(names, weights, strict=True)), dict(zip(names, stds, strict=True)))
+
+
+def foretell(
+    rounds: Sequence[Sequence[Audit]], *, prior: Mapping[str, float], tau: float = POLICY.tau
+) -> list[list[float]]:
+    """What refitting before every round would have said of each of its audits, none of which it had seen.
+
+    Returns:
+        Scores in (0, 1), shaped as `rounds`; the first round's are the prior's.
+    Source:
+        Prequential analysis: Dawid 1984, Journal of the Royal Statistical Society A 147(2).
+    """
+    told, seen = [], list[Audit]()
+    weights: Mapping[str, float] = prior
+    for audits in rounds:
+        told.append([judge_items(weights, audit.items) for audit in audits])
+        seen += audits
+        if len(told) < len(rounds):
+            weights = fit_weights(seen, prior=prior, tau=tau).weights
+    return told
+
+
+def measure_auc(scores: Sequence[float], truths: Sequence[float], *, confidence: float = POLICY.confidence) -> Auc:
+    """The area under the ROC curve, with its interval.
+
+    Args:
+        scores, truths: (N,) of the same items; a truth of .5 or more is good.
+    Raises:
+        MetaError: different numbers of them.
+    Source:
+        DeLong, DeLong and Clarke-Pearson 1988, Biometrics 44(3): variance by placement values. Two pseudo-placements, 0
+        and 1, are added on each side, so that a perfect order of few items has an interval wider than a point.
+    """
+    above, below = _place(scores, truths)
+    if not above or not below:
+        return Auc(None, 0.0, 1.0, len(above), len(below))
+    value = fmean(above)
+    reach = _reach(confidence) * math.sqrt(_variance([*above, 0.0, 1.0]) + _variance([*below, 0.0, 1.0]))
+    return Auc(value, max(0.0, value - reach), min(1.0, value + reach), len(above), len(below))
+
+
+def compare_aucs(
+    scores: Sequence[float],
+    others: Sequence[float],
+    truths: Sequence[float],
+    *,
+    confidence: float = POLICY.confidence,
+) -> Difference:
+    """AUC of `scores` minus AUC of `others` on the same items, with the interval of paired measurements.
+
+    Source:
+        DeLong et al. 1988, as in `measure_auc`; the pseudo-placements here are two differences, -1/2 and 1/2.
+    """
+    mine, theirs = _place(scores, truths), _place(others, truths)
+    if not mine[0] or not mine[1]:
+        return Difference(None)
+    variance, value = 0.0, 0.0
+    for one, other in zip(mine, theirs, strict=True):
+        gaps = [left - right for left, right in zip(one, other, strict=True)]
+        value = fmean(gaps)  # the same on both sides
+        variance += _variance([*gaps, -0.5, 0.5])
+    reach = _reach(confidence) * math.sqrt(variance)
+    return Difference(value, max(-1.0, value - reach), min(1.0, value + reach))
+
+
+def gate_factor(auc: float | None) -> float:
+    """How far an unaudited word counts: (2 AUC - 1)^2, 0 from a coin's AUC downwards and where it is unknown."""
+    return 0.0 if auc is None else max(0.0, 2.0 * auc - 1.0) ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refit:
+    """A manager's weights refitted, and what speaks for using them.
+
+    Args:
+        applies: whether to use them.
+        present: of what the manager said; candidate: of what refitting would have said; both on the newest audits,
+            none of which either had seen.
+        difference: candidate - present.
+        gate: how far the manager's unaudited word counts from now on, in [0, 1].
+        words: why.
+    """
+
+    fit: Fit
+    applies: bool
+    present: Auc
+    candidate: Auc
+    difference: Difference
+    gate: float
+    audits: int
+    words: str
+
+
+def refit(
+    rounds: Sequence[Sequence[Audit]],
+    *,
+    prior: Mapping[str, float],
+    past_rounds: int = 0,
+    policy: MetaPolicy = POLICY,
+) -> Refit:
+    """Fit a manager's weights to its audits and decide whether to use them.
+
+    They are used when their AUC is no lower than the manager's as it judges now, or is shown by the interval to be
+    lower by less than the margin.
+
+    Args:
+        rounds: the window's audits, oldest round first.
+        prior: weights the manager had before the window's first audit, so that no audit counts twice.
+        past_rounds: how many there were before the window.
+    """
+    audits = list(chain.from_iterable(rounds))
+    fitted = fit_weights(audits, prior=prior, tau=policy.tau)
+    told = list(chain.from_iterable(foretell(rounds, prior=prior, tau=policy.tau)))[-policy.recent_audits :]
+    recent = audits[-policy.recent_audits :]
+    said, truths = [audit.said for audit in recent], [audit.truth for audit in recent]
+    present = measure_auc(said, truths, confidence=policy.confidence)
+    candidate = measure_auc(told, truths, confidence=policy.confidence)
+    difference = compare_aucs(told, said, truths, confidence=policy.confidence)
+    applies, words = _decide(present, candidate, difference, policy)
+    is_cold = past_rounds + len(rounds) < policy.cold_rounds
+    if is_cold:
+        words += f"; its word counts only where it is audited for {policy.cold_rounds} rounds"
+    best = candidate if applies else present
+    known = min(best.good, best.bad) >= policy.least_each
+    return Refit(
+        fit=fitted,
+        applies=applies,
+        present=present,
+        candidate=candidate,
+        difference=difference,
+        gate=0.0 if is_cold or not known else gate_factor(best.value),
+        audits=len(audits),
+        words=words,
+    )
+
+
+def _decide(present: Auc, candidate: Auc, difference: Difference, policy: MetaPolicy) -> tuple[bool, str]:
+    if difference.value is None or min(candidate.good, candidate.bad) < policy.least_each:
+        return False, (
+            f"wanted {policy.least_each} good and as many bad audits, found {candidate.good} and {candidate.bad}"
+        )
+    found = f"AUC {candidate.words} on audits it had not seen, {present.words} as it judged"
+    if difference.value >= 0.0:
+        return True, f"not worse: {found}"
+    if difference.low > -policy.margin:
+        return True, f"lower by less than {policy.margin:g}: {found}"
+    return False, f"not shown to be as good: {found}"
+
+
+@dataclass(frozen=True)
+class Fall:
+    """What audits since a fit is in use say of it.
+
+    Args:
+        rolls_back: whether to go back to the weights before.
+        now: AUC of what it said; before: of what the weights before would have said of the same.
+    """
+
+    rolls_back: bool
+    now: Auc
+    before: Auc
+    words: str
+
+
+def find_fall(
+    since: Sequence[Audit],
+    *,
+    promised: float,
+    before: Mapping[str, float],
+    influence: Difference | None = None,
+    policy: MetaPolicy = POLICY,
+) -> Fall:
+    """Whether a fit in use has to go: its AUC fell below what it was let in with, and the weights before do no worse.
+
+    A fall counts when the whole interval lies below the promise; or when the AUC itself does and the manager's feedback
+    is shown to have done harm (influence), which alone decides nothing. Where the weights before do worse on the same
+    audits it is the work that changed, and going back would not help.
+
+    Args:
+        since: audits of what it said since it is in use.
+        promised: AUC it was let in with.
+    """
+    truths = [audit.truth for audit in since]
+    now = measure_auc([audit.said for audit in since], truths, confidence=policy.confidence)
+    scores = [judge_items(before, audit.items) for audit in since]
+    former = measure_auc(scores, truths, confidence=policy.confidence)
+    if now.value is None or former.value is None or min(now.good, now.bad) < policy.least_each:
+        return Fall(False, now, former, f"too few audits since it is in use: {now.good} good, {now.bad} bad")
+    does_harm = influence is not None and influence.value is not None and influence.high < 0.0
+    fell = now.high < promised or (now.value < promised and does_harm)
+    found = f"AUC {now.words} since it is in use, let in with {promised:.2f}"
+    if not fell:
+        return Fall(False, now, former, f"holds: {found}")
+    if former.value < now.value:
+        words = f"fell, but the weights before would do worse ({former.value:.2f}): {found}"
+        return Fall(False, now, former, words)
+    harm = "; its feedback made the work worse" if does_harm else ""
+    return Fall(True, now, former, f"fell: {found}; the weights before have {former.value:.2f} on the same{harm}")
+
+
+@dataclass(frozen=True)
+class KindOutcomes:
+    """Verified outcomes of one kind of task, before a training and after it.
+
+    Args:
+        heard: the training learnt from the manager's word on this kind.
+        before, after: outcomes in [0, 1] under the adapter before and the one trained.
+    """
+
+    heard: bool
+    before: Sequence[float]
+    after: Sequence[float]
+
+
+def estimate_influence(kinds: Sequence[KindOutcomes], *, confidence: float = POLICY.confidence) -> Difference:
+    """How much more the kinds gained that the manager was heard on: mean gain of those minus mean gain of the others.
+
+    An observation, no experiment: managers are not heard at random. Reported beside the AUC, and never alone a reason.
+
+    Returns:
+        In [-2, 2]; unknown where either side has no kind with outcomes before and after.
+    Source:
+        Difference in differences: Ashenfelter and Card 1985, Review of Economics and Statistics 67(4). Two
+        pseudo-outcomes, 0 and 1, are added to each mean's variance.
+    """
+    sides: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for kind in kinds:
+        if kind.before and kind.after:
+            variance = _variance([*kind.before, 0.0, 1.0]) + _variance([*kind.after, 0.0, 1.0])
+            sides[kind.heard].append((fmean(kind.after) - fmean(kind.before), variance))
+    if not sides[True] or not sides[False]:
+        return Difference(None, -2.0, 2.0)
+    value = fmean(gain for gain, _ in sides[True]) - fmean(gain for gain, _ in sides[False])
+    spread = math.fsum(math.fsum(variance for _, variance in side) / len(side) ** 2 for side in sides.values())
+    reach = _reach(confidence) * math.sqrt(spread)
+    return Difference(value, max(-2.0, value - reach), min(2.0, value + reach))
+
+
+def _place(scores: Sequence[float], truths: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Placement values: of each good item the share of bad ones below it, of each bad one the share of good above.
+
+    Ties count half; where one of the sides is empty the other's are 1/2.
+    """
+    if len(scores) != len(truths):
+        raise MetaError(f"wanted a truth a score, found {len(scores)} scores and {len(truths)} truths")
+    good = [score for score, truth in zip(scores, truths, strict=True) if approves(truth)]
+    bad = [score for score, truth in zip(scores, truths, strict=True) if not approves(truth)]
+    return (
+        [fmean(_win(score, other) for other in bad) if bad else 0.5 for score in good],
+        [fmean(_win(other, score) for other in good) if good else 0.5 for score in bad],
+    )
+
+
+def _win(good: float, bad: float) -> float:
+    return 1.0 if good > bad else 0.5 if good == bad else 0.0
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Of their mean."""
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) * (len(values) - 1))
+
+
+def _reach(confidence: float) -> float:
+    return NormalDist().inv_cdf(0.5 + confidence / 2)
+
+
+def _sigmoid(logit: float) -> float:
+    bounded = min(_MOST_LOGIT, max(-_MOST_LOGIT, logit))
+    return 1.0 / (1.0 + math.exp(-bounded))
+
+
+Row = Sequence[tuple[int, float]]
+"""One phi, sparse: (place, value)."""
+
+
+def _loss(
+    weights: Sequence[float], start: Sequence[float], rows: Sequence[Row], truths: Sequence[float], tau: float
+) -> float:
+    """L(w) of `fit_weights`; log(1 + e^z) - y z of each audit, without overflow."""
+    parts = [((weight - centre) / tau) ** 2 / 2 for weight, centre in zip(weights, start, strict=True)]
+    for row, truth in zip(rows, truths, strict=True):
+        logit = math.fsum(weights[place] * value for place, value in row)
+        parts.append(max(logit, 0.0) + math.log1p(math.exp(-abs(logit))) - truth * logit)
+    return math.fsum(parts)
+
+
+def _derive(
+    weights: Sequence[float], start: Sequence[float], rows: Sequence[Row], truths: Sequence[float], tau: float
+) -> tuple[list[float], list[list[float]]]:
+    """Gradient (K,) and Hessian (K, K) of L."""
+    size = len(weights)
+    gradient = [(weight - centre) / tau**2 for weight, centre in zip(weights, start, strict=True)]
+    curvature = [[1.0 / tau**2 if row == column else 0.0 for column in range(size)] for row in range(size)]
+    for row, truth in zip(rows, truths, strict=True):
+        chance = _sigmoid(math.fsum(weights[place] * value for place, value in row))
+        for place, value in row:
+            gradient[place] += (chance - truth) * value
+            line, slope = curvature[place], chance * (1.0 - chance) * value
+            for other, factor in row:
+                line[other] += slope * factor
+    return gradient, curvature
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    """Of as many places as the shorter one has."""
+    return math.fsum(one * other for one, other in zip(left, right, strict=False))
+
+
+def _factor(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Lower triangle L of a symmetric positive definite matrix: L L^T (Cholesky)."""
+    lower: list[list[float]] = []
+    for place, row in enumerate(matrix):
+        line: list[float] = []
+        for other in range(place):
+            line.append((row[other] - _dot(line, lower[other])) / lower[other][other])
+        line.append(math.sqrt(row[place] - _dot(line, line)))
+        lower.append(line)
+    return lower
+
+
+def _solve(lower: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
+    """x of L L^T x = right."""
+    halfway: list[float] = []
+    for line, value in zip(lower, right, strict=True):
+        halfway.append((value - _dot(line, halfway)) / line[-1])
+    found = [0.0] * len(lower)
+    for place in range(len(lower) - 1, -1, -1):
+        rest = math.fsum(lower[below][place] * found[below] for below in range(place + 1, len(lower)))
+        found[place] = (halfway[place] - rest) / lower[place][place]
+    return found
+
+
+def _invert_diagonal(lower: Sequence[Sequence[float]]) -> list[float]:
+    """Diagonal of the inverse of L L^T."""
+    size = len(lower)
+    return [_solve(lower, [1.0 if other == place else 0.0 for other in range(size)])[place] for place in range(size)]
