@@ -13,8 +13,9 @@ from apps.conversations.models import Turn, TurnSignal
 from apps.conversations.policy import read_policy, redactor_for
 from apps.conversations.reading import Call, ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
+from apps.conversations.submitted import find_submitted, tell_submitted
 from apps.environments.registry import get_world
-from apps.feedback.services import note_signal
+from apps.feedback.services import Said, note_signal
 from apps.feedback.words import StepWord
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
@@ -22,7 +23,7 @@ from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
 from apps.tasks.services import MAX_PROMPT_CHARS
 from apps.workers.models import Worker
 from tentalis.core.conversations.joining import Call as Tokens
-from tentalis.core.conversations.joining import find_last_chain
+from tentalis.core.conversations.joining import join_calls, split_chains
 from tentalis.core.conversations.signals import SignalKind
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.packing import unpack_int32
@@ -60,8 +61,13 @@ def settle_turn(turn_id: int, *, by: str = "conversations") -> None:
         locked = Turn.objects.select_for_update().get(pk=turn_id)
         if locked.state != Turn.State.CLOSED:
             return
-        reason = find_reason(locked, read, signals)
-        if not reason:
+        submitted = find_submitted(read)
+        reason = find_reason(locked, read, signals, submitted)
+        if not reason and submitted is not None:
+            redactor = redactor_for(read_policy(turn.project), turn.session)
+            told = [say_of_whole(signal, read, redactor, submitted) for signal in signals]
+            tell_submitted(submitted, read, signals, told, by=by)
+        elif not reason:
             task = locked.task or make_task(turn, read, by=by)
             turn.task = task
             give_signals(turn, task, read, signals, by=by)
@@ -71,19 +77,21 @@ def settle_turn(turn_id: int, *, by: str = "conversations") -> None:
             turn,
             Turn.State.SETTLED,
             by=by,
-            payload={"task": turn.task_id, "reason": reason},
+            payload={"task": submitted.pk if submitted is not None else turn.task_id, "reason": reason},
             reason=reason,
             task=turn.task,
         )
 
 
-def find_reason(turn: Turn, read: ReadTurn, signals: Sequence[TurnSignal]) -> str:
+def find_reason(turn: Turn, read: ReadTurn, signals: Sequence[TurnSignal], submitted: Task | None) -> str:
     """Why a turn teaches nothing; "" where it does."""
     if turn.task_id is not None:
         return ""
     whole = next((one for one in signals if one.step is None), None)
     if not any(one.score is not None for one in signals):
         return (whole.reason if whole is not None else "nothing was heard")[:MAX_REASON_CHARS]
+    if submitted is not None:
+        return "its task was cancelled" if submitted.state == Task.State.CANCELLED else ""
     return find_obstacle(read)
 
 
@@ -99,7 +107,7 @@ def find_obstacle(read: ReadTurn) -> str:
     if len(names) > 1 or not Worker.objects.filter(project=read.turn.project_id, name__in=names).exists():
         return f"wanted one worker of the project, found {', '.join(sorted(names)) or 'none'}"[:MAX_REASON_CHARS]
     if any(call.exchange.task_id for call in read.calls):
-        return "it was done for a task that was submitted"
+        return "only a part of it was done for a task that was submitted"
     return ""
 
 
@@ -148,11 +156,8 @@ def find_submitter(project: Project, handle: str) -> User:
 
 
 def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Redaction) -> Attempt:
-    """The turn's last chain of calls as one attempt, a step a call.
-
-    Calls before it that the chain does not continue token for token are left out, and so are their steps.
-    """
-    calls = read.calls[find_chain(read.calls) :]
+    """The turn's calls as one attempt, a step a call; those whose tokens nobody told are left out."""
+    calls = find_exact(read.calls)
     private = find_private(calls, redactor, redaction)
     last = calls[-1].exchange
     adapters = {call.exchange.adapter_name for call in calls}
@@ -189,27 +194,28 @@ def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Reda
     return attempt
 
 
-def find_chain(calls: Sequence[Call]) -> int:
-    """Place of the first call from which on each goes on where the one before it ended."""
-    exact = [place for place, call in enumerate(calls) if not call.exchange.has_exact_tokens]
-    start = exact[-1] + 1 if exact else 0
-    if start >= len(calls):
-        return len(calls) - 1
-    return start + find_last_chain([_read_tokens(call) for call in calls[start:]])
+def find_exact(calls: Sequence[Call]) -> Sequence[Call]:
+    """The calls whose tokens are known; only the last where its are not, for it is the answer."""
+    if not calls[-1].exchange.has_exact_tokens:
+        return calls[-1:]
+    return [call for call in calls if call.exchange.has_exact_tokens]
 
 
 def find_spans(calls: Sequence[Call]) -> list[tuple[int, int]]:
-    """[start, end) of each call's own tokens in the attempt's."""
-    origin = len(calls[0].conversation.prompt_token_ids) // 4
-    starts = [len(call.conversation.prompt_token_ids) // 4 - origin for call in calls]
-    sizes = [len(call.exchange.token_ids) // 4 for call in calls]
-    return [(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    """[start, end) of each call's own tokens in the attempt's, whose parts stand one behind the other."""
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for chain in split_chains([_read_tokens(call) for call in calls]):
+        joined = join_calls(chain)
+        spans += [(start + first, start + end) for first, end in joined.spans]
+        start += len(joined.tokens)
+    return spans
 
 
 def find_private(calls: Sequence[Call], redactor: Redactor, redaction: Redaction) -> Private:
-    """What of a chain of calls must not be trained on.
+    """What of an attempt's calls must not be trained on.
 
-    Prompt tokens cannot be changed without changing what the log-probs mean: so such a chain is refused, or, where only
+    Prompt tokens cannot be changed without changing what the log-probs mean: so such calls are refused, or, where only
     the loss is to be masked, kept with the answers that hold something taken out of the loss.
     """
     asked = redactor.kinds_in([call.conversation.messages for call in calls] + [_tools_of(call) for call in calls])
@@ -258,28 +264,35 @@ def _name_tool(tool: Any) -> tuple[str, str]:
 def give_signals(turn: Turn, task: Task, read: ReadTurn, signals: Sequence[TurnSignal], *, by: str) -> None:
     """Write what the signals say as feedback, each by an author of its own kind, so that each kind is calibrated."""
     redactor = redactor_for(read_policy(turn.project), turn.session)
-    words = redactor.mask(read.reaction).text
-    offset = len(read.calls) - task.attempts.get(index=0).steps.count()
-    is_desk = task.environment == Environment.DESK
+    attempt = task.attempts.get(index=0)
+    learnt = [attempt.exchange_id, *attempt.further.values_list("exchange_id", flat=True)]
     for signal in signals:
         if signal.score is None or signal.trust is None or signal.feedback_id is not None:
             continue
         if signal.step is not None:
-            if signal.step < offset:
+            exchange_id = read.calls[signal.step].exchange.pk
+            if exchange_id not in learnt:
                 continue
-            step = StepWord(attempt_index=0, step_index=signal.step - offset, score=signal.score, comment=signal.reason)
+            index = learnt.index(exchange_id)
+            step = StepWord(attempt_index=0, step_index=index, score=signal.score, comment=signal.reason)
             said: dict[str, Any] = {"steps": [step]}
         else:
-            has_words = signal.score < 0.5 and signal.kind != SignalKind.ASKED_AGAIN
-            hint = signal.hint or (words if has_words and len(words) <= MAX_HINT_CHARS else "")
-            said = {
-                "score": signal.score,
-                "text": words[:MAX_WORDS_CHARS] if has_words else "",
-                "edited_answer": signal.answer,
-                "hint_text": "" if is_desk else hint,
-            }
+            said = dict(say_of_whole(signal, read, redactor, task))
         given = note_signal(task=task, kind=signal.kind, trust=signal.trust, by=by, **said)
         TurnSignal.objects.filter(pk=signal.pk).update(feedback=given)
+
+
+def say_of_whole(signal: TurnSignal, read: ReadTurn, redactor: Redactor, task: Task) -> Said:
+    """What a signal says of a whole turn, with the person's words where they are a judgement of their own."""
+    words = redactor.mask(read.reaction).text
+    has_words = signal.score is not None and signal.score < 0.5 and signal.kind != SignalKind.ASKED_AGAIN
+    hint = signal.hint or (words if has_words and len(words) <= MAX_HINT_CHARS else "")
+    return {
+        "score": signal.score,
+        "text": words[:MAX_WORDS_CHARS] if has_words else "",
+        "edited_answer": signal.answer,
+        "hint_text": "" if task.environment == Environment.DESK else hint,
+    }
 
 
 def find_turn(session: Session, exchange: Exchange | None = None) -> Turn:
@@ -299,7 +312,8 @@ def find_turn(session: Session, exchange: Exchange | None = None) -> Turn:
 
 
 def open_task(turn: Turn, *, by: str) -> Task:
-    """The turn's task, in the running transaction; made now where an explicit word comes before any signal.
+    """The turn's task, in the running transaction: the one it was work on, or one that is made of it now where an
+    explicit word comes before any signal.
 
     Raises:
         ConflictError: it cannot be one, for the reason given.
@@ -308,6 +322,8 @@ def open_task(turn: Turn, *, by: str) -> Task:
     if locked.task is not None:
         return locked.task
     read = read_turn(turn)
+    if (submitted := find_submitted(read)) is not None:
+        return submitted
     if reason := find_obstacle(read):
         raise ConflictError(f"{turn} cannot be learnt from: {reason}")
     task = make_task(turn, read, by=by)

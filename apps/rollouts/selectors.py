@@ -11,7 +11,7 @@ from apps.accounts.models import Project
 from apps.environments.registry import get_world
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout
-from apps.rollouts.tokens import load_conversations, read_tokens
+from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.tasks.models import Task
 from apps.tasks.selectors import MOST, count_tasks
 from tentalis.core.contracts import RolloutRecord, StepReward
@@ -48,7 +48,7 @@ def iterate_records(batch: Batch) -> Iterator[RolloutRecord]:
 
 
 def make_records(rollouts: Sequence[Rollout]) -> Iterator[RolloutRecord]:
-    """Rollouts as they go over the wire: three queries, however many.
+    """Rollouts as they go over the wire, one record a sequence of tokens: three queries, however many.
 
     Raises:
         ContractError, ValueError: parts of one do not fit each other.
@@ -56,28 +56,34 @@ def make_records(rollouts: Sequence[Rollout]) -> Iterator[RolloutRecord]:
     """
     conversations = load_conversations(rollout.attempt for rollout in rollouts)
     for rollout in rollouts:
-        yield _make_record(rollout, conversations)
+        parts = read_parts(rollout.attempt, conversations)
+        if not parts:
+            raise ValueError(f"rollout {rollout.pk} is usable and has no exchange")
+        for part in parts:
+            yield _make_record(rollout, part, conversations, is_last=part is parts[-1])
 
 
 def make_record(rollout: Rollout) -> RolloutRecord:
-    """One rollout; see `make_records`."""
-    return next(make_records([rollout]))
+    """A rollout whose tokens are one sequence; see `make_records`."""
+    (record,) = make_records([rollout])
+    return record
 
 
-def _make_record(rollout: Rollout, conversations: Mapping[int, Conversation]) -> RolloutRecord:
-    exchange = rollout.attempt.exchange
-    if exchange is None:
-        raise ValueError(f"rollout {rollout.pk} is usable and has no exchange")
-    tokens = read_tokens(rollout.attempt, conversations)
-    messages = [] if rollout.attempt.is_private else conversations[exchange.pk].messages
+def _make_record(
+    rollout: Rollout, part: Part, conversations: Mapping[int, Conversation], *, is_last: bool
+) -> RolloutRecord:
+    tokens, end = part.joined, part.start + len(part.joined.tokens)
+    messages = [] if rollout.attempt.is_private else conversations[part.exchange.pk].messages
     hinted = None
     if messages and rollout.hint is not None and rollout.hint.text:
         hinted = get_world(rollout.task.environment).hinted_messages(messages, rollout.hint.text)
+    # attempts at one task are compared with each other; parts of one attempt are not: their reward is the same
+    is_beside = not is_last and rollout.task.group_size == 1
     return RolloutRecord(
         rollout_id=rollout.pk,
-        group_id=rollout.task_id,
-        adapter=exchange.adapter_name,
-        policy_version=rollout.adapter.line_version if rollout.adapter is not None else exchange.policy_version,
+        group_id=-part.exchange.pk if is_beside else rollout.task_id,
+        adapter=part.exchange.adapter_name,
+        policy_version=rollout.adapter.line_version if rollout.adapter is not None else part.exchange.policy_version,
         messages=messages,
         hinted_messages=hinted,
         prompt_token_ids=tokens.prompt,
@@ -86,10 +92,11 @@ def _make_record(rollout: Rollout, conversations: Mapping[int, Conversation]) ->
         sampled=tokens.sampled,
         reward=rollout.reward,
         steps=tuple(
-            StepReward(start=start, end=end, score=score, said=said[0] if said else None)
-            for start, end, score, *said in rollout.steps
+            StepReward(start=first - part.start, end=last - part.start, score=score, said=said[0] if said else None)
+            for first, last, score, *said in rollout.steps
+            if part.start <= first and last <= end
         ),
-        missing_steps=rollout.missing_steps,
+        missing_steps=rollout.missing_steps if is_last else 0,
         weight=rollout.weight,
     )
 

@@ -1,15 +1,29 @@
-"""An attempt's exact tokens: of its one call, or of several that follow each other, as one sequence."""
+"""An attempt's exact tokens: of its one call, or of several, as few sequences as they are."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from django.db.models import prefetch_related_objects
 
 from apps.inference.models import Exchange
 from apps.inference.selectors import IncompleteConversationError, read_conversations
 from apps.tasks.models import Attempt
-from tentalis.core.conversations.joining import Call, Joined, join_calls
+from tentalis.core.conversations.joining import Call, Joined, join_calls, split_chains
 from tentalis.core.lineage import Conversation
 from tentalis.core.packing import unpack_int32
+
+
+class Part(NamedTuple):
+    """Calls of an attempt that are one sequence of tokens.
+
+    Args:
+        exchange: the first of them.
+        start: of its tokens among all of the attempt's, in which steps are counted.
+    """
+
+    exchange: Exchange
+    joined: Joined
+    start: int
 
 
 def load_conversations(attempts: Iterable[Attempt]) -> dict[int, Conversation]:
@@ -25,18 +39,28 @@ def list_exchanges(attempt: Attempt) -> list[Exchange]:
     return [*first, *(one.exchange for one in attempt.further.all())]
 
 
-def read_tokens(attempt: Attempt, conversations: Mapping[int, Conversation]) -> Joined:
-    """Prompt and answer, calls joined, what must not be learnt taken out of the loss.
+def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> list[Part]:
+    """The attempt's tokens, calls joined where each goes on where the one before it ended.
+
+    An agent that shows its model something else in between (OpenClaw moves a message of its own) begins a new part: its
+    tokens are as exact, only what came before them is told in other tokens. What must not be learnt is taken out of
+    the loss.
 
     Raises:
         IncompleteConversationError: a part of a conversation was deleted.
-        ValueError: the calls do not follow each other.
     """
-    calls = []
-    for exchange in list_exchanges(attempt):
+    calls, firsts = [], list_exchanges(attempt)
+    for exchange in firsts:
         conversation = conversations[exchange.pk]
         if not conversation.is_whole:
             raise IncompleteConversationError(f"exchange {exchange.pk}: a part of its conversation was deleted")
         prompt = unpack_int32(conversation.prompt_token_ids)
         calls.append(Call(prompt, exchange.unpack_token_ids(), exchange.unpack_logprobs(), exchange.unpack_sampled()))
-    return join_calls(calls, hidden=attempt.hidden)
+    parts: list[Part] = []
+    place = start = 0
+    for chain in split_chains(calls):
+        hidden = [(first - start, end - start) for first, end in attempt.hidden]
+        joined = join_calls(chain, hidden=hidden)
+        parts.append(Part(firsts[place], joined, start))
+        place, start = place + len(chain), start + len(joined.tokens)
+    return parts

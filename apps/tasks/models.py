@@ -160,8 +160,8 @@ class Attempt(Timestamped):
 
 
 class FurtherExchange(models.Model):
-    """A later call of an attempt that took several. Its prompt continues the call before it token for token, so that
-    all of them together are one sequence, in which what the agent was told between them is not sampled.
+    """A later call of an attempt that took several. Where its prompt continues the call before it token for token, both
+    are one sequence, in which what the agent was told between them is not sampled; else it begins one of its own.
 
     Attributes:
         place: from 1; the attempt's own `exchange` is 0.

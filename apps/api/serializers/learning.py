@@ -46,17 +46,28 @@ class RolloutOut(serializers.ModelSerializer[Rollout]):
         ]
 
 
-class TokensOut(serializers.Serializer[Any]):
-    """The exact tokens, as the model server told them."""
+class SequenceOut(serializers.Serializer[Any]):
+    """Tokens as the model server told them: a prompt, and what came behind it."""
 
-    model = serializers.CharField()
-    policy_version = serializers.IntegerField()
-    messages = serializers.ListField(child=serializers.DictField())
+    start = serializers.IntegerField(
+        help_text="Place of its first token behind the prompt among all of the attempt's: steps count from there."
+    )
     prompt_token_ids = serializers.ListField(child=serializers.IntegerField())
     token_ids = serializers.ListField(child=serializers.IntegerField())
     logprobs = serializers.ListField(child=serializers.FloatField())
     sampled = serializers.ListField(
         child=serializers.BooleanField(), help_text="True where the policy chose the token."
+    )
+
+
+class TokensOut(SequenceOut):
+    """The exact tokens."""
+
+    model = serializers.CharField()
+    policy_version = serializers.IntegerField()
+    messages = serializers.ListField(child=serializers.DictField())
+    earlier = SequenceOut(
+        many=True, help_text="Calls that the later ones do not continue token for token; each is trained on by itself."
     )
 
 

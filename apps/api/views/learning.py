@@ -39,7 +39,7 @@ from apps.base.errors import BadInputError, ConflictError
 from apps.inference.selectors import IncompleteConversationError
 from apps.pipeline import canary, flow
 from apps.rollouts.models import Batch, Rollout
-from apps.rollouts.tokens import load_conversations, read_tokens
+from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -106,18 +106,25 @@ def read_rollout_tokens(rollout: Rollout) -> dict[str, Any] | None:
         return None
     conversations = load_conversations([rollout.attempt])
     try:
-        joined = read_tokens(rollout.attempt, conversations)
+        *earlier, last = read_parts(rollout.attempt, conversations)
     except (IncompleteConversationError, ValueError):
         return None
-    messages = [] if rollout.attempt.is_private else conversations[exchange.pk].messages
     return {
         "model": exchange.model,
         "policy_version": exchange.policy_version,
-        "messages": messages,
-        "prompt_token_ids": joined.prompt,
-        "token_ids": joined.tokens,
-        "logprobs": joined.logprobs,
-        "sampled": joined.sampled,
+        "messages": [] if rollout.attempt.is_private else conversations[last.exchange.pk].messages,
+        **_write_sequence(last),
+        "earlier": [_write_sequence(part) for part in earlier],
+    }
+
+
+def _write_sequence(part: Part) -> dict[str, Any]:
+    return {
+        "start": part.start,
+        "prompt_token_ids": part.joined.prompt,
+        "token_ids": part.joined.tokens,
+        "logprobs": part.joined.logprobs,
+        "sampled": part.joined.sampled,
     }
 
 

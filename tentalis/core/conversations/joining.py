@@ -50,6 +50,17 @@ def find_last_chain(calls: Sequence[Call]) -> int:
     return max(start, 0)
 
 
+def split_chains(calls: Sequence[Call]) -> list[list[Call]]:
+    """Runs of calls, each of which goes on where the one before it ended; in order, every call in one of them."""
+    chains: list[list[Call]] = []
+    for call in calls:
+        if chains and follows(chains[-1][-1], call):
+            chains[-1].append(call)
+        else:
+            chains.append([call])
+    return chains
+
+
 def join_calls(calls: Sequence[Call], *, hidden: Sequence[Sequence[int]] = ()) -> Joined:
     """Make one sequence of a chain; what stands between two answers was told to the agent: not sampled, log-prob 0.
 

@@ -11,10 +11,10 @@ from apps.feedback.services import extract_hint
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_record
+from apps.rollouts.selectors import make_record, make_records
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
-from tests.apps.conversations.talk import INTERNAL, Talk, tool, user
+from tests.apps.conversations.talk import INTERNAL, SYSTEM, Talk, tool, user
 
 Read = Callable[[Talk], list[Turn]]
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"order": 7}'}}
@@ -95,17 +95,44 @@ def test_several_calls_become_one_sequence_of_a_step_each(talk: Talk, read: Read
     ]
 
 
-def test_calls_that_were_tokenised_anew_leave_the_last_chain(talk: Talk, read: Read) -> None:
-    talk.ask(user("Where is order 7?"), calls=[CALL])
+def test_calls_that_were_shown_anew_are_learnt_each_by_itself(talk: Talk, read: Read) -> None:
+    first = talk.ask(user("Where is order 7?"), calls=[CALL])
     talk._prompt = [9_999, *talk._prompt[1:]]
-    last = talk.ask(tool("c1", "in Berlin"), answer="It is in Berlin.")
+    second = talk.ask(tool("c1", "in Berlin"), calls=[CALL | {"id": "c2"}])
+    last = talk.ask(tool("c2", "at the airport"), answer="It is in Berlin, at the airport.")
     talk.ask(user("Thanks"), answer="Bye.")
     turn = read(talk)[0]
     assert turn.task is not None
     build_rollouts(turn.task.pk, by="test")
-    record = make_record(Rollout.objects.get(task=turn.task))
-    assert list(record.token_ids) == last.unpack_token_ids()
-    assert len(record.steps) == 1
+    rollout = Rollout.objects.get(task=turn.task)
+    one, other = make_records([rollout])
+    assert list(one.prompt_token_ids) == first.unpack_prompt_token_ids()
+    assert list(one.token_ids) == first.unpack_token_ids()
+    assert list(other.prompt_token_ids) == second.unpack_prompt_token_ids()
+    own = [token for token, mine in zip(other.token_ids, other.sampled, strict=True) if mine]
+    assert own == [*second.unpack_token_ids(), *last.unpack_token_ids()]
+    assert (one.reward, one.weight) == (other.reward, other.weight) == (1.0, 0.6)
+    assert other.group_id == turn.task.pk != one.group_id
+    spans = [list(record.token_ids[step.start : step.end]) for record in (one, other) for step in record.steps]
+    assert spans == [call.unpack_token_ids() for call in (first, second, last)]
+    assert [message["role"] for message in other.messages][-1] == "tool"
+
+
+def test_openclaw_moves_a_message_of_its_own_and_every_call_is_learnt(talk: Talk, read: Read) -> None:
+    asked, call = talk._tokens(user("Where is order 7?")), {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    context, told = talk._tokens(INTERNAL), talk._tokens(tool("c1", "in Berlin"))
+    talk.store([SYSTEM, user("Where is order 7?"), INTERNAL], [*asked, *context], [7, 8], "", [CALL])
+    moved = [SYSTEM, user("Where is order 7?"), call, tool("c1", "in Berlin"), INTERNAL]
+    talk.store(moved, [*asked, 7, 8, *told, *context], [9], "It is in Berlin.")
+    thanks = [*moved[:-1], {"role": "assistant", "content": "It is in Berlin."}, user("Great, thanks"), INTERNAL]
+    talk.store(thanks, [*asked, 7, 8, *told, 9, *context], [10], "Bye.")
+    turn = read(talk)[0]
+    assert turn.task is not None
+    attempt = turn.task.attempts.get()
+    assert [(step.kind, step.tool_result) for step in attempt.steps.all()] == [("call", "in Berlin"), ("answer", "")]
+    build_rollouts(turn.task.pk, by="test")
+    records = list(make_records([Rollout.objects.get(task=turn.task)]))
+    assert [list(record.token_ids) for record in records] == [[7, 8], [9]]
 
 
 def test_what_rules_cannot_tell_is_kept_as_that(talk: Talk, read: Read) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.conversations.joining import Call, find_last_chain, follows, join_calls
+from tentalis.core.conversations.joining import Call, find_last_chain, follows, join_calls, split_chains
 
 TOKENS = st.lists(st.integers(0, 50), max_size=6)
 
@@ -35,6 +35,8 @@ def test_what_was_tokenised_anew_does_not_follow() -> None:
     last = call([1, 2, 34, 9, 5, 7], [8])
     assert not follows(first, anew)
     assert find_last_chain([first, anew, last]) == 1
+    assert split_chains([first, anew, last]) == [[first], [anew, last]]
+    assert split_chains([]) == []
     with pytest.raises(ValueError, match="call 1 does not go on"):
         join_calls([first, anew])
 
