@@ -1,11 +1,7 @@
 """Real answers of the real engine are captured token for token, in both of its dialects, streamed or not."""
 
 import json
-import socket
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -19,29 +15,6 @@ from tests.apps.gateway.records import make_header
 pytestmark = pytest.mark.torch
 ASKED = [{"role": "user", "content": "Order: 3 mug"}]
 TOLD = {"n": 2, "max_tokens": 12, "seed": 5, "temperature": 1.0, "return_token_ids": True}
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[str]:
-    """An engine process that lives as long as this module's tests."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            said = []
-            for line in process.stderr:
-                said.append(line)
-                if "serving desk" in line:
-                    break
-            else:
-                pytest.fail(f"the engine did not start: {''.join(said)}")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
 
 
 def ask(url: str, body: dict[str, Any]) -> bytes:

@@ -1,10 +1,15 @@
 """Adapters of one person each: who asks decides what serves, and nobody else's ever does."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from django.db import transaction
+from safetensors.numpy import save_file
 
+from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.services import deploy
 from apps.audit.kinds import Kind
@@ -13,7 +18,8 @@ from apps.gateway.routing import find_route
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Served, Tables, WorkerRoute
 from apps.workers.models import Worker
-from tests.apps.gateway.running import GatewayThread
+from tests.apps.gateway.running import GatewayThread, make_chat_worker, make_provider
+from tests.apps.gateway.test_capture_of_the_engine import ask as call
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.test_routing import make_backend, make_place
 from tests.apps.gateway.upstream import StubUpstream
@@ -122,3 +128,52 @@ def test_the_gateway_goes_by_the_deployments_of_people(
     assert ask(gateway, token, graces.name, user="grace") == graces.name
     Deployment.objects.filter(end_user="grace").update(adapter=None)
     wait_for(lambda: ask(gateway, token, user="grace") == everybodys.name)
+
+
+# --- with a real engine ---
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> dict[str, Path]:
+    """Two LoRA adapters of the desk's model that make it say different things, by end user."""
+    size, layers = 64, 2
+    shapes = {"self_attn.q_proj": (size, size), "self_attn.o_proj": (size, size)}
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none", "target_modules": ["q_proj", "o_proj"]}
+    found = {}
+    for seed, name in enumerate(("grace", "ada")):
+        random = numpy.random.default_rng(seed)
+        weights = {}
+        for layer in range(layers):
+            for module, (inside, out) in shapes.items():
+                for side, shape in (("A", (4, inside)), ("B", (out, 4))):
+                    key = f"base_model.model.model.layers.{layer}.{module}.lora_{side}.weight"
+                    weights[key] = random.normal(0, 0.3, shape).astype(numpy.float32)
+        directory = found[name] = tmp_path / name
+        directory.mkdir()
+        save_file(weights, directory / "adapter_model.safetensors")
+        (directory / "adapter_config.json").write_text(json.dumps(config))
+    return found
+
+
+@pytest.mark.torch
+def test_two_people_of_one_worker_are_served_by_two_adapters_of_a_real_engine(
+    project: Project, transactional_db: None, token: str, engine: str, adapters: dict[str, Path]
+) -> None:
+    worker = make_chat_worker(project, make_provider(project, engine))
+    Worker.objects.filter(pk=worker.pk).update(base_model="desk", adapters_per=Worker.AdaptersPer.USER)
+    own = {}
+    for version, (name, directory) in enumerate(adapters.items(), start=1):
+        own[name] = put(worker, version, name).name
+        call(f"{engine}/v1/load_lora_adapter", {"lora_name": own[name], "lora_path": str(directory)})
+    said: dict[str, set[str]] = {}
+    with GatewayThread() as gateway:
+        for name in ["grace", "ada", "edith"] * 2:
+            response = gateway.chat("helper", token=token, user=name, temperature=0, max_tokens=12, seed=1)
+            assert response.headers["X-Tentalis-Adapter"] == own.get(name, "desk"), response.text
+            said.setdefault(name, set()).add(response.json()["choices"][0]["message"]["content"])
+        assert [len(words) for words in said.values()] == [1, 1, 1]
+        assert len(set.union(*said.values())) == 3, "three models, three answers"
+        refused = gateway.chat(own["grace"], token=token, user="ada")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
+    kept = [(record.header["end_user"], record.header["adapter"]) for record in gateway.records[:6]]
+    assert kept == [("grace", own["grace"]), ("ada", own["ada"]), ("edith", "")] * 2
