@@ -8,6 +8,8 @@ next request. The desk's model is shown the ticket alone: it was taught no other
 
 Beside it: the same attempts with an explicit score and hint for each of them; and users who say the opposite of what
 they should in one of ten, and in 37 of a hundred turns.
+
+With `--openclaw N` a sample goes through a real OpenClaw and the whole platform: see `tests.bench.talker_openclaw`.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,11 @@ from gpu_workers.engine import Engine
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.conversations.signals import Abstained, Signal, read_reaction
 from tentalis.core.conversations.turns import find_change, find_words
-from tentalis.core.desk import DeskVerdict, Ticket, hinted_prompt, parse_hints, parse_ticket, read_pieces, solve, verify
+from tentalis.core.desk import DeskVerdict, Ticket, hinted_prompt, parse_hints, parse_ticket, read_pieces, verify
 from tentalis.core.learning.recipes import RECIPES
+from tests.bench import talker_openclaw
 from tests.bench.learning import learn, measure_base, print_table
+from tests.bench.talker_user import User
 
 TICKETS = 192
 SYSTEM = {"role": "system", "content": "You are a personal assistant running inside OpenClaw.\n" * 20}
@@ -39,17 +43,6 @@ INTERNAL = {
     "role": "user",
     "content": "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nCurrent time: noon.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>",
 }
-THANKS = (
-    "Thanks!", "Thank you, that helps.", "Perfect, thanks.", "Great.", "That's right, thank you!", "ok great",
-    "Exactly.", "Looks good, thanks a lot",
-)  # fmt: skip
-CORRECTIONS = (
-    "No, that's wrong. Here we {rule}.", "That's not right: {rule}.", "Wrong. Please {rule} next time.",
-    "You forgot the house rule: {rule}!", "That is not correct, you have to {rule}.",
-)  # fmt: skip
-BARE = ("That's not right.", "No, that is wrong.", "This is not correct!")
-TELLS = ("No, it should be {answer}.", "Wrong, the right answer is {answer}.")
-CHANGES = ("What are your opening hours?", "Another thing: do you ship to Norway?")
 RECIPE = RECIPES["desk"]
 ARMS: Mapping[str, float | None] = {
     "explicit feedback": None,
@@ -58,37 +51,6 @@ ARMS: Mapping[str, float | None] = {
     "talk, 37 % wrong": 0.37,
 }
 """Arm -> how often the user says the opposite; None: every attempt is scored and gets its hint."""
-
-
-@dataclass
-class User:
-    """Reads answers and talks.
-
-    Args:
-        wrong: how often the opposite of what is true is said.
-    """
-
-    rng: random.Random
-    wrong: float = 0.0
-
-    def react(self, ticket: Ticket, verdict: DeskVerdict) -> str:
-        """The user's next words; some change the subject."""
-        is_content = (verdict.outcome == 1.0) != (self.rng.random() < self.wrong)
-        if self.rng.random() < 0.1:
-            return self.rng.choice(CHANGES)
-        if is_content:
-            return self.rng.choice(THANKS)
-        option = ticket.house_option
-        hints = list(verdict.hints)
-        if verdict.outcome == 1.0:  # a wrong correction names a wrong rule
-            option = self.rng.choice([one for one in ticket.options if one != option])
-            hints = [f"use {option}"]
-        draw = self.rng.random()
-        if draw < 0.6 and hints:
-            return self.rng.choice(CORRECTIONS).format(rule=", ".join(hints))
-        if draw < 0.75:
-            return self.rng.choice(TELLS).format(answer=solve(ticket, option)[-1][1])
-        return ticket.text if draw < 0.9 else self.rng.choice(BARE)
 
 
 def hear(ticket: Ticket, answer: str, reaction: str) -> tuple[Signal | Abstained, str]:
@@ -171,7 +133,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tickets", type=int, default=TICKETS, help="conversations an update")
     parser.add_argument("--model", default="desk", help="desk, or a model directory")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--openclaw", type=int, default=0, help="so many conversations through a real OpenClaw instead")
+    parser.add_argument("--panel", type=int, default=120, help="held-out tickets asked through it, before and after")
     options = parser.parse_args(argv)
+    if options.openclaw:
+        talks = talker_openclaw.run(conversations=options.openclaw, seeds=options.seeds, panel=options.panel)
+        return talker_openclaw.report(talks, options.panel)
     marks = sorted(options.updates)
     began = time.monotonic()
     sampled, greedy = measure_base(options.model)

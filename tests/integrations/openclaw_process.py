@@ -64,10 +64,21 @@ class OpenClaw:
         home: where it keeps everything.
         gateway, url: of ours. key: the agent's token.
         workers: its models; the first is its default.
+        max_tokens: of an answer.
+        is_plain: the agent has neither tools nor skills, and reads no files of its workspace: for small models.
     """
 
     def __init__(
-        self, home: Path, *, gateway: str, url: str, key: str, workers: list[str], plugin: bool = True
+        self,
+        home: Path,
+        *,
+        gateway: str,
+        url: str,
+        key: str,
+        workers: list[str],
+        plugin: bool = True,
+        max_tokens: int = 2048,
+        is_plain: bool = False,
     ) -> None:
         self.home = home
         self.port = choose_port()
@@ -85,11 +96,15 @@ class OpenClaw:
             gateway=gateway,
             url=url,
             context_tokens=65_536,
-            max_tokens=2048,
+            max_tokens=max_tokens,
             plugin=FILES / "plugin" if plugin else None,
-            skills=FILES / "skills",
+            skills=None if is_plain else FILES / "skills",
             inbound=True,
         )
+        if is_plain:
+            patch["agents"]["defaults"] |= {"skills": [], "skipBootstrap": True, "contextInjection": "never"}
+            for model in patch["models"]["providers"]["tentalis"]["models"]:
+                model["compat"]["supportsTools"] = False
         patch["gateway"] |= {
             "mode": "local",
             "port": self.port,

@@ -25,7 +25,7 @@ from apps.rollouts.services import build_rollouts
 from apps.workers.models import Worker
 from tentalis.core.desk import Ticket, make_tickets, read_attempt, verify
 from tests.apps.gateway.running import GatewayProcess, make_agent_token, make_provider
-from tests.bench.talker import THANKS, User
+from tests.bench.talker_user import THANKS, User
 from tests.factories import make_worker
 
 pytestmark = pytest.mark.torch
