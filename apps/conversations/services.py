@@ -7,12 +7,15 @@ from apps.conversations.hearing import hear_turn
 from apps.conversations.models import Turn
 from apps.conversations.policy import read_policy
 from apps.conversations.settling import find_turn, open_task, settle_turn
+from apps.conversations.submitted import aim_at_attempt, find_attempt
 
 __all__ = [
     "Found",
+    "aim_at_attempt",
     "close_idle_sessions",
     "cut_session",
     "fail_turn",
+    "find_attempt",
     "find_due_sessions",
     "find_person",
     "find_turn",

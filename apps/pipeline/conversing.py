@@ -8,6 +8,7 @@ import logging
 from typing import Unpack
 
 from django.db import transaction
+from django.db.models import Q
 
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
@@ -35,10 +36,14 @@ def hear_closed_turns(session_id: int) -> None:
 
 
 def learn_from_turn(turn_id: int) -> None:
-    """A turn that became a task goes on to learn."""
-    task = Task.objects.filter(turn=turn_id, state=Task.State.LEARNING).first()
-    if task is not None:
-        outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+    """A turn that became a task goes on to learn; one that was work on a task is learnt with it."""
+    told = Q(turn=turn_id) | Q(feedback__signal__turn=turn_id)
+    for task in Task.objects.filter(told).distinct():
+        if task.state == Task.State.LEARNING:
+            outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+        elif task.state == Task.State.DONE:
+            with transaction.atomic():
+                _judge_anew(task, by="conversations")
 
 
 def _turn_died(turn_id: int, link: str, reason: str) -> None:
@@ -97,13 +102,19 @@ def give_conversation_feedback(
     conversations.cut_session(session.pk, by=by.handle)
     with transaction.atomic():
         task = _find_task(session, exchange, by)
+        if exchange is not None:
+            said = conversations.aim_at_attempt(said, conversations.find_attempt(task, [exchange]))
         given = feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
         if task.state == Task.State.LEARNING:
             outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
         elif task.state == Task.State.DONE:
-            locked = Task.objects.select_for_update(of=("self",)).select_related("project", "worker").get(pk=task.pk)
-            rejudge_rollouts(locked, by=by.handle)
+            _judge_anew(task, by=by.handle)
     return given
+
+
+def _judge_anew(task: Task, *, by: str) -> None:
+    locked = Task.objects.select_for_update(of=("self",)).select_related("project", "worker").get(pk=task.pk)
+    rejudge_rollouts(locked, by=by)
 
 
 def _find_task(session: Session, exchange: Exchange | None, by: User) -> Task:
