@@ -7,12 +7,14 @@ from pathlib import Path
 
 from gpu_workers.artifacts import ArtifactError, path_from_uri, write_file
 from gpu_workers.backends import find_backend
+from gpu_workers.backends.errors import CancelledError, PausedError
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
 RESULT_FILE = "result.json"
 SPEC_FILE = "spec.json"
 CANCEL_FILE = "cancel"
+PAUSE_FILE = "pause"
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +41,15 @@ def run(spec: TrainSpec, report: Callable[[Mapping[str, float]], None]) -> Train
 
 
 def _train(spec: TrainSpec, output: Path, report: Callable[[Mapping[str, float]], None]) -> TrainResult:
-    cancel = output / CANCEL_FILE
+    cancel, pause = output / CANCEL_FILE, output / PAUSE_FILE
     try:
-        trained = find_backend(spec.backend)(spec, output=output, report=report, is_cancelled=cancel.exists)
+        trained = find_backend(spec.backend, purpose=spec.purpose)(
+            spec, output=output, report=report, is_cancelled=lambda: cancel.exists() or pause.exists()
+        )
+    except CancelledError as error:
+        if cancel.exists() or not pause.exists():
+            return _failure(spec, error)
+        return _failure(spec, PausedError(pause.read_text() or str(error)))
     except Exception as error:
         logger.warning("run %d attempt %d failed", spec.run_id, spec.attempt, exc_info=True)
         return _failure(spec, error)

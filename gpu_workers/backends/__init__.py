@@ -43,12 +43,16 @@ class Backend(Protocol):
 NAMES = ("standalone", "openrlhf", "tinker")
 
 
-def find_backend(name: str) -> Backend:
-    """The backend of this name; its libraries load now, once a process.
+def find_backend(name: str, *, purpose: str = "policy") -> Backend:
+    """The backend of this name for what is to come out; its libraries load now, once a process.
 
     Raises:
         BackendNotInstalledError: nobody knows the name, or this box cannot run it.
     """
+    if name == "standalone" and purpose == "reward_model":
+        from gpu_workers.backends.prm import train as train_head
+
+        return train_head
     if name == "standalone":
         from gpu_workers.backends.standalone import train
 

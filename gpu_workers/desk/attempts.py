@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpu_workers.engine.engine import Engine
+from gpu_workers.engine.jobs import Sample
 from tentalis.core.desk import DeskVerdict, Ticket, answer_call, find_open_call, hinted_prompt, read_pieces, verify
 
 MOST_TOKENS = 44
@@ -51,7 +52,6 @@ def attempt_tickets(
         for ticket, told in zip(tickets, hints or [()] * len(tickets), strict=True)
     ]
     prompts = codec.encode(texts, add_special_tokens=False)
-    call_end = codec.encode(["</call>"], add_special_tokens=False)[0][0]
     first = engine.generate(
         prompts,
         n,
@@ -59,22 +59,87 @@ def attempt_tickets(
         max_tokens=MOST_TOKENS,
         temperature=temperature,
         seed=seed,
-        stop_token_ids=frozenset({call_end}),
+        stop_token_ids=_find_call_end(engine),
     )
     groups = [
         [Attempt(ticket, list(prompt)) for _ in range(n)] for ticket, prompt in zip(tickets, prompts, strict=True)
     ]
+    _work_on(engine, groups, first, seed=seed, temperature=temperature, adapter=adapter)
+    return groups
+
+
+def finish_attempts(
+    engine: Engine,
+    starts: Sequence[tuple[Attempt, int]],
+    *,
+    n: int,
+    seed: int,
+    temperature: float = 1.0,
+    adapter: str | None = None,
+) -> list[list[Attempt]]:
+    """Attempts begun anew from their first tokens, n times each, all together.
+
+    Args:
+        starts: an attempt, and how many of its tokens stay; the tool's result right behind them stays too.
+    """
+    groups = []
+    for attempt, size in starts:
+        end = size
+        while end < len(attempt.token_ids) and not attempt.sampled[end]:
+            end += 1
+        groups.append(
+            [
+                Attempt(
+                    attempt.ticket,
+                    attempt.prompt_ids,
+                    attempt.token_ids[:end],
+                    attempt.logprobs[:end],
+                    attempt.sampled[:end],
+                )
+                for _ in range(n)
+            ]
+        )
+    first = engine.generate(
+        [group[0].prompt_ids + group[0].token_ids for group in groups],
+        n,
+        adapter=adapter,
+        max_tokens=MOST_TOKENS,
+        temperature=temperature,
+        seed=seed,
+        stop_token_ids=_find_call_end(engine),
+    )
+    _work_on(engine, groups, first, seed=seed, temperature=temperature, adapter=adapter)
+    return groups
+
+
+def _find_call_end(engine: Engine) -> frozenset[int]:
+    return frozenset(engine.codec.encode(["</call>"], add_special_tokens=False)[0][:1])
+
+
+def _work_on(
+    engine: Engine,
+    groups: Sequence[Sequence[Attempt]],
+    drawn: Sequence[Sequence[Sample]],
+    *,
+    seed: int,
+    temperature: float,
+    adapter: str | None,
+) -> None:
+    """Take what was drawn, answer the calls in it, and go on until nobody waits for the tool."""
+    codec, stops = engine.codec, _find_call_end(engine)
     running = [attempt for group in groups for attempt in group]
-    samples = [sample for group in first for sample in group]
+    samples = [sample for group in drawn for sample in group]
     for turn in range(1, _MOST_CALLS + 1):
         waiting = []
         for attempt, sample in zip(running, samples, strict=True):
-            attempt.token_ids += sample.token_ids
-            attempt.logprobs += sample.logprobs.tolist()
-            attempt.sampled += [True] * len(sample.token_ids)
-            attempt.ended = sample.finish_reason == "stop" and sample.stop_reason is None
+            room = MOST_TOKENS - len(attempt.token_ids)
+            attempt.token_ids += sample.token_ids[:room]
+            attempt.logprobs += sample.logprobs.tolist()[:room]
+            attempt.sampled += [True] * len(sample.token_ids[:room])
+            is_whole = len(sample.token_ids) <= room
+            attempt.ended = is_whole and sample.finish_reason == "stop" and sample.stop_reason is None
             call = find_open_call("".join(codec.split_pieces(attempt.token_ids)))
-            if call is not None and sample.stop_reason == call_end:
+            if call is not None and sample.stop_reason in stops:
                 result = codec.encode([answer_call(attempt.ticket, call)], add_special_tokens=False)[0]
                 if len(attempt.token_ids) + len(result) < MOST_TOKENS:
                     attempt.token_ids += result
@@ -84,17 +149,15 @@ def attempt_tickets(
         if not waiting:
             break
         running = waiting
-        left = MOST_TOKENS - min(len(attempt.token_ids) for attempt in running)
         grouped = engine.generate(
             [attempt.prompt_ids + attempt.token_ids for attempt in running],
             adapter=adapter,
-            max_tokens=left,
+            max_tokens=MOST_TOKENS - min(len(attempt.token_ids) for attempt in running),
             temperature=temperature,
             seed=seed + turn,
-            stop_token_ids=frozenset({call_end}),
+            stop_token_ids=stops,
         )
         samples = [group[0] for group in grouped]
-    return groups
 
 
 def judge_attempt(engine: Engine, attempt: Attempt) -> DeskVerdict:

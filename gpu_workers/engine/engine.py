@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gpu_workers.desk import base_directory
 from gpu_workers.engine.batch import Events, Model
@@ -20,8 +21,10 @@ from gpu_workers.engine.hugging_face_model import HuggingFaceModel
 from gpu_workers.engine.jobs import Job, Sample, SamplingOptions
 from gpu_workers.engine.lora import read_adapter
 from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead, open_head
 from gpu_workers.engine.scheduler import Lane, Scheduler
 from gpu_workers.engine.text import TextCodec
+from gpu_workers.learning.reward_head import read_features
 
 BUILT_IN = "desk"
 _ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}")
@@ -65,6 +68,7 @@ class Engine:
             model = HuggingFaceModel.from_directory(directory)
         self.base = Lane(name, model, hash_files(weight_files(directory)), str(directory))
         self._lanes = {name: self.base}
+        self._heads: dict[str, LoadedHead] = {}
         self._loading: set[str] = set()
         self._lock = threading.Lock()
         self.end_ids = _read_end_ids(directory, config)
@@ -101,12 +105,7 @@ class Engine:
         Raises:
             AdapterRefusedError: the name is taken or unfit, or the directory is not a whole adapter of this base.
         """
-        if not _ADAPTER_NAME.fullmatch(name):
-            raise AdapterRefusedError(
-                f"lora_name must be up to 200 of letters, digits and ._@:- and start with a letter or digit; found "
-                f"{name[:200]!r}",
-                param="lora_name",
-            )
+        self._require_name(name, param="lora_name")
         with self._lock:
             if name in self._lanes or name in self._loading:
                 raise AdapterRefusedError(
@@ -125,6 +124,15 @@ class Engine:
                 self._loading.discard(name)
         return lane
 
+    @staticmethod
+    def _require_name(name: str, *, param: str) -> None:
+        if not _ADAPTER_NAME.fullmatch(name):
+            raise AdapterRefusedError(
+                f"{param} must be up to 200 of letters, digits and ._@:- and start with a letter or digit; found "
+                f"{name[:200]!r}",
+                param=param,
+            )
+
     def unload_adapter(self, name: str) -> None:
         """Refuse the name from now on; requests already admitted end on the weights they started with."""
         with self._lock:
@@ -132,6 +140,67 @@ class Engine:
                 raise InvalidRequestError(f"{name!r} is the base model and cannot be unloaded", param="lora_name")
             if self._lanes.pop(name, None) is None:
                 raise UnknownModelError(f"no adapter {name!r} is loaded", param="lora_name")
+
+    # --- step scorers
+
+    @property
+    def heads(self) -> Mapping[str, LoadedHead]:
+        """Step scorers that can be asked now."""
+        return dict(self._heads)
+
+    def find_head(self, name: str) -> LoadedHead:
+        """Raises UnknownModelError."""
+        if (head := self._heads.get(name)) is None:
+            known = ", ".join(self._heads) or "none"
+            raise UnknownModelError(f"no step scorer {name!r} is loaded; there are {known}", param="head")
+        return head
+
+    def load_head(self, name: str, directory: Path) -> LoadedHead:
+        """Check a step scorer and serve it under a name that nothing has now.
+
+        Raises:
+            AdapterRefusedError: the name is taken or unfit, or the directory is not a whole head of this base.
+        """
+        self._require_name(name, param="head_name")
+        head = open_head(name, directory, base_sha256=self.base.fingerprint, width=self.base.model.width)
+        with self._lock:
+            if self._heads.setdefault(name, head) is not head:
+                raise AdapterRefusedError(
+                    f"the name {name!r} is taken; a version gets a name of its own",
+                    param="head_name",
+                    code="adapter_name_taken",
+                )
+        return head
+
+    def unload_head(self, name: str) -> None:
+        """Refuse the name from now on; requests already admitted end with it."""
+        with self._lock:
+            self.find_head(name)
+            del self._heads[name]
+
+    def read_features(self, asked: Sequence[AnsweredSteps]) -> list[Tensor]:
+        """What a head sees of each answer's steps, (S, F) each, and wait. See `learning.reward_head.read_features`."""
+        job, found = self.ask_features(asked)
+        self._finish(job)
+        job.finished_samples()
+        return [found[index] for index in range(len(asked))]
+
+    def ask_features(self, asked: Sequence[AnsweredSteps]) -> tuple[Job, dict[int, Tensor]]:
+        """The job that reads them from the base model's states, and where it puts them: place -> (S, F)."""
+        found: dict[int, Tensor] = {}
+
+        def read(index: int, states: Tensor) -> None:
+            one = asked[index]
+            found[index] = read_features(states, len(one.prompt_token_ids), one.spans).clone()
+
+        rows = [[*one.prompt_token_ids, *one.token_ids] for one in asked]
+        job = Job(self.base, rows, SamplingOptions(max_tokens=0, seed=0), read_states=read)
+        return job, found
+
+    def score_steps(self, head: LoadedHead, asked: Sequence[AnsweredSteps]) -> list[list[float]]:
+        """The head's logit of every step of every answer, and wait."""
+        with torch.inference_mode():
+            return [head.stored.head.logits(features).tolist() for features in self.read_features(asked)]
 
     # --- generating
 

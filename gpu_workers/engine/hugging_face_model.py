@@ -62,6 +62,11 @@ class HuggingFaceModel:
         return int(self._config.max_position_embeddings)
 
     @property
+    def width(self) -> int:
+        """Of a hidden state."""
+        return int(self._config.hidden_size)
+
+    @property
     def adaptable(self) -> dict[str, tuple[int, int]]:
         return {
             f"{name}.weight": (module.weight.shape[0], module.weight.shape[1])
@@ -104,6 +109,22 @@ class HuggingFaceModel:
         cache.positions = cache.positions + 1
         logits: Tensor = output.logits[:, -1].float()
         return logits
+
+    @torch.inference_mode()
+    def states(self, prompts: Sequence[Sequence[int]], hidden: Tensor) -> Tensor:
+        """Final hidden states (P, T, D) of whole prompts, right-padded; read again, for `prefill` keeps logits.
+
+        Causal attention lets nothing behind a token reach it, so that padding on the right needs no mask.
+        """
+        longest = max(map(len, prompts))
+        ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])  # P T
+        output = torch.func.functional_call(
+            self._module,
+            self._changed,
+            kwargs={"input_ids": ids, "use_cache": False, "output_hidden_states": True},
+        )
+        found: Tensor = output.hidden_states[-1].float()
+        return found
 
     def project(self, hidden: Tensor) -> Tensor:
         return hidden

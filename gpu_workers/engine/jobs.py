@@ -1,12 +1,13 @@
 """What is asked of the engine and what comes back: options, jobs, samples."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gpu_workers.engine.errors import EngineError
 
@@ -102,6 +103,7 @@ class Job:
     Args:
         samples: (prompts x n), prompt-major; None until finished.
         is_cancelled: set from any thread; the engine then drops the job's rows.
+        read_states: given each prompt's place and its final hidden states (T, D), in the engine's thread.
     """
 
     lane: "Lane"
@@ -111,6 +113,7 @@ class Job:
     prompt_scores: list[PromptScore | None] = field(init=False)
     error: EngineError | None = None
     is_cancelled: bool = False
+    read_states: Callable[[int, Tensor], None] | None = None
     created_s: float = field(default_factory=time.monotonic)
     unfinished: int = field(init=False)
 

@@ -136,6 +136,11 @@ class PlainModel:
         return self.shape.context_length
 
     @property
+    def width(self) -> int:
+        """Of a hidden state."""
+        return self.shape.width
+
+    @property
     def adaptable(self) -> dict[str, tuple[int, int]]:
         """Weights an adapter may change: name -> (out, in)."""
         return {
@@ -296,6 +301,10 @@ class PlainModel:
         return self.project(F.rms_norm(x[:, 0], (s.width,), self._norm, s.norm_epsilon))
 
     @torch.inference_mode()
+    def states(self, prompts: Sequence[Sequence[int]], hidden: Tensor) -> Tensor:
+        """Final hidden states (P, T, D) of prompts that `prefill` just read, right-padded."""
+        return hidden
+
     def project(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of final hidden states (..., D)."""
         return F.linear(hidden, self._head)

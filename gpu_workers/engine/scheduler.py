@@ -4,7 +4,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -188,6 +188,8 @@ class Scheduler:
         distinct = list(places)
         hidden, cache = lane.model.prefill(distinct)
         self.tally.prompt_tokens += sum(map(len, distinct))
+        if any(job.read_states for job, _ in chunk):
+            _hand_out_states(lane.model.states(distinct, hidden), chunk, places)
         batch = lane.batches[0] if lane.batches and lane.model.merges_batches else None
         if batch is None:
             batch = Batch(lane.model, self._codec, self._end_ids)
@@ -216,6 +218,14 @@ class Scheduler:
                 lane.batches.append(batch)
             self._lanes[lane] = None
         return events
+
+
+def _hand_out_states(states: Tensor, chunk: Sequence[tuple[Job, int]], places: Mapping[tuple[int, ...], int]) -> None:
+    """Give each job that asked for them its prompts' final hidden states, without the padding."""
+    for job, index in chunk:
+        if job.read_states is not None:
+            prompt = tuple(job.prompts[index])
+            job.read_states(index, states[places[prompt], : len(prompt)])
 
 
 def score_prompt(model: Model, hidden: Tensor, prompt: Sequence[int], alternatives: int) -> PromptScore:

@@ -20,6 +20,7 @@ from gpu_workers.engine.errors import EngineError, InvalidRequestError, Stopping
 from gpu_workers.engine.jobs import Delta, Job
 from gpu_workers.engine.metrics import EngineMetrics
 from gpu_workers.engine.protocol import Fields, GenerationRequest, read_chat, read_completion
+from gpu_workers.engine.reward_heads import read_score_request, write_heads, write_scores
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,10 @@ class EngineServer:
                 web.get("/v1/models", self.list_models),
                 web.post("/v1/load_lora_adapter", self.load_adapter),
                 web.post("/v1/unload_lora_adapter", self.unload_adapter),
+                web.get("/v1/reward_heads", self.list_heads),
+                web.post("/v1/load_reward_head", self.load_head),
+                web.post("/v1/unload_reward_head", self.unload_head),
+                web.post("/v1/score_steps", self.score_steps),
                 web.post("/tokenize", self.tokenize),
                 web.post("/detokenize", self.detokenize),
                 web.get("/health", self.report_health),
@@ -120,6 +125,39 @@ class EngineServer:
         self._engine.unload_adapter(name)
         logger.info("unloaded adapter %s", name)
         return _text(f"Success: LoRA adapter '{name}' removed successfully.", name)
+
+    async def list_heads(self, _: web.Request) -> web.Response:
+        return _json(write_heads(self._engine.heads))
+
+    async def load_head(self, request: web.Request) -> web.Response:
+        fields = Fields(await _read_json(request))
+        name, path = fields.string("head_name"), Path(fields.string("head_path"))
+        fields.finish()
+        await asyncio.to_thread(self._engine.load_head, name, path)
+        logger.info("loaded step scorer %s from %s", name, path)
+        return _text(f"Success: step scorer '{name}' added successfully.", name)
+
+    async def unload_head(self, request: web.Request) -> web.Response:
+        fields = Fields(await _read_json(request))
+        name = fields.string("head_name")
+        fields.finish()
+        self._engine.unload_head(name)
+        logger.info("unloaded step scorer %s", name)
+        return _text(f"Success: step scorer '{name}' removed successfully.", name)
+
+    async def score_steps(self, request: web.Request) -> web.Response:
+        """Our own addition to the dialect: a calibrated probability for every step of every answer."""
+        name, asked = read_score_request(await _read_json(request))
+        head = self._engine.find_head(name)
+        job, features = self._engine.ask_features(asked)
+        async with self._running(job) as mailbox:
+            while not job.is_over:
+                await mailbox.get()
+        if job.is_cancelled:
+            raise StoppingError("the engine stopped before the steps were scored", retry_after_s=5)
+        job.finished_samples()
+        logits = [head.stored.head.logits(features[index]).tolist() for index in range(len(asked))]
+        return _json(write_scores(head, logits), adapter=head.name)
 
     async def tokenize(self, request: web.Request) -> web.Response:
         """vLLM's {prompt} or {messages} -> {tokens, token_strs, count, max_model_len}."""

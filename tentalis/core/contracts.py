@@ -13,6 +13,8 @@ ROLLOUT_SCHEMA = "tentalis.rollout/1"
 PAIR_SCHEMA = "tentalis.pair/1"
 DEMONSTRATION_SCHEMA = "tentalis.demonstration/1"
 MANIFEST_SCHEMA = "tentalis.adapter-manifest/1"
+LABELLED_STEPS_SCHEMA = "tentalis.labelled-steps/1"
+HEAD_MANIFEST_SCHEMA = "tentalis.head-manifest/1"
 
 
 class ContractError(ValueError):
@@ -43,7 +45,8 @@ class RolloutRecord:
         rollout_id: row id, for tracing.
         group_id: the task's id; attempts at one task share it and are compared with each other.
         adapter: name of the adapter that produced it; "" for the base model.
-        policy_version: version number of that adapter (0 for the base model); staleness is counted in it.
+        policy_version: of that adapter, counted along its line of adapters (0 for the base model); staleness is
+            counted in it.
         messages: the conversation the attempt answered: [{"role", "content"}, ...].
         hinted_messages: the same with the hint in it, for the frozen teacher; None when there is no hint.
         prompt_token_ids: (P,) exactly as the engine saw them.
@@ -100,7 +103,9 @@ class RolloutRecord:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Its fields, lists as they are: copying every token of them costs more than writing them."""
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return values | {"steps": [dataclasses.asdict(step) for step in self.steps]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -206,9 +211,9 @@ class TrainSpec:
         base_model: "desk" for the built-in model, else a directory.
         parent_adapter_uri: file:// directory of the adapter to continue from; None starts a fresh one.
         parent_sha256: what the parent's manifest must hash to; None with no parent.
-        policy_version: version number of the parent (0 without one); rollout staleness is measured against it.
+        policy_version: of the parent, counted along its line (0 without one); rollout staleness is measured against it.
         rollouts_uri: file:// JSONL of what the recipe's algorithm learns from: RolloutRecord, PairRecord or
-            DemonstrationRecord.
+            DemonstrationRecord; LabelledStepsRecord for a reward model.
         rollouts_sha256: hex digest of that file.
         recipe: `Recipe.to_json()`, stored whole.
         output_uri: file:// directory for this attempt's artifacts; a file `cancel` in it stops the run.
@@ -242,6 +247,12 @@ class TrainSpec:
     @property
     def content_hash(self) -> str:
         return content_hash(dataclasses.asdict(self))
+
+    @property
+    def work_hash(self) -> str:
+        """Content hash of what decides the weights: the same for every attempt at a run, resumed or not."""
+        around = {"attempt", "output_uri", "resume_uri", "tracking"}
+        return content_hash({name: value for name, value in dataclasses.asdict(self).items() if name not in around})
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"content_hash": self.content_hash}
@@ -317,6 +328,104 @@ class AdapterManifest:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(**_fields(cls, data, MANIFEST_SCHEMA))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledStep:
+    """One step of an answer as a step scorer learns from it.
+
+    Args:
+        step_id: row id, for tracing.
+        start, end: token span [start, end) inside the record's `token_ids`, not empty.
+        label: what to learn, in [0, 1]; None: nothing.
+        weight: how much the label counts, in [0, 1].
+        truth: an audited score in [0, 1] (a world's verification, or a trusted person's); None where nobody audited.
+    """
+
+    step_id: int
+    start: int
+    end: int
+    label: float | None
+    weight: float = 1.0
+    truth: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledStepsRecord:
+    """One attempt with its steps' labels, as a step scorer learns from it (one JSON line each).
+
+    Args:
+        attempt_id: row id, for tracing.
+        group_id: the task's id.
+        split: train, or calibrate (its truths only fit the calibration curve).
+        prompt_token_ids: (P,); token_ids: (T,) exactly as the engine returned them, tool results included.
+        steps: by rising place.
+    """
+
+    attempt_id: int
+    group_id: int
+    split: str
+    prompt_token_ids: Sequence[int]
+    token_ids: Sequence[int]
+    steps: Sequence[LabelledStep]
+    schema: str = LABELLED_STEPS_SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.split not in ("train", "calibrate"):
+            raise ContractError(f"attempt {self.attempt_id}: split must be train or calibrate, found {self.split!r}")
+        for step in self.steps:
+            if not 0 <= step.start < step.end <= len(self.token_ids):
+                raise ContractError(
+                    f"attempt {self.attempt_id}: step span [{step.start}, {step.end}) is empty or outside "
+                    f"0..{len(self.token_ids)}"
+                )
+            for name in ("label", "weight", "truth"):
+                value = getattr(step, name)
+                if value is not None and not 0.0 <= value <= 1.0:
+                    raise ContractError(f"step {step.step_id}: {name} must lie in [0, 1], found {value}")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        values = _fields(cls, data, LABELLED_STEPS_SCHEMA)
+        values["steps"] = tuple(LabelledStep(**step) for step in values["steps"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadManifest:
+    """What the directory of a trained step scorer says of itself (`manifest.json`, canonical JSON).
+
+    Args:
+        base_sha256: over the safetensors files of the model whose hidden states it reads.
+        width: of those states; features: of what the head reads of a step; hidden: units of its first layer.
+        slope, offset: its calibration: P(good) = sigmoid(slope * logit + offset).
+        files: file name -> {"sha256", "size_bytes"} of every other file in the directory.
+    """
+
+    base_model: str
+    base_sha256: str
+    run_id: int
+    attempt: int
+    recipe_hash: str
+    steps_sha256: str
+    width: int
+    features: int
+    hidden: int
+    slope: float
+    offset: float
+    files: Mapping[str, Mapping[str, Any]]
+    versions: Mapping[str, str]
+    schema: str = HEAD_MANIFEST_SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**_fields(cls, data, HEAD_MANIFEST_SCHEMA))
 
 
 def _fields(cls: type[Any], data: Mapping[str, Any], schema: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from gpu_workers.engine import Engine, Sample
 from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.reward_heads import AnsweredSteps
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -90,3 +91,17 @@ def test_adapters_agree_with_peft_and_leave_the_base_alone(
         assert_agrees(reference, engine.generate(PROMPTS, 2, adapter=f"a@v{seed}", max_tokens=12, seed=1))
     after = engine.generate(PROMPTS, 2, max_tokens=12, seed=1)
     assert [[s.token_ids for s in group] for group in before] == [[s.token_ids for s in group] for group in after]
+
+
+def test_both_forwards_read_the_same_hidden_states_whatever_the_padding(
+    model_directory: Callable[[str], Path],
+) -> None:
+    asked = [AnsweredSteps(range(2, 9), range(10, 24), [(0, 5), (5, 14)]), AnsweredSteps([3, 4], [5, 6, 7], [(1, 3)])]
+    plain = Engine("tiny", model_directory("qwen2")).read_features(asked)
+    whole = Engine("tiny", model_directory("qwen2"), uses_plain_path=False)
+    alone = [whole.read_features([one])[0] for one in asked]
+    assert whole.base.model.width == 48
+    for found, together, by_itself in zip(plain, whole.read_features(asked), alone, strict=True):
+        assert found.shape[1] == 3 * 48
+        torch.testing.assert_close(found, together, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(together, by_itself, atol=1e-4, rtol=1e-4)
