@@ -1,6 +1,6 @@
 """Base models and tokenizers of this process: loaded once, frozen, shared by every run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,14 +14,18 @@ from transformers.utils.logging import disable_progress_bar
 
 from gpu_workers.artifacts import hash_files
 from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.plain_decoder import LowRank, PlainDecoder
 from gpu_workers.desk import base_directory
+from gpu_workers.engine.checkpoint import plain_shape
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
 from gpu_workers.learning.logprobs import TokenLogprobs, read_predictions, token_logprobs
-from gpu_workers.learning.packing import PackedBatch
+from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
+from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 
 DESK = "desk"
 KEPT_MODELS = 2
+Batch = PackedBatch | SharedBatch
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class BaseModel:
         sha256: over the bytes of its safetensors files in the order of their names.
         context_length: tokens it may read at once.
         sliding_window: tokens a position sees in some layers; None when it sees all before it.
+        decoder: the fast forward, where it computes this model; None: Hugging Face's is used.
     """
 
     directory: Path
@@ -41,6 +46,7 @@ class BaseModel:
     context_length: int
     sliding_window: int | None
     device: torch.device
+    decoder: PlainDecoder | None = None
     prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -52,7 +58,7 @@ class BaseModel:
         weight: Tensor = self.model.get_output_embeddings().weight
         return weight
 
-    def find_linears(self, names: Sequence[str]) -> dict[str, Tensor]:
+    def find_linears(self, names: Collection[str]) -> dict[str, Tensor]:
         """Weights (out, in) of the linear modules whose last name is among these, by full module name.
 
         Raises:
@@ -87,26 +93,48 @@ class BaseModel:
             self.prompts[key] = tuple(self.codec.encode([text], add_special_tokens=False)[0])
         return self.prompts[key]
 
+    def lay_out(self, rows: Sequence[PackedRow]) -> Batch:
+        """Prompts and completions as this model reads them fastest."""
+        return pack_rows(rows) if self.decoder is None else share_prefixes(rows)
+
     def score(
-        self, batch: PackedBatch, overrides: Mapping[str, Tensor], *, entropy_has_gradient: bool = False
+        self,
+        batch: Batch,
+        changes: Mapping[str, LowRank],
+        *,
+        support_ids: Tensor | None = None,
+        entropy_has_gradient: bool = False,
     ) -> TokenLogprobs:
-        """Log-probs and entropies of a packed batch's completion tokens.
+        """Log-probs and entropies of a batch's completion tokens.
 
         Args:
-            overrides: full module name -> (out, in) weight to use instead of the base's; empty for the base itself.
+            changes: full module name -> low-rank change of its weight; empty for the base itself.
+            support_ids: (N, K) int64, further tokens to read at each position.
         Returns:
-            (N,) each, in the batch's order, on the model's device.
+            (N,) each, and (N, K), in the batch's order, on the model's device.
         """
+        targets = batch.targets.to(self.device)
+        return token_logprobs(
+            self.predict(batch, changes), targets, support_ids=support_ids, entropy_has_gradient=entropy_has_gradient
+        )
+
+    def predict(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
+        """Logits (N, V) of the batch's completion tokens, at temperature 1."""
+        if isinstance(batch, SharedBatch):
+            if self.decoder is None:
+                raise BaseModelError(f"{self.directory.name} reads packed rows, found a batch of shared prefixes")
+            return torch.nn.functional.linear(self.decoder(batch.to(self.device), changes), self._head)
         width = batch.token_ids.shape[1]
         if self.sliding_window is not None and width > self.sliding_window:
             raise BaseModelError(
                 f"packed rows of {width} tokens do not fit the sliding window of {self.sliding_window}"
             )
         prefix = len(self.model.base_model_prefix) + 1
+        weights = self.find_linears({name.rpartition(".")[2] for name in changes}) if changes else {}
         lowest = torch.finfo(torch.float32).min
         hidden = functional_call(
             self.model.base_model,
-            {f"{name[prefix:]}.weight": weight for name, weight in overrides.items()},
+            {f"{name[prefix:]}.weight": change.merge(weights[name]) for name, change in changes.items()},
             (),
             {
                 "input_ids": batch.token_ids.to(self.device),
@@ -117,8 +145,7 @@ class BaseModel:
                 "use_cache": False,
             },
         ).last_hidden_state
-        logits = read_predictions(hidden, self._head, batch.rows.to(self.device), batch.columns.to(self.device))
-        return token_logprobs(logits, batch.targets.to(self.device), entropy_has_gradient=entropy_has_gradient)
+        return read_predictions(hidden, self._head, batch.rows.to(self.device), batch.columns.to(self.device))
 
 
 def locate_base(name: str) -> Path:
@@ -164,6 +191,7 @@ def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...]) -> BaseMode
         context_length=int(config.max_position_embeddings),
         sliding_window=config.sliding_window if "sliding_attention" in layer_types else None,
         device=device,
+        decoder=None if (shape := plain_shape(config.to_dict())) is None else PlainDecoder(shape, model.state_dict()),
     )
     _require_plain_head(base)
     return base

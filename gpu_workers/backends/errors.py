@@ -13,6 +13,10 @@ class CancelledError(TrainingError):
     """Somebody asked for the run to stop."""
 
 
+class PausedError(TrainingError):
+    """Somebody asked for the run to stop and to go on later."""
+
+
 class DivergedError(TrainingError):
     """A loss, a gradient or a weight is no longer finite."""
 
@@ -23,6 +27,10 @@ class BaseModelError(TrainingError):
 
 class ParentMismatchError(TrainingError):
     """The parent adapter cannot be read, or does not fit the base or the recipe."""
+
+
+class CheckpointError(TrainingError):
+    """The checkpoint to go on from cannot be read, or is of another run."""
 
 
 class RolloutsUnreadableError(TrainingError):

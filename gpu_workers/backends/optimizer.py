@@ -1,13 +1,13 @@
 """AdamW over an adapter's tensors."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor
 
 from gpu_workers.backends.adapter_files import LoraTensors, weight_names
 from gpu_workers.backends.errors import DivergedError
+from gpu_workers.backends.plain_decoder import LowRank
 from tentalis.core.learning.recipes import Recipe
 
 
@@ -35,13 +35,10 @@ class Optimizer:
             if state:
                 self._adamw.state[weight] = state
 
-    def merge(self, linears: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
-        """W + scale * B A for every adapted module, differentiable in A and B."""
-        merged = {}
-        for module, weight in linears.items():
-            name_a, name_b = weight_names(module)
-            merged[module] = torch.addmm(weight, self.weights[name_b], self.weights[name_a], alpha=scale)
-        return merged
+    def changes(self, modules: Iterable[str], scale: float) -> dict[str, LowRank]:
+        """Module -> its change of the base's weight, differentiable in A and B."""
+        names = {module: weight_names(module) for module in modules}
+        return {module: LowRank(self.weights[a], self.weights[b], scale) for module, (a, b) in names.items()}
 
     def step(self, loss: float) -> float:
         """Apply the gradients gathered since the last step.

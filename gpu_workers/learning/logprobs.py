@@ -12,18 +12,23 @@ class TokenLogprobs(NamedTuple):
     Args:
         logprobs: (N,) natural log-probability of the token that was taken.
         entropies: (N,) entropy of the distribution it was taken from.
+        support: (N, K) log-probabilities of the tokens asked for beside it; None where none were.
     """
 
     logprobs: Tensor
     entropies: Tensor
+    support: Tensor | None = None
 
 
-def token_logprobs(logits: Tensor, token_ids: Tensor, *, entropy_has_gradient: bool = False) -> TokenLogprobs:
+def token_logprobs(
+    logits: Tensor, token_ids: Tensor, *, support_ids: Tensor | None = None, entropy_has_gradient: bool = False
+) -> TokenLogprobs:
     """Read the taken tokens' log-probs and the entropies off the logits that predicted them.
 
     Args:
         logits: (N, V) at temperature 1.
         token_ids: (N,) int64.
+        support_ids: (N, K) int64, further tokens to read at each position.
         entropy_has_gradient: False when entropies are only looked at; nothing is kept for a backward pass then.
     Raises:
         ValueError: the shapes do not fit.
@@ -34,8 +39,14 @@ def token_logprobs(logits: Tensor, token_ids: Tensor, *, entropy_has_gradient: b
         )
     all_logprobs = logits.float().log_softmax(-1)  # N V
     taken = all_logprobs.gather(-1, token_ids[:, None])[:, 0]  # N
+    support = None if support_ids is None else all_logprobs.gather(-1, support_ids)  # N K
     seen = all_logprobs if entropy_has_gradient else all_logprobs.detach()
-    return TokenLogprobs(taken, -torch.linalg.vecdot(seen.exp(), seen))
+    return TokenLogprobs(taken, -torch.linalg.vecdot(seen.exp(), seen), support)
+
+
+def top_tokens(logits: Tensor, k: int) -> Tensor:
+    """(N, V) -> (N, k) int64: the likeliest tokens, most likely first; all of them where there are fewer than k."""
+    return logits.topk(min(k, logits.shape[-1]), -1).indices
 
 
 def read_predictions(hidden: Tensor, head: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

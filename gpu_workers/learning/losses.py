@@ -34,6 +34,7 @@ def clipped_surrogate(
     clip_low: float = 0.2,
     clip_high: float = 0.28,
     dual_clip: float | None = None,
+    importance: Tensor | None = None,
     total: float | None = None,
 ) -> Tensor:
     """-min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A) per token, rho = exp(logprobs - old_logprobs).
@@ -44,6 +45,8 @@ def clipped_surrogate(
         advantages: same shape; of the reward, or the teacher's gap for on-policy distillation.
         counts: same shape, bool.
         dual_clip: cap the loss of a token with A < 0 at dual_clip * |A|; None for no cap.
+        importance: same shape, >= 0, without gradient: how much each token counts; None: all 1. See
+            `truncated_importance`; `old_logprobs` are then those of the policy it was taken from.
     Source:
         PPO's clip (arXiv:1707.06347) per token with DAPO's higher upper clip and token mean (arXiv:2503.14476); dual
         clip from arXiv:1912.09729.
@@ -55,7 +58,25 @@ def clipped_surrogate(
     loss = -torch.minimum(ratio * gain, clipped_ratio * gain)
     if dual_clip is not None:
         loss = torch.where(gain < 0, torch.minimum(loss, -dual_clip * gain), loss)
+    if importance is not None:
+        _require_tokens(logprobs, importance=importance)
+        loss = loss * torch.where(counts, importance, 0.0).detach()
     return loss.sum() / _total(counts, total)
+
+
+def truncated_importance(start_logprobs: Tensor, behaviour_logprobs: Tensor, counts: Tensor, *, cap: float) -> Tensor:
+    """min(exp(start - behaviour), cap) per token: what a token sampled by an older policy counts; 0 where not counted.
+
+    Args:
+        start_logprobs: (..., T) nats, of the policy that the update starts from.
+        behaviour_logprobs: same shape, nats, of the policy that sampled.
+        cap: C >= 1.
+    Source:
+        Truncated importance sampling, Ionides 2008; per token beside a clipped loss as in decoupled PPO,
+        arXiv:2110.00641, and AReaL, arXiv:2505.24298.
+    """
+    _require_tokens(start_logprobs, behaviour_logprobs=behaviour_logprobs, counts=counts)
+    return torch.where(counts, _ratio(start_logprobs, behaviour_logprobs, counts).clamp(max=cap), 0.0)
 
 
 def cispo(

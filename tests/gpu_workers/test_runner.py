@@ -175,7 +175,8 @@ def test_a_cancel_file_stops_the_run_between_updates(tmp_path: Path) -> None:
     result = run(spec, lambda _: (tmp_path / "out" / "cancel").touch())
     assert (result.ok, result.error_type) == (False, "CancelledError")
     assert result.error_message == "cancelled after 1 of 2 updates"
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cancel", "result.json", "spec.json"]
+    left = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert left == ["cancel", "checkpoint", "result.json", "spec.json"]
 
 
 def test_a_second_message_for_the_same_spec_trains_nothing_again(tmp_path: Path) -> None:

@@ -63,6 +63,37 @@ def single_advantages(rewards: Sequence[float], weights: Sequence[float], *, std
     return [(reward - mean) / (std + std_floor) for reward in rewards]
 
 
+def overlong_penalty(size_tokens: int, *, limit: int, buffer: int, penalty: float) -> float:
+    """What an answer loses for its length: nothing up to limit - buffer, then linearly more, `penalty` beyond `limit`.
+
+    Args:
+        size_tokens: tokens the policy sampled; limit, buffer: tokens; buffer 0 takes nothing from anyone.
+        penalty: in units of reward.
+    Returns:
+        In [-penalty, 0].
+    Source:
+        DAPO's soft overlong punishment, arXiv:2503.14476, eq. 13. Its rewards span 2 and it takes up to 1; ours span 1.
+    """
+    if buffer == 0 or size_tokens <= limit - buffer:
+        return 0.0
+    return -penalty * min(1.0, (size_tokens - (limit - buffer)) / buffer)
+
+
+def whiten(values: Sequence[float], *, std_floor: float) -> list[float]:
+    """(x - mean) / (std + std_floor) over the batch; all zeros when they agree.
+
+    Source:
+        REINFORCE++ with a group baseline, arXiv:2501.03262: the group's mean is taken away first, the batch's std
+        scales. We whiten over answers; OpenRLHF's code does over tokens.
+    """
+    return group_advantages(values, std_floor=std_floor) if values else []
+
+
+def is_informative(rewards: Sequence[float]) -> bool:
+    """Whether a group's rewards differ, so that comparing them says something (DAPO's dynamic sampling)."""
+    return bool(rewards) and min(rewards) < max(rewards)
+
+
 def step_returns(
     scores: Sequence[float | None], *, missing_steps: int, spread: Spread, std_floor: float
 ) -> list[float]:
@@ -144,37 +175,63 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
             of one are compared with each other where the recipe says so (`singles`).
     Returns:
         (R,) of (T,): already multiplied by the rollout's weight; None for a rollout without a reward, which has no RL
-        term. A rollout with a reward whose steps nobody scored gets its outcome advantage alone, undiminished; a
-        person's word on one of them is added to it there.
+        term, and for those of a group that `dapo` drops. A rollout with a reward whose steps nobody scored gets its
+        outcome advantage alone, undiminished; a person's word on one of them is added to it there.
     """
-    advantages: list[list[float] | None] = [None] * len(rollouts)
     groups: dict[int, list[int]] = {}
     for index, rollout in enumerate(rollouts):
         if rollout.reward is not None:
             groups.setdefault(rollout.group_id, []).append(index)
     compared = [members for members in groups.values() if len(members) > 1 or recipe.singles == "off"]
+    if recipe.algorithm == "dapo":
+        compared = [members for members in compared if is_informative([rollouts[i].reward or 0.0 for i in members])]
     singles = [members[0] for members in groups.values() if len(members) == 1 and recipe.singles == "batch"]
+    outcomes = _compare_groups(rollouts, compared, recipe)
+    alone = single_advantages(
+        [_shaped_reward(rollouts[index], recipe) for index in singles],
+        [rollouts[index].weight for index in singles],
+        std_floor=recipe.std_floor,
+    )
+    outcomes.update(zip(singles, alone, strict=True))
+    advantages: list[list[float] | None] = [None] * len(rollouts)
     for members in (*compared, singles):
-        group = [rollouts[index] for index in members]
-        rewards = [rollout.reward for rollout in group if rollout.reward is not None]
-        if members is singles:
-            outcomes = single_advantages(rewards, [rollout.weight for rollout in group], std_floor=recipe.std_floor)
-        else:
-            outcomes = group_advantages(
-                rewards, std_floor=recipe.std_floor, divide_by_std=recipe.algorithm != "dr_grpo"
-            )
-        spread = measure_spread(step_scores(group))
-        for index, rollout, outcome in zip(members, group, outcomes, strict=True):
-            scored = has_step_scores(rollout)
+        spread = measure_spread(step_scores([rollouts[index] for index in members]))
+        for index in members:
+            rollout = rollouts[index]
             returns = step_returns(
                 [step.score for step in rollout.steps],
-                missing_steps=rollout.missing_steps if scored else 0,
+                missing_steps=rollout.missing_steps if has_step_scores(rollout) else 0,
                 spread=spread,
                 std_floor=recipe.std_floor,
             )
-            values = spread_over_tokens(rollout, outcome, returns, recipe)
+            values = spread_over_tokens(rollout, outcomes[index], returns, recipe)
             advantages[index] = [rollout.weight * value for value in values]
     return advantages
+
+
+def _compare_groups(
+    rollouts: Sequence[RolloutRecord], groups: Sequence[Sequence[int]], recipe: Recipe
+) -> dict[int, float]:
+    """Position -> outcome advantage, of the rollouts in these groups."""
+    divides = recipe.algorithm not in {"dr_grpo", "reinforce_pp"}
+    outcomes: dict[int, float] = {}
+    for members in groups:
+        rewards = [_shaped_reward(rollouts[index], recipe) for index in members]
+        found = group_advantages(rewards, std_floor=recipe.std_floor, divide_by_std=divides)
+        outcomes.update(zip(members, found, strict=True))
+    if recipe.algorithm == "reinforce_pp":
+        return dict(zip(outcomes, whiten(list(outcomes.values()), std_floor=recipe.std_floor), strict=True))
+    return outcomes
+
+
+def _shaped_reward(rollout: RolloutRecord, recipe: Recipe) -> float:
+    """The reward of a judged rollout, less what its length costs."""
+    return (rollout.reward or 0.0) + overlong_penalty(
+        sum(rollout.sampled),
+        limit=recipe.answer_tokens,
+        buffer=recipe.overlong_buffer,
+        penalty=recipe.overlong_penalty,
+    )
 
 
 def imitation_weights(rewards: Sequence[float], *, temperature: float, weight_max: float) -> list[float]:

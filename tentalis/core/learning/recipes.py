@@ -12,8 +12,14 @@ from tentalis.core.contracts import ContractError
 
 RECIPE_SCHEMA = "tentalis.recipe/1"
 
-ALGORITHMS = ("grpo", "dr_grpo", "cispo", "reward_weighted_sft")
-OPD_MODES = ("lightweight", "logprobs")
+LEARNS_FROM: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(("grpo", "dr_grpo", "dapo", "cispo", "reinforce_pp", "reward_weighted_sft"), "rollouts")
+)
+"""Algorithm -> the kind of record it reads: rollouts, pairs or demonstrations. The trainer dispatches by it."""
+ALGORITHMS = tuple(LEARNS_FROM)
+CLIPPED = frozenset({"grpo", "dr_grpo", "dapo", "reinforce_pp"})
+"""Algorithms whose loss is the clipped surrogate; they differ in their advantages and in what they divide by."""
+OPD_MODES = ("lightweight", "logprobs", "top_k")
 SINGLES = ("batch", "off")
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
@@ -22,9 +28,16 @@ class RecipeError(ContractError):
     """A recipe field is not what it must be; the message names the field, what was wanted and what was found."""
 
 
-def _number(default: float | None, wanted: str, low: float, high: float, *, open_low: bool = False) -> Any:
-    """A recipe field that holds a number in [low, high], or (low, high] with `open_low`."""
-    return dataclasses.field(default=default, metadata={"wanted": wanted, "range": (low, high, open_low)})
+def _number(
+    default: float | None, wanted: str, low: float, high: float, *, open_low: bool = False, is_later: bool = False
+) -> Any:
+    """A recipe field that holds a number in [low, high], or (low, high] with `open_low`.
+
+    Args:
+        is_later: recipes were stored before there was this field: at its default it is no part of their hash.
+    """
+    metadata = {"wanted": wanted, "range": (low, high, open_low), "is_later": is_later}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def _choice(default: str, allowed: Sequence[str]) -> Any:
@@ -37,7 +50,10 @@ class Recipe:
 
     Args:
         algorithm: `grpo` clips the token ratio (DAPO's clip-higher, token mean); `dr_grpo` is the same without dividing
-            by the group's std; `cispo` clips the weight and never the gradient; `reward_weighted_sft` imitates.
+            by the group's std, and divides by `answer_tokens` an answer instead of by the tokens it has; `dapo` is
+            `grpo` on groups whose rewards differ alone, and a batch fills on until it holds enough of those;
+            `cispo` clips the weight and never the gradient; `reinforce_pp` takes the group's mean away and whitens over
+            the batch; `reward_weighted_sft` imitates.
         lora_rank, lora_alpha, target_modules: shape of the adapter; its scale is alpha / rank.
         learning_rate, beta1, beta2, weight_decay: AdamW.
         minibatches: optimiser updates per pass over the batch; each sees a share of every group.
@@ -49,11 +65,19 @@ class Recipe:
         std_floor: added to the std that advantages are divided by.
         kl_coef: weight of the k3 KL to the frozen base; 0 computes none.
         entropy_coef: weight of the entropy bonus.
+        importance_cap: C of the truncated importance weights: the ratio is taken to the policy the run starts from, and
+            each token counts min(pi_start / pi_behaviour, C); None: the ratio is taken to the behaviour policy itself.
+        answer_tokens: tokens an answer may have: what `dr_grpo` divides by, and where overlong shaping ends.
+        overlong_buffer: tokens before `answer_tokens` within which the reward falls by up to `overlong_penalty`; 0: no
+            shaping.
+        refill: `dapo` batches take at most this many times their number of tasks while too few are informative.
         max_grad_norm: gradients are scaled down to this global L2 norm.
         w_rl, w_opd: weights of the reward's loss and of the hint's.
         step_mix: share s of the step advantage in (1 - s) * outcome + s * step.
-        opd_mode: `logprobs` compares with a teacher that reads the hint; `lightweight` only stores the hint's text.
-        opd_clip: the teacher's gap in nats is clipped to [-opd_clip, opd_clip].
+        opd_mode: `logprobs` compares with a teacher that reads the hint, token by token; `top_k` does so on the
+            behaviour policy's `opd_top_k` likeliest tokens, under the best of up to `opd_hints` hints; `lightweight`
+            only stores the hint's text.
+        opd_clip: the teacher's gap in nats is clipped to [-opd_clip, opd_clip]; opd_top_k_clip: the same for `top_k`.
         teacher: `base` is the frozen base model; else the directory of a model with the same tokenizer.
         max_staleness: a rollout older than this many adapter versions is refused.
         sft_temperature, sft_weight_max: weight of imitation is min(exp((r - mean) / temperature), max).
@@ -76,12 +100,20 @@ class Recipe:
     std_floor: float = _number(1e-2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
     kl_coef: float = _number(0.0, "a number in [0, 10]", 0.0, 10.0)
     entropy_coef: float = _number(0.0, "a number in [0, 1]", 0.0, 1.0)
+    importance_cap: float | None = _number(None, "null or a number in [1, 1000]", 1.0, 1000.0, is_later=True)
+    answer_tokens: int = _number(44, "an integer in 1..1000000", 1, 1_000_000, is_later=True)
+    overlong_buffer: int = _number(0, "an integer in 0..1000000", 0, 1_000_000, is_later=True)
+    overlong_penalty: float = _number(0.5, "a number in [0, 10]", 0.0, 10.0, is_later=True)
+    refill: float = _number(2.0, "a number in [1, 10]", 1.0, 10.0, is_later=True)
     max_grad_norm: float = _number(1.0, "a number in (0, 1000]", 0.0, 1000.0, open_low=True)
     w_rl: float = _number(0.7, "a number in [0, 10]", 0.0, 10.0)
     w_opd: float = _number(0.3, "a number in [0, 10]", 0.0, 10.0)
     step_mix: float = _number(0.5, "a number in [0, 1]", 0.0, 1.0)
     opd_mode: str = _choice("logprobs", OPD_MODES)
     opd_clip: float = _number(3.0, "a number in (0, 100] nats", 0.0, 100.0, open_low=True)
+    opd_top_k: int = _number(4, "an integer in 1..20", 1, 20, is_later=True)
+    opd_hints: int = _number(3, "an integer in 1..16", 1, 16, is_later=True)
+    opd_top_k_clip: float = _number(1.0, "a number in (0, 100] nats", 0.0, 100.0, open_low=True, is_later=True)
     teacher: str = "base"
     max_staleness: int = _number(4, "an integer in 0..1000", 0, 1000)
     sft_temperature: float = _number(0.5, "a number in (0, 100]", 0.0, 100.0, open_low=True)
@@ -101,16 +133,46 @@ class Recipe:
             raise RecipeError(f"recipe.teacher must be 'base' or a model directory, found {teacher!r}")
         if self.w_rl == 0 and self.w_opd == 0:
             raise RecipeError("recipe.w_rl and recipe.w_opd are both 0: nothing could be learned; set one of them")
+        if self.importance_cap is not None and self.algorithm not in CLIPPED:
+            raise RecipeError(
+                f"recipe.importance_cap must be null for {self.algorithm}, found {self.importance_cap}: it weighs a "
+                f"clipped loss ({', '.join(sorted(CLIPPED))})"
+            )
+        if self.overlong_buffer >= self.answer_tokens:
+            raise RecipeError(
+                f"recipe.overlong_buffer must be less than answer_tokens {self.answer_tokens}, "
+                f"found {self.overlong_buffer}"
+            )
+
+    @property
+    def learns_from(self) -> str:
+        """rollouts, pairs or demonstrations: what its records are."""
+        return LEARNS_FROM[self.algorithm]
+
+    @property
+    def lora_scale(self) -> float:
+        """What B A is multiplied by."""
+        return self.lora_alpha / self.lora_rank
 
     @property
     def uses_teacher(self) -> bool:
         """Whether a hint becomes a loss: only with log-probs and a weight."""
-        return self.opd_mode == "logprobs" and self.w_opd > 0 and self.algorithm != "reward_weighted_sft"
+        return self.opd_mode != "lightweight" and self.w_opd > 0 and self.algorithm != "reward_weighted_sft"
+
+    @property
+    def stored_top_k(self) -> int:
+        """How many of the likeliest tokens a rollout must carry at each position; 0: none."""
+        return self.opd_top_k if self.uses_teacher and self.opd_mode == "top_k" else 0
 
     @property
     def hash(self) -> str:
-        """Content hash of the whole recipe; two runs with the same one learned the same way."""
-        return content_hash(self.to_json())
+        """Content hash of the whole recipe; two runs with the same one learned the same way.
+
+        A recipe that was stored before a field existed keeps its hash: the field's default is no part of it.
+        """
+        later = {item.name: item.default for item in dataclasses.fields(self) if item.metadata.get("is_later")}
+        whole = self.to_json().items()
+        return content_hash({name: value for name, value in whole if name not in later or value != later[name]})
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"target_modules": list(self.target_modules)}
@@ -163,7 +225,12 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "desk-steps": Recipe(w_rl=1.0, w_opd=0.0),
         "desk-hints": Recipe(w_rl=0.0, w_opd=1.0),
         "desk-imitation": Recipe(algorithm="reward_weighted_sft", w_rl=1.0, w_opd=0.0, step_mix=0.0),
-        "chat": Recipe(learning_rate=1e-5, lora_rank=16, lora_alpha=32.0, kl_coef=1e-3, beta2=0.99),
+        "desk-dr-grpo": Recipe(algorithm="dr_grpo", w_rl=1.0, w_opd=0.0, step_mix=0.0),
+        "desk-dapo": Recipe(algorithm="dapo", w_rl=1.0, w_opd=0.0, step_mix=0.0, overlong_buffer=8),
+        "desk-cispo": Recipe(algorithm="cispo", w_rl=1.0, w_opd=0.0, step_mix=0.0),
+        "desk-reinforce-pp": Recipe(algorithm="reinforce_pp", w_rl=1.0, w_opd=0.0, step_mix=0.0),
+        "desk-hybrid": Recipe(opd_mode="top_k"),
+        "chat": Recipe(learning_rate=1e-5, lora_rank=16, lora_alpha=32.0, kl_coef=1e-3, beta2=0.99, answer_tokens=1024),
     }
 )
 """Recipes by name. `desk` is the measured one; `chat` is a careful start for a model of ordinary size."""

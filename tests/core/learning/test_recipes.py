@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,30 @@ def test_a_hint_becomes_a_loss_only_with_log_probs_and_a_weight() -> None:
 def test_a_recipe_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Recipe().lora_rank = 4  # type: ignore[misc]
+
+
+STORED = json.loads((Path(__file__).parents[2] / "golden" / "stored_recipes.json").read_text())
+
+
+@pytest.mark.parametrize("name", sorted(STORED))
+def test_a_recipe_stored_before_there_were_newer_fields_still_reads_and_keeps_its_hash(name: str) -> None:
+    stored, digest = STORED[name]
+    assert Recipe.from_json(stored).hash == digest
+
+
+def test_a_newer_field_changes_the_hash_once_it_is_used() -> None:
+    assert Recipe(importance_cap=2.0).hash != Recipe().hash
+
+
+def test_importance_weights_want_a_clipped_loss_and_shaping_a_buffer_below_the_limit() -> None:
+    with pytest.raises(RecipeError, match="importance_cap must be null for cispo, found 2"):
+        Recipe(algorithm="cispo", importance_cap=2.0)
+    with pytest.raises(RecipeError, match="overlong_buffer must be less than answer_tokens 44, found 44"):
+        Recipe(overlong_buffer=44)
+
+
+def test_only_a_top_k_recipe_that_listens_wants_likeliest_tokens_stored() -> None:
+    assert Recipe(opd_mode="top_k").stored_top_k == 4
+    assert Recipe(opd_mode="top_k", opd_top_k=6).stored_top_k == 6
+    assert Recipe(opd_mode="top_k", w_opd=0).stored_top_k == 0
+    assert Recipe().stored_top_k == 0

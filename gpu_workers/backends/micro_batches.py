@@ -1,0 +1,41 @@
+"""Sharing prompts and their completions out over micro-batches of a bounded size."""
+
+from collections.abc import Sequence
+
+import torch
+
+from gpu_workers.backends.base_models import BaseModel, Batch
+from gpu_workers.learning.packing import PackedRow, split_rows
+from tentalis.core.contracts import RolloutRecord
+
+BUDGET_TOKENS = 16_384
+BUDGET_LOGITS = 2**28
+
+
+def pack_items(items: Sequence[tuple[Sequence[int], Sequence[int]]], model: BaseModel) -> list[tuple[Batch, list[int]]]:
+    """Share (prompt, completion) pairs out over micro-batches; a prompt that several share is in a batch once.
+
+    Returns:
+        Each batch with the position in `items` of each of its completions, in the batch's order.
+    """
+    by_prompt: dict[tuple[int, ...], list[int]] = {}
+    for index, (prompt, _) in enumerate(items):
+        by_prompt.setdefault(tuple(prompt), []).append(index)
+    members = list(by_prompt.values())
+    rows = [PackedRow(prompt, [items[index][1] for index in of]) for prompt, of in by_prompt.items()]
+    budget = min(BUDGET_TOKENS, BUDGET_LOGITS // model.vocabulary_size)
+    return [
+        (model.lay_out([rows[row] for row in part]), [index for row in part for index in members[row]])
+        for part in split_rows(rows, budget_tokens=budget)
+    ]
+
+
+@torch.inference_mode()
+def score_frozen(model: BaseModel, items: Sequence[tuple[Sequence[int], RolloutRecord]]) -> list[list[float]]:
+    """Log-probs in nats of each rollout's tokens after the given prompt, under the model as it is."""
+    scored: list[list[float]] = [[] for _ in items]
+    for batch, members in pack_items([(prompt, rollout.token_ids) for prompt, rollout in items], model):
+        parts = torch.split(model.score(batch, {}).logprobs.cpu(), list(batch.sizes))
+        for member, part in zip(members, parts, strict=True):
+            scored[member] = part.tolist()
+    return scored

@@ -1,0 +1,276 @@
+"""Learning from rollouts: the policy losses, the teacher's, and one optimiser update of both."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gpu_workers.artifacts import path_from_uri
+from gpu_workers.backends.adapter_files import LoraTensors
+from gpu_workers.backends.base_models import BaseModel, Batch
+from gpu_workers.backends.lessons import Lesson, Support
+from gpu_workers.backends.micro_batches import pack_items
+from gpu_workers.backends.optimizer import Optimizer
+from gpu_workers.backends.preparing import prepare_lessons
+from gpu_workers.backends.rollout_files import read_rollouts
+from gpu_workers.learning.losses import (
+    cispo,
+    clipped_surrogate,
+    combine_losses,
+    k3_divergence,
+    mean_entropy,
+    measure_drift,
+    top_k_distillation,
+    truncated_importance,
+    weighted_imitation,
+)
+from tentalis.core.contracts import TrainSpec
+from tentalis.core.learning.batching import split_minibatches
+from tentalis.core.learning.recipes import Recipe
+
+
+class Tokens(NamedTuple):
+    """The tokens of a micro-batch, all (N,).
+
+    Args:
+        logprobs: nats, current policy, with gradient.
+        old: nats, of the policy the ratio is taken to.
+        importance: what each token counts; None: all 1.
+    """
+
+    logprobs: Tensor
+    old: Tensor
+    importance: Tensor | None
+
+
+RewardLoss = Callable[[Recipe, Tokens, Tensor, Tensor, float], Tensor]
+"""(recipe, tokens, advantages (N,), counts (N,), what to divide by) -> scalar."""
+
+
+def _clipped(recipe: Recipe, tokens: Tokens, advantages: Tensor, counts: Tensor, total: float) -> Tensor:
+    return clipped_surrogate(
+        tokens.logprobs,
+        tokens.old,
+        advantages,
+        counts,
+        clip_low=recipe.clip_low,
+        clip_high=recipe.clip_high,
+        dual_clip=recipe.dual_clip,
+        importance=tokens.importance,
+        total=total,
+    )
+
+
+def _cispo(recipe: Recipe, tokens: Tokens, advantages: Tensor, counts: Tensor, total: float) -> Tensor:
+    return cispo(tokens.logprobs, tokens.old, advantages, counts, clip_high=recipe.clip_high, total=total)
+
+
+def _imitate(recipe: Recipe, tokens: Tokens, advantages: Tensor, counts: Tensor, total: float) -> Tensor:
+    del recipe
+    return weighted_imitation(tokens.logprobs, advantages, counts, total=total)
+
+
+REWARD_LOSSES: Mapping[str, RewardLoss] = {
+    "grpo": _clipped,
+    "dr_grpo": _clipped,
+    "dapo": _clipped,
+    "reinforce_pp": _clipped,
+    "cispo": _cispo,
+    "reward_weighted_sft": _imitate,
+}
+"""Algorithm -> its loss. Those that share one differ in their advantages (`core.learning.advantages`)."""
+
+
+class PolicyCourse:
+    """A run over one batch of rollouts: its updates in order."""
+
+    def __init__(self, spec: TrainSpec, recipe: Recipe, base: BaseModel, start: LoraTensors) -> None:
+        """Read the rollouts and prepare every lesson.
+
+        Args:
+            start: the adapter the run starts from.
+        Raises:
+            TrainingError, ContractError, ArtifactError: see `gpu_workers.backends.errors`.
+        """
+        self._recipe = recipe
+        self._base = base
+        self._modules = sorted(base.find_linears(recipe.target_modules))
+        self._rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
+        self._lessons, self._refused = prepare_lessons(self._rollouts, spec, recipe, base)
+        if recipe.importance_cap is not None:
+            self._lessons = self._score_start(Optimizer(start, recipe, base.device))
+        groups = [lesson.rollout.group_id for lesson in self._lessons]
+        self._plan = [
+            part
+            for epoch in range(recipe.epochs)
+            for part in split_minibatches(groups, minibatches=recipe.minibatches, seed=spec.seed + epoch)
+        ]
+
+    @property
+    def updates(self) -> int:
+        """How many updates the run has."""
+        return len(self._plan)
+
+    def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
+        """Make update `number`, from 1; its metrics."""
+        started = time.perf_counter()
+        lessons = [self._lessons[index] for index in self._plan[number - 1]]
+        tokens = sum(lesson.sampled_tokens for lesson in lessons)
+        totals = self._count_totals(lessons)
+        sums: defaultdict[str, float] = defaultdict(float)
+        max_ratio = 0.0
+        items = [(lesson.rollout.prompt_token_ids, lesson.rollout.token_ids) for lesson in lessons]
+        for batch, members in pack_items(items, self._base):
+            terms, ratio = self._backward(batch, [lessons[member] for member in members], totals, optimizer)
+            for name, value in terms.items():
+                sums[name] += value
+            max_ratio = max(max_ratio, ratio)
+        grad_norm = optimizer.step(sums["loss"])
+        rewards = [lesson.rollout.reward for lesson in lessons if lesson.rollout.reward is not None]
+        return {
+            "reward": sum(rewards) / len(rewards) if rewards else 0.0,
+            "accuracy": sum(reward == 1.0 for reward in rewards) / len(rewards) if rewards else 0.0,
+            **sums,
+            "max_ratio": max_ratio,
+            "grad_norm": grad_norm,
+            "mean_length_tokens": tokens / len(lessons),
+            "rollouts": float(len(lessons)),
+            "tokens_per_s": tokens / (time.perf_counter() - started),
+        }
+
+    def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """The whole run in a few numbers."""
+        rewards = [rollout.reward for rollout in self._rollouts if rollout.reward is not None]
+        return {
+            "rollouts": float(len(self._rollouts)),
+            "rollouts_learned": float(len(self._lessons)),
+            "rollouts_hinted": float(sum(lesson.is_hinted for lesson in self._lessons)),
+            "updates": float(len(metrics)),
+            "reward": sum(rewards) / len(rewards) if rewards else 0.0,
+            "max_ratio": max(metric["max_ratio"] for metric in metrics),
+            "clip_fraction": sum(metric["clip_fraction"] for metric in metrics) / len(metrics),
+            **{f"refused_{reason}": float(count) for reason, count in sorted(self._refused.items()) if count},
+        }
+
+    @torch.inference_mode()
+    def _score_start(self, optimizer: Optimizer) -> list[Lesson]:
+        """The lessons with the log-probs of the policy that the run starts from."""
+        changes = optimizer.changes(self._modules, self._recipe.lora_scale)
+        lessons = list(self._lessons)
+        items = [(lesson.rollout.prompt_token_ids, lesson.rollout.token_ids) for lesson in lessons]
+        for batch, members in pack_items(items, self._base):
+            parts = torch.split(self._base.score(batch, changes).logprobs.cpu(), list(batch.sizes))
+            for member, part in zip(members, parts, strict=True):
+                lessons[member] = replace(lessons[member], start_logprobs=part.tolist())
+        return lessons
+
+    def _count_totals(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """What each term's sum is divided by over the update, at least 1."""
+        rewarded = [lesson for lesson in lessons if lesson.advantages is not None]
+        rl = float(sum(lesson.sampled_tokens for lesson in rewarded))
+        if self._recipe.algorithm == "dr_grpo":
+            rl = float(len(rewarded) * self._recipe.answer_tokens)
+        return {
+            "sampled": max(1.0, sum(lesson.sampled_tokens for lesson in lessons)),
+            "rl": max(1.0, rl),
+            "opd": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.is_hinted)),
+        }
+
+    def _backward(
+        self, batch: Batch, lessons: Sequence[Lesson], totals: Mapping[str, float], optimizer: Optimizer
+    ) -> tuple[dict[str, float], float]:
+        """Add one micro-batch's gradients; its share of the update's mean terms, and its largest ratio."""
+        recipe, device, sizes = self._recipe, self._base.device, batch.sizes
+        sampled = torch.tensor([flag for item in lessons for flag in item.rollout.sampled], device=device)  # N
+        behaviour = torch.tensor([value for item in lessons for value in item.rollout.logprobs], device=device)  # N
+        advantages, has_reward = _join([item.advantages for item in lessons], sizes, device)
+        support = _join_supports([item.support for item in lessons], sizes, recipe.stored_top_k, device)
+        changes = optimizer.changes(self._modules, recipe.lora_scale)
+        found = self._base.score(
+            batch,
+            changes,
+            support_ids=None if support is None else support.token_ids,
+            entropy_has_gradient=recipe.entropy_coef > 0,
+        )
+        tokens = Tokens(found.logprobs, behaviour, None)
+        if recipe.importance_cap is not None:
+            start, _ = _join([item.start_logprobs for item in lessons], sizes, device)
+            weights = truncated_importance(start, behaviour, sampled, cap=recipe.importance_cap)
+            tokens = Tokens(found.logprobs, start, weights)
+        reward_loss = REWARD_LOSSES[recipe.algorithm](recipe, tokens, advantages, sampled & has_reward, totals["rl"])
+        if support is None or found.support is None:
+            gaps, has_hint = _join([item.gaps for item in lessons], sizes, device)
+            hint_loss = _clipped(replace(recipe, dual_clip=None), tokens, gaps, sampled & has_hint, totals["opd"])
+        else:
+            hint_loss = top_k_distillation(
+                found.support,
+                support.logprobs,
+                support.advantages,
+                sampled & support.counts,
+                clip_low=recipe.clip_low,
+                clip_high=recipe.clip_high,
+                total=totals["opd"],
+            )
+        entropy = mean_entropy(found.entropies, sampled, total=totals["sampled"])
+        loss = combine_losses(reward_loss, hint_loss, w_rl=recipe.w_rl, w_opd=recipe.w_opd)
+        if recipe.entropy_coef > 0:
+            loss = loss - recipe.entropy_coef * entropy
+        terms = {"loss_rl": reward_loss, "loss_opd": hint_loss, "entropy": entropy}
+        if recipe.kl_coef > 0:
+            reference, _ = _join([item.base_logprobs for item in lessons], sizes, device)
+            terms["kl_base"] = k3_divergence(found.logprobs, reference, sampled, total=totals["sampled"])
+            loss = loss + recipe.kl_coef * terms["kl_base"]
+        torch.autograd.backward(loss)
+        drift = measure_drift(found.logprobs, behaviour, sampled, clip_low=recipe.clip_low, clip_high=recipe.clip_high)
+        return {name: float(term.detach()) for name, term in terms.items()} | {
+            "loss": float(loss.detach()),
+            "kl": float(drift.divergence) / totals["sampled"],
+            "clip_fraction": float(drift.clipped) / totals["sampled"],
+        }, float(drift.max_ratio)
+
+
+def _join(
+    values: Sequence[Sequence[float] | None], sizes: Sequence[int], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Values of all lessons end to end (N,), 0 where a lesson has none, and where it has some (N,) bool."""
+    numbers: list[float] = []
+    present: list[bool] = []
+    for value, size in zip(values, sizes, strict=True):
+        numbers.extend([0.0] * size if value is None else value)
+        present.extend([value is not None] * size)
+    return torch.tensor(numbers, device=device), torch.tensor(present, device=device)
+
+
+class _Supports(NamedTuple):
+    """The supports of a micro-batch, (N, K) each, and where a lesson has one (N,)."""
+
+    token_ids: Tensor
+    logprobs: Tensor
+    advantages: Tensor
+    counts: Tensor
+
+
+def _join_supports(
+    supports: Sequence[Support | None], sizes: Sequence[int], k: int, device: torch.device
+) -> _Supports | None:
+    """Supports of all lessons end to end; None where the recipe knows none."""
+    if k == 0:
+        return None
+    columns: tuple[list[Any], list[Any], list[Any], list[bool]] = ([], [], [], [])
+    for support, size in zip(supports, sizes, strict=True):
+        nothing = [[0] * k] * size
+        columns[0].extend(nothing if support is None else support.token_ids)
+        columns[1].extend(nothing if support is None else support.logprobs)
+        columns[2].extend(nothing if support is None else support.advantages)
+        columns[3].extend([support is not None] * size)
+    ids, logprobs, advantages, counts = columns
+    return _Supports(
+        torch.tensor(ids, device=device),
+        torch.tensor(logprobs, device=device, dtype=torch.float32),
+        torch.tensor(advantages, device=device, dtype=torch.float32),
+        torch.tensor(counts, device=device),
+    )

@@ -1,0 +1,74 @@
+"""From rollouts to lessons, and which rollouts teach nothing."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpu_workers.backends.base_models import BaseModel
+from gpu_workers.backends.errors import NothingToLearnError
+from gpu_workers.backends.lessons import Lesson
+from gpu_workers.backends.micro_batches import score_frozen
+from gpu_workers.backends.teachers import add_teacher
+from tentalis.core.contracts import RolloutRecord, TrainSpec
+from tentalis.core.learning.advantages import imitation_weights, token_advantages
+from tentalis.core.learning.batching import sort_rollouts
+from tentalis.core.learning.recipes import Recipe
+
+
+def prepare_lessons(
+    rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, base: BaseModel
+) -> tuple[list[Lesson], Counter[str]]:
+    """Lessons that move a weight, and how many rollouts teach nothing, by reason."""
+    usable, refused = sort_rollouts(
+        rollouts,
+        policy_version=spec.policy_version,
+        max_staleness=recipe.max_staleness,
+        hints_count=recipe.uses_teacher,
+    )
+    fitting = []
+    for rollout in usable:
+        if reason := _misfit(rollout, base):
+            refused[reason] += 1
+        else:
+            fitting.append(rollout)
+    if recipe.algorithm == "reward_weighted_sft":
+        lessons = _imitation_lessons(fitting, recipe)
+    else:
+        lessons = [
+            Lesson(rollout, advantages)
+            for rollout, advantages in zip(fitting, token_advantages(fitting, recipe), strict=True)
+        ]
+    if recipe.uses_teacher:
+        lessons = add_teacher(lessons, recipe, base, refused)
+    teaching = [lesson for lesson in lessons if lesson.teaches(recipe)]
+    refused["no_advantage"] += len(lessons) - len(teaching)
+    if not teaching:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items()) if count)
+        raise NothingToLearnError(f"none of {len(rollouts)} rollouts would move a weight: {reasons or 'no rollout'}")
+    if recipe.kl_coef > 0:
+        scored = score_frozen(base, [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in teaching])
+        teaching = [replace(lesson, base_logprobs=logprobs) for lesson, logprobs in zip(teaching, scored, strict=True)]
+    return teaching, refused
+
+
+def _misfit(rollout: RolloutRecord, base: BaseModel) -> str:
+    """Why the model cannot read this rollout; "" when it can."""
+    if len(rollout.prompt_token_ids) + len(rollout.token_ids) > base.context_length:
+        return "longer_than_the_context"
+    parts = (rollout.prompt_token_ids, rollout.token_ids, *(rollout.top_token_ids or ()))
+    highest, lowest = max(max(part) for part in parts if part), min(min(part) for part in parts if part)
+    return "unknown_token" if lowest < 0 or highest >= base.vocabulary_size else ""
+
+
+def _imitation_lessons(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[Lesson]:
+    """The same weight on every token of an answer, higher for what went better than the batch's mean."""
+    judged = [rollout for rollout in rollouts if rollout.reward is not None]
+    weights = imitation_weights(
+        [rollout.reward for rollout in judged if rollout.reward is not None],
+        temperature=recipe.sft_temperature,
+        weight_max=recipe.sft_weight_max,
+    )
+    return [
+        Lesson(rollout, [rollout.weight * weight] * len(rollout.token_ids))
+        for rollout, weight in zip(judged, weights, strict=True)
+    ]

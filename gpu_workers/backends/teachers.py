@@ -1,0 +1,159 @@
+"""The frozen teacher who reads the hint: how far from the behaviour policy it finds each token."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from gpu_workers.backends.base_models import BaseModel, load_base
+from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.lessons import Lesson, Support
+from gpu_workers.backends.micro_batches import pack_items, score_frozen
+from gpu_workers.learning.logprobs import top_tokens
+from tentalis.core.contracts import RolloutRecord
+from tentalis.core.learning.recipes import Recipe
+from tentalis.core.opd import choose_hint, token_opd_advantages, top_k_advantages
+
+Prompt = tuple[int, ...]
+
+
+def add_teacher(lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Counter[str]) -> list[Lesson]:
+    """Give each lesson with a hint what the frozen teacher, who reads the hint, says of its tokens.
+
+    It counts by how far the rollout's judgement is trusted: who is doubted in the one is doubted in the other.
+    A hint whose conversation does not replay to the very tokens the engine saw is left out and counted.
+    """
+    teacher = base if recipe.teacher == "base" else load_base(recipe.teacher)
+    if teacher.vocabulary_size != base.vocabulary_size:
+        raise BaseModelError(
+            f"recipe.teacher must share the base's vocabulary of {base.vocabulary_size} tokens, "
+            f"found {teacher.vocabulary_size}"
+        )
+    taught = list(lessons)
+    if recipe.opd_mode == "top_k":
+        for index, support in _find_supports(lessons, recipe, base, teacher, refused).items():
+            taught[index] = replace(lessons[index], support=support)
+    else:
+        for index, gaps in _find_gaps(lessons, recipe, base, teacher, refused).items():
+            taught[index] = replace(lessons[index], gaps=gaps)
+    return taught
+
+
+def _read_hinted(
+    messages: Sequence[Mapping[str, str]],
+    rollout: RolloutRecord,
+    base: BaseModel,
+    teacher: BaseModel,
+    refused: Counter[str],
+) -> Prompt | None:
+    """The hinted conversation as the teacher reads it; None, and counted, where it cannot be used."""
+    prompt = teacher.read_prompt(messages)
+    if base.read_prompt(rollout.messages) != tuple(rollout.prompt_token_ids):
+        refused["hint_does_not_replay"] += 1
+    elif len(prompt) + len(rollout.token_ids) > teacher.context_length:
+        refused["hint_longer_than_the_context"] += 1
+    else:
+        return prompt
+    return None
+
+
+def _find_gaps(
+    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, teacher: BaseModel, refused: Counter[str]
+) -> dict[int, list[float]]:
+    """Position of a lesson -> the teacher's gap at each of its tokens (T,), in nats."""
+    hinted: dict[int, Prompt] = {}
+    for index, lesson in enumerate(lessons):
+        if lesson.rollout.hinted_messages:
+            prompt = _read_hinted(lesson.rollout.hinted_messages, lesson.rollout, base, teacher, refused)
+            if prompt is not None:
+                hinted[index] = prompt
+    scored = score_frozen(teacher, [(prompt, lessons[index].rollout) for index, prompt in hinted.items()])
+    found = {}
+    for index, logprobs in zip(hinted, scored, strict=True):
+        rollout = lessons[index].rollout
+        gaps = token_opd_advantages(logprobs, rollout.logprobs, rollout.sampled, gap_max=recipe.opd_clip)
+        found[index] = [rollout.weight * gap for gap in gaps]
+    return found
+
+
+class _Opinion(NamedTuple):
+    """What the teacher thinks under one hint.
+
+    Args:
+        logprobs: (T, K) nats, of the behaviour policy's likeliest tokens.
+        top: (T, K) its own likeliest tokens.
+    """
+
+    logprobs: list[list[float]]
+    top: list[list[int]]
+
+
+def _find_supports(
+    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, teacher: BaseModel, refused: Counter[str]
+) -> dict[int, Support]:
+    """Position of a lesson -> its support under the hint whose teacher stays nearest to the behaviour policy."""
+    asked: list[tuple[int, Prompt]] = []
+    for index, lesson in enumerate(lessons):
+        rollout = lesson.rollout
+        candidates = rollout.candidate_hints or ([rollout.hinted_messages] if rollout.hinted_messages else [])
+        if candidates and not _has_top_k(rollout, recipe.opd_top_k):
+            refused["no_top_k"] += 1
+            continue
+        prompts = [_read_hinted(each, rollout, base, teacher, refused) for each in candidates[: recipe.opd_hints]]
+        asked += [(index, prompt) for prompt in prompts if prompt is not None]
+    opinions: dict[int, list[_Opinion]] = {}
+    items = [(prompt, lessons[index].rollout) for index, prompt in asked]
+    for (index, _), opinion in zip(asked, _ask(teacher, items, recipe.opd_top_k), strict=True):
+        opinions.setdefault(index, []).append(opinion)
+    return {index: _weigh(lessons[index].rollout, heard, recipe) for index, heard in opinions.items()}
+
+
+def _has_top_k(rollout: RolloutRecord, k: int) -> bool:
+    """Whether the engine told at least k likeliest tokens wherever the policy chose."""
+    tops = rollout.top_token_ids
+    if tops is None:
+        return False
+    return all(len(top) >= k for top, is_sampled in zip(tops, rollout.sampled, strict=True) if is_sampled)
+
+
+def _support_ids(rollout: RolloutRecord, k: int) -> list[list[int]]:
+    """(T, K); the token itself K times where the policy did not choose."""
+    tops = rollout.top_token_ids or ()
+    return [
+        list(top[:k]) if is_sampled else [token] * k
+        for top, token, is_sampled in zip(tops, rollout.token_ids, rollout.sampled, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def _ask(teacher: BaseModel, items: Sequence[tuple[Prompt, RolloutRecord]], k: int) -> list[_Opinion]:
+    """The teacher's opinion of each rollout after the given prompt."""
+    opinions: list[_Opinion | None] = [None] * len(items)
+    for batch, members in pack_items([(prompt, rollout.token_ids) for prompt, rollout in items], teacher):
+        ids = torch.tensor([ids for member in members for ids in _support_ids(items[member][1], k)])
+        logits = teacher.predict(batch, {})  # M V
+        logprobs = logits.float().log_softmax(-1).gather(-1, ids.to(logits.device)).cpu()
+        top = top_tokens(logits, k).cpu()
+        sizes = list(batch.sizes)
+        for member, mine, theirs in zip(members, torch.split(logprobs, sizes), torch.split(top, sizes), strict=True):
+            opinions[member] = _Opinion(mine.tolist(), theirs.tolist())
+    return [opinion for opinion in opinions if opinion is not None]
+
+
+def _weigh(rollout: RolloutRecord, opinions: Sequence[_Opinion], recipe: Recipe) -> Support:
+    """Choose the hint, and what it says of each token; tool results say nothing and count nothing."""
+    k = recipe.opd_top_k
+    ids = _support_ids(rollout, k)
+    sampled = [index for index, counts in enumerate(rollout.sampled) if counts]
+    chosen = opinions[
+        choose_hint([ids[index] for index in sampled], [[one.top[index] for index in sampled] for one in opinions])
+    ]
+    tops = rollout.top_logprobs or ()
+    logprobs = [list(top[:k]) if counts else [0.0] * k for top, counts in zip(tops, rollout.sampled, strict=True)]
+    advantages = [[0.0] * k for _ in ids]
+    for index in sampled:
+        tokens = top_k_advantages(logprobs[index], chosen.logprobs[index], gap_max=recipe.opd_top_k_clip)
+        advantages[index] = [rollout.weight * token.advantage for token in tokens]
+    return Support(ids, logprobs, advantages)
