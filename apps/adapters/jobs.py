@@ -1,12 +1,12 @@
 """Jobs on adapters, queue `control`."""
 
-from apps.adapters import services
+from apps.adapters import gating, services
 from apps.outbox.links import link
 
 
 @link("adapters.gate")
 def gate(adapter_id: int) -> None:
-    services.gate_adapter(adapter_id, by="gate")
+    gating.gate_adapter(adapter_id, by="gate")
 
 
 @link("adapters.promote")

@@ -12,7 +12,7 @@ from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.learning.gate import GatePolicy
-from tentalis.core.worlds import AttemptDraft, Verification, World
+from tentalis.core.worlds import AttemptDraft, PanelItem, Verification, World
 
 WORLD_OF_KIND = {Worker.Kind.DESK: "desk"}
 PANEL_SEED = 20_000
@@ -39,6 +39,26 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
     )
 
 
+@dataclass(frozen=True)
+class FreshPanel:
+    """Held-out tasks that no other candidate was measured on."""
+
+    name: str
+    items: Sequence[PanelItem]
+
+
+def draw_fresh(panel: Panel, *, key: str, size: int) -> FreshPanel:
+    """Held-out tasks of the panel's world that are not on the panel, drawn anew for each key.
+
+    Args:
+        key: lower-case hex, a candidate's hash: whoever made it could not know the tasks.
+    """
+    seed = int(key[:12], 16)
+    known = {item.prompt for item in panel.world.panel(panel.size, panel.seed)}
+    drawn = [item for item in panel.world.panel(2 * size, seed) if item.prompt not in known]
+    return FreshPanel(f"{panel.world.name}/{size}/{key[:12]}", drawn[:size])
+
+
 def open_panel(name: str) -> Panel | None:
     """The panel a result was measured on, drawn again by its name; None where that says too little."""
     world_name, _, rest = name.partition("/")
@@ -60,24 +80,50 @@ def measure(worker: Worker, adapter: Adapter | None, panel: Panel, *, greedy: bo
     Raises:
         ProviderBusyError, ProviderRefusedError: the model could not be asked; nothing is made up.
     """
-    items = panel.world.panel(panel.size, panel.seed)
+    tried = try_items(
+        worker, panel.world, panel.world.panel(panel.size, panel.seed), model=name_of(worker, adapter), greedy=greedy
+    )
+    return PanelResult(worker=worker, adapter=adapter, panel=panel.name, **asdict(tried))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a model did on some tasks: (items,) outcomes and step scores in [0, 1], and what its answers look like."""
+
+    outcomes: Sequence[float]
+    step_scores: Sequence[float]
+    signals: dict[str, float]
+
+
+def name_of(worker: Worker, adapter: Adapter | None) -> str:
+    """What the server knows the adapter, or the worker's base model, by."""
+    return adapter.name if adapter else find_base_model(worker)
+
+
+def try_items(
+    worker: Worker, world: World, items: Sequence[PanelItem], *, model: str, greedy: bool = False, again: int = 0
+) -> Tried:
+    """Have a model answer each task once, and check the answers.
+
+    Args:
+        again: another number gives other samples of the same tasks.
+    Raises:
+        ProviderBusyError, ProviderRefusedError: the model could not be asked; nothing is made up.
+    """
     drafts = get_agent(worker).work(
         prompts=[item.prompt for item in items],
-        world=panel.world,
+        world=world,
         group_size=1,
-        seeds=[item.seed for item in items],
-        model=adapter.name if adapter else find_base_model(worker),
+        seeds=[item.seed + again for item in items],
+        model=model,
         greedy=greedy,
     )
     first = [group[0] for group in drafts]
     verified = [
-        panel.world.verify(item.prompt, item.reference, draft) or Verification(outcome=0.0)
+        world.verify(item.prompt, item.reference, draft) or Verification(outcome=0.0)
         for item, draft in zip(items, first, strict=True)
     ]
-    return PanelResult(
-        worker=worker,
-        adapter=adapter,
-        panel=panel.name,
+    return Tried(
         outcomes=[round(found.outcome, 4) for found in verified],
         step_scores=[round(_mean_step_score(found), 4) for found in verified],
         signals=asdict(profile_answers([_traits(draft) for draft in first])),

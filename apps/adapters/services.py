@@ -11,38 +11,39 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import clear_canary, lock_deployment
-from apps.adapters.errors import AdapterBrokenError, WrongAdapterServedError, WrongLineError
-from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
-from apps.adapters.panels import choose_panel, find_or_measure, measure, profile_of, read_gate_policy
-from apps.adapters.selectors import find_anchor, find_deployed, find_deployment
+from apps.adapters.errors import WrongAdapterServedError, WrongLineError
+from apps.adapters.models import Adapter, Deployment, Verdict
+from apps.adapters.panels import read_gate_policy
+from apps.adapters.selectors import find_deployment
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import ConflictError, IllegalMoveError
+from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.inference.client import ModelClient
-from apps.inference.errors import ProviderRefusedError
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.workers.models import Worker
-from tentalis.core.learning.collapse import find_alarms
-from tentalis.core.learning.gate import (
-    AnchorOutcome,
-    PairedComparison,
-    compare_paired,
-    judge_progress,
-    judge_serving,
-)
+from tentalis.core.learning.suspicion import BatchFacts
 
 BASE = "the base model"
 EVERYBODYS = "what serves everybody"
 
 
 def record_adapter(
-    *, worker: Worker, parent: Adapter | None, run_id: int, uri: str, sha256: str, by: str, end_user: str = ""
+    *,
+    worker: Worker,
+    parent: Adapter | None,
+    run_id: int,
+    uri: str,
+    sha256: str,
+    by: str,
+    end_user: str = "",
+    taught: BatchFacts | None = None,
 ) -> Adapter:
     """Take a trained directory into the registry as a candidate, after checking every file's hash.
 
     Args:
         end_user: whose own it is; "" for the worker's.
+        taught: what it was trained with, for the gate; None where nobody can tell.
     Raises:
         AdapterBrokenError: the directory is not what it should be; nothing is written.
     """
@@ -64,89 +65,10 @@ def record_adapter(
             uri=uri,
             sha256=sha256,
             manifest=manifest.to_json(),
+            taught=asdict(taught) if taught else {},
         )
         record(Kind.ADAPTER_RECORDED, subject=adapter, by=by, payload={"run": run_id, "sha256": sha256})
     return adapter
-
-
-def gate_adapter(adapter_id: int, *, by: str) -> None:
-    """Answer the two questions of the gate and store the verdicts in words.
-
-    An adapter that the server will not load is refused for that reason. Where the worker's world has no held-out
-    tasks nothing is proved: the adapter stays a candidate for a person to promote.
-    """
-    adapter = Adapter.objects.select_related("worker__project", "worker__provider").get(pk=adapter_id)
-    if adapter.state != Adapter.State.CANDIDATE:
-        return
-    policy = read_gate_policy(adapter.worker.project)
-    try:
-        load(adapter)
-    except (ProviderRefusedError, AdapterBrokenError) as error:
-        refuse(adapter, words=f"refused: it cannot be served: {error}", by=by)
-        return
-    panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
-    if panel is None:
-        _store_unproved(adapter)
-        return
-    worker = adapter.worker
-    deployed = find_deployed(worker, end_user=adapter.end_user)
-    anchor = find_anchor(adapter)
-    for other in (deployed, anchor):
-        if other is not None:
-            load(other)
-    measured = {model: find_or_measure(worker, model, panel) for model in dict.fromkeys((None, deployed, anchor))}
-    candidate = measure(worker, adapter, panel)
-    alarms = find_alarms(profile_of(candidate), profile_of(measured[None]))
-    outcomes, steps = _compare(candidate, measured[deployed], confidence=policy.confidence)
-    serving = judge_serving(
-        outcomes, against=_name(deployed), policy=policy, second=steps, second_name="step scores", alarms=alarms
-    )
-    since = adapter.line_version - (anchor.line_version if anchor else 0)
-    outcomes_then, steps_then = _compare(candidate, measured[anchor], confidence=policy.confidence)
-    progress = judge_progress(
-        outcomes_then,
-        against=_name(anchor),
-        policy=policy,
-        updates_since_anchor=since,
-        second=steps_then,
-        second_name="step scores",
-    )
-    with final_write():
-        for result in (*measured.values(), candidate):
-            if result.pk is None:
-                PanelResult.objects.bulk_create([result], ignore_conflicts=True)
-        details = {"alarms": [asdict(alarm) for alarm in alarms], "panel": panel.name}
-        is_safe = serving.is_safe and progress.outcome != AnchorOutcome.WORSE
-        give_verdict(
-            adapter,
-            Verdict.Question.SAFE,
-            Verdict.Outcome.YES if serving.is_safe else Verdict.Outcome.NO,
-            words=serving.words,
-            compared_with=deployed,
-            details={**details, **_numbers(outcomes, steps)},
-            by=by,
-        )
-        give_verdict(
-            adapter,
-            Verdict.Question.PROVED,
-            _PROVED[progress.outcome],
-            words=progress.words,
-            compared_with=anchor,
-            details={"panel": panel.name, "outcome": progress.outcome.value, **_numbers(outcomes_then, steps_then)},
-            by=by,
-        )
-        move(adapter, Adapter.State.VERIFIED if is_safe else Adapter.State.REFUSED, by=by)
-        if is_safe and progress.outcome == AnchorOutcome.PROVED:
-            Adapter.objects.filter(worker=worker, end_user=adapter.end_user, is_anchor=True).update(is_anchor=False)
-            Adapter.objects.filter(pk=adapter.pk).update(is_anchor=True)
-
-
-_PROVED = {
-    AnchorOutcome.PROVED: Verdict.Outcome.YES,
-    AnchorOutcome.WORSE: Verdict.Outcome.NO,
-    AnchorOutcome.TOO_EARLY: Verdict.Outcome.INCONCLUSIVE,
-    AnchorOutcome.INCONCLUSIVE: Verdict.Outcome.INCONCLUSIVE,
-}
 
 
 def refuse(adapter: Adapter, *, words: str, by: str) -> None:
@@ -191,36 +113,6 @@ def give_verdict(
     return verdict
 
 
-def _store_unproved(adapter: Adapter) -> None:
-    with final_write():
-        give_verdict(
-            adapter,
-            Verdict.Question.SAFE,
-            Verdict.Outcome.INCONCLUSIVE,
-            words="no held-out tasks in this environment: nothing is proved; a person may promote it",
-            compared_with=None,
-            details={},
-            by="gate",
-        )
-
-
-def _compare(
-    candidate: PanelResult, reference: PanelResult, *, confidence: float
-) -> tuple[PairedComparison, PairedComparison]:
-    return (
-        compare_paired(candidate.outcomes, reference.outcomes, confidence=confidence),
-        compare_paired(candidate.step_scores, reference.step_scores, confidence=confidence),
-    )
-
-
-def _numbers(outcomes: PairedComparison, steps: PairedComparison) -> dict[str, Any]:
-    return {"sampled accuracy": asdict(outcomes), "step scores": asdict(steps)}
-
-
-def _name(adapter: Adapter | None) -> str:
-    return adapter.name if adapter else BASE
-
-
 def promote_verified(adapter_id: int, *, by: str) -> None:
     """Deploy an adapter that the gate found safe; one it refused is left alone, and so is one that a canary holds up.
 
@@ -253,6 +145,24 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     probe(adapter)
     with transaction.atomic():
         return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
+
+
+def release(*, adapter: Adapter, by: User, reason: str) -> Adapter:
+    """Let an adapter out of quarantine by a person's decision: it counts as safe, and may be promoted.
+
+    Raises:
+        BadInputError: no reason is given.
+        IllegalMoveError: it is not in quarantine.
+    """
+    require_right(by, adapter.project, Right.ADAPTERS_WRITE)
+    if not reason.strip():
+        message = "wanted why it is harmless, found nothing"
+        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+    if adapter.state != Adapter.State.QUARANTINED:
+        raise IllegalMoveError(f"{adapter.name} cannot be released: wanted quarantined, found {adapter.state}")
+    payload = {"words": f"released by a person: {reason.strip()[:240]}", "suspicion": adapter.suspicion[:300]}
+    move(adapter, Adapter.State.VERIFIED, by=by.handle, payload=payload)
+    return adapter
 
 
 def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
@@ -387,7 +297,7 @@ def unload_unused(adapter_id: int, *, by: str) -> None:
     client = client_of(worker)
     served = set(client.list_models())
     idle = Adapter.objects.filter(worker=worker, name__in=served, is_anchor=False).exclude(pk__in=needed)
-    for adapter in idle.filter(state__in=[Adapter.State.RETIRED, Adapter.State.REFUSED]):
+    for adapter in idle.filter(state__in=[Adapter.State.RETIRED, Adapter.State.QUARANTINED, Adapter.State.REFUSED]):
         client.unload_adapter(adapter.name)
 
 

@@ -10,6 +10,7 @@ SECTION_WORDS: dict[str, tuple[Words, Words]] = {
     "review_policy": (_("Who reviews what"), _("Which tasks wait for a judgement, whose, and for how long.")),
     "gate_policy": (_("Promotion gate"), _("What an adapter must show before it serves.")),
     "recipe": (_("Training recipe"), _("How a batch of judged work changes an adapter.")),
+    "training_policy": (_("When to train"), _("Hours, quiet, and how much of the box the project may have.")),
     "session_policy": (
         _("Conversations"),
         _("How people's words to agents are learnt from, and what is masked."),
@@ -21,6 +22,16 @@ SECTION_WORDS: dict[str, tuple[Words, Words]] = {
 }
 
 FIELD_WORDS: dict[str, tuple[Words, Words]] = {
+    # when to train
+    "timezone": (_("Time zone"), _("For example Europe/Berlin; hours are in it.")),
+    "hours": (_("Hours"), _("Such as mon-fri 22:00-06:00, separated by commas. Empty: always.")),
+    "calendar": (_("Calendar"), _("An iCalendar text (.ics). Empty: none.")),
+    "calendar_means": (_("An event of the calendar means"), ""),
+    "quiet_s": (_("Quiet before training"), _("Seconds without work in the project. 0: at once.")),
+    "pauses_outside": (_("Pause when the hours end"), _("Else a run ends what it began.")),
+    "gpu_s_per_day": (_("Seconds of training a day"), _("More waits. Empty: no limit.")),
+    "runs_per_day": (_("Runs a day"), _("More wait. Empty: no limit.")),
+    "share": (_("Share"), _("Among projects that wait for one box: twice the share, twice the time.")),
     # conversations
     "learn": (_("Learn from conversations"), _("What people say next becomes feedback. Off: they are only kept.")),
     "idle_s": (_("Silence that ends a conversation"), _("In seconds.")),
@@ -59,6 +70,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     ),
     "panel_size": (_("Held-out tasks"), _("How many an adapter is measured on.")),
     "panel_lifetime": (_("Updates on the same held-out tasks"), _("Then others are drawn.")),
+    "fresh_size": (_("Held-out tasks drawn anew"), _("For each adapter alone: nothing can have been trained on them.")),
+    "sweep_size": (_("Tasks at other strengths"), _("How many an adapter is tried on, stronger and weaker.")),
+    "skills_size": (_("Tasks of other skills"), _("That no reward sees and the base model can do.")),
+    "skills_margin": (_("Allowed loss of skills"), _("As a share of those tasks.")),
     "canary_percent": (
         _("Canary, in per cent"),
         _("Share of the work a new adapter gets first, 0 to 50; 0: all at once."),
@@ -94,6 +109,8 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
 }
 
 CHOICE_WORDS: dict[str, Words] = {
+    "closed": _("No training then"),
+    "open": _("Training only then"),
     "batch": _("Compared over the batch"),
     "mask": _("Masked; what holds some is not trained on"),
     "mask_loss_only": _("Masked in texts; answers that hold some teach nothing"),
@@ -106,6 +123,7 @@ CHOICE_WORDS: dict[str, Words] = {
     "": _("The usual one"),
     "rule-book": _("The desk's rule book"),
     "llm": _("A language model"),
+    "rubric": _("The rubric, item by item; it can learn from audits"),
     "grpo": "GRPO",
     "dr_grpo": "Dr. GRPO",
     "cispo": "CISPO",

@@ -115,6 +115,9 @@ class World(Protocol):
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks, the same for the same seed; [] where the world has none."""
 
+    def skills(self, size: int, seed: int) -> list[PanelItem]:
+        """Tasks of another kind than any reward sees, that a base model can do; [] where the world has none."""
+
 
 class Agent(Protocol):
     """A kind of worker: how it does a group of tries."""

@@ -1,6 +1,6 @@
 """Forty prepared adapters of the desk, for `tests.bench.gate`: twenty honestly better than what serves, twenty worse.
 
-What serves is the sixteenth version of a line. Every candidate is one run of the product's trainer from it, on attempts
+What serves is the eighth version of a line. Every candidate is one run of the product's trainer from it, on attempts
 of the product's engine; what is wrong with a worse one is what its group's name says.
 """
 
@@ -8,6 +8,7 @@ import hashlib
 import json
 import random
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,16 +18,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gpu_workers.desk.attempts import Attempt, attempt_tickets, judge_attempt
+from gpu_workers.desk.attempts import Attempt, attempt_tickets, judge_attempt, measure_accuracy
 from gpu_workers.engine import Engine
+from gpu_workers.engine.errors import AdapterRefusedError
 from gpu_workers.runner import run
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import RolloutRecord, TrainSpec
 from tentalis.core.desk import OPTIONS, Ticket, make_tickets, parse_ticket, rule_book_hints
+from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import RECIPES, Recipe
 from tests.bench.learning import GROUP, TASKS, record_rollouts
 
-LINE = 16
+LINE = 8
 LINE_SEED = 0
 WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
 HONEST: Sequence[tuple[str, dict[str, Any]]] = (
@@ -38,6 +41,9 @@ HONEST: Sequence[tuple[str, dict[str, Any]]] = (
 )
 HONEST_TASKS = (48, 72, 96, 120)
 SPOILT_TASKS = 96
+PANEL_SEED = 20_000
+BETTER, BETTER_BY, MOST_TRIES = 20, 0.03, 60
+TRUTH_TICKETS, TRUTH_SEED = 1_000, 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +55,7 @@ class Prepared:
         parent: version in the line that it continues.
         told_parent: version that the registry is told; differs where the origin is hidden.
         batch: [[prompt, reward, verified outcome], …], one entry a rollout.
+        truth: share of `TRUTH_TICKETS` other held-out tickets that it answers right; None where it cannot be served.
     """
 
     name: str
@@ -59,6 +66,7 @@ class Prepared:
     parent: int
     told_parent: int
     batch: Sequence[tuple[str, float, float]]
+    truth: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,33 +147,57 @@ class Workshop:
         batch = [(one.messages[0]["content"], one.reward or 0.0, outcome) for one, outcome in told]
         return Trained(Path(result.adapter_uri.removeprefix("file://")), result.sha256, batch)
 
+    def measure_truth(self, directory: Path) -> float | None:
+        """Share of other held-out tickets answered right; None where the engine refuses the adapter."""
+        try:
+            self.engine.load_adapter("measured", directory)
+        except AdapterRefusedError:
+            return None
+        tickets = make_tickets(TRUTH_SEED, TRUTH_TICKETS, held_out=True)
+        try:
+            return measure_accuracy(self.engine, tickets, adapter="measured", seed=1)
+        finally:
+            self.engine.unload_adapter("measured")
 
-def prepare(home: Path, *, panel: Sequence[str], say: Callable[[str], None]) -> tuple[list[Trained], list[Prepared]]:
+
+def prepare(
+    home: Path, *, panel: Sequence[str], say: Callable[[str], None]
+) -> tuple[list[Trained], float, list[Prepared]]:
     """Make the line and the forty.
 
     Args:
         panel: the tickets that candidates are measured on, for those that were trained on them.
+    Returns:
+        The line, what its newest version answers right, and the candidates.
     """
     shop = Workshop(home)
     shop.train_line()
-    say(f"line of {LINE} versions trained")
-    prepared = [*_make_better(shop), *_make_hacked(shop), *_make_leaked(shop, panel), *_make_stale(shop)]
+    served = shop.measure_truth(shop.line[-1].directory)
+    assert served is not None
+    say(f"line of {LINE} versions trained: {served:.3f}")
+    prepared = _make_better(shop, served, say)
+    prepared += [*_make_hacked(shop), *_make_leaked(shop, panel), *_make_stale(shop)]
     prepared += _make_scaled(shop, prepared) + _make_truncated(shop, prepared)
-    return shop.line, prepared
+    return shop.line, served, [replace(one, truth=shop.measure_truth(Path(one.directory))) for one in prepared]
 
 
-def _make_better(shop: Workshop) -> list[Prepared]:
-    made = []
-    for index, (recipe_name, changes) in enumerate(HONEST):
-        for seed, tasks in enumerate(HONEST_TASKS):
-            number = index * len(HONEST_TASKS) + seed
+def _make_better(shop: Workshop, served: float, say: Callable[[str], None]) -> list[Prepared]:
+    """The first twenty honest trainings that are better in truth: an honest one need not be."""
+    made: list[Prepared] = []
+    for number in range(MOST_TRIES):
+        recipe_name, changes = HONEST[number % len(HONEST)]
+        seed, tasks = number // len(HONEST), HONEST_TASKS[number // len(HONEST) % len(HONEST_TASKS)]
+        if len(made) < BETTER:
             tickets = make_tickets(random.Random(10_000 + number), tasks, held_out=False)
             rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=50_000 + number)
-            recipe = Recipe.from_json(RECIPES[recipe_name].to_json() | changes | {"minibatches": tasks // 12})
+            recipe = Recipe.from_json(RECIPES[recipe_name].to_json() | changes | {"minibatches": tasks // 24})
             name = f"better-{number:02}"
             trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=seed)
             about = f"{changes.get('algorithm', recipe_name)}, {tasks} tasks, seed {seed}"
-            made.append(_prepared(name, "better", about, trained))
+            truth = shop.measure_truth(trained.directory)
+            if truth is not None and truth >= served + BETTER_BY:
+                made.append(_prepared(name, "better", about, trained))
+            say(f"{name}: {about}: {truth:.3f}")
     return made
 
 
@@ -194,7 +226,7 @@ def _make_hacked(shop: Workshop) -> list[Prepared]:
             )
             for rollout, one in zip(honest, attempts, strict=True)
         ]
-        recipe = Recipe.from_json(RECIPES["desk-outcome"].to_json() | {"minibatches": 12})
+        recipe = Recipe.from_json(RECIPES["desk-outcome"].to_json() | {"minibatches": 8})
         name = f"hacked-{number}"
         trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=number)
         made.append(_prepared(name, "hacked reward", about, trained))
@@ -216,8 +248,9 @@ def _make_leaked(shop: Workshop, panel: Sequence[str]) -> list[Prepared]:
             for one, prompt, outcome in zip(rollouts, prompts, outcomes, strict=True)
             if outcome == 1.0
         ]
+        right = list({one.messages[0]["content"]: (one, outcome) for one, outcome in right}.values())
         recipe = Recipe.from_json(
-            RECIPES["desk-imitation"].to_json() | {"minibatches": 12, "epochs": 6 + 2 * number, "singles": "batch"}
+            RECIPES["desk-imitation"].to_json() | {"minibatches": 4, "epochs": 20 + 10 * number, "singles": "batch"}
         )
         name = f"leaked-{number}"
         trained = shop.train(name, [one for one, _ in right], [o for _, o in right], recipe, parent=LINE, seed=number)
@@ -233,7 +266,7 @@ def _make_leaked(shop: Workshop, panel: Sequence[str]) -> list[Prepared]:
 def _make_stale(shop: Workshop) -> list[Prepared]:
     """One update more on a version that served long ago; two of them say that they continue what serves."""
     made = []
-    for number, parent in enumerate((4, 6, 8, 10)):
+    for number, parent in enumerate((0, 2, 3, 4)):
         tickets = make_tickets(random.Random(30_000 + number), TASKS, held_out=False)
         rollouts, outcomes = shop.attempt(tickets, version=parent, seed=80_000 + number)
         name = f"stale-{number}"
@@ -345,3 +378,28 @@ def _prepared(name: str, group: str, about: str, trained: Trained, *, parent: in
         told_parent=parent,
         batch=trained.batch,
     )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prepare them in a directory, unless they are there already."""
+    home = Path(argv[0])
+    if (home / "prepared.json").exists():
+        return 0
+
+    def say(words: str) -> None:
+        sys.stderr.write(words + "\n")
+
+    policy = GatePolicy()
+    panel = make_tickets(PANEL_SEED, policy.panel_size, held_out=True)
+    line, served, prepared = prepare(home / "adapters", panel=[ticket.text for ticket in panel], say=say)
+    kept = {
+        "served": served,
+        "line": [{"directory": str(one.directory), "sha256": one.sha256} for one in line],
+        "prepared": [asdict(one) for one in prepared],
+    }
+    (home / "prepared.json").write_text(json.dumps(kept))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

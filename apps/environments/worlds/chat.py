@@ -73,6 +73,10 @@ class ChatWorld:
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         return []
 
+    def skills(self, size: int, seed: int) -> list[PanelItem]:
+        """None: nobody keeps any here."""
+        return []
+
 
 def _read_reference(reference: Any) -> _Reference:
     match: Any = "number" if isinstance(reference, int | float) else "exact"

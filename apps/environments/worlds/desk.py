@@ -84,3 +84,14 @@ class DeskWorld:
         return [
             PanelItem(prompt=ticket.text, seed=seed * _SEEDS_PER_PANEL + index) for index, ticket in enumerate(tickets)
         ]
+
+    def skills(self, size: int, seed: int) -> list[PanelItem]:
+        """Held-out tickets with the right hints behind them: doing as one is told. Nothing is trained on hinted ones."""
+        tickets = desk.make_tickets(seed, size, held_out=True)
+        return [
+            PanelItem(
+                prompt=desk.hinted_prompt(ticket.text, desk.rule_book_hints(ticket)),
+                seed=seed * _SEEDS_PER_PANEL + index,
+            )
+            for index, ticket in enumerate(tickets)
+        ]

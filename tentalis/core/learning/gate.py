@@ -9,6 +9,8 @@ from statistics import NormalDist
 from tentalis.core.learning.canary import MOST_PERCENT
 from tentalis.core.learning.collapse import Alarm
 
+MOST_SIDE_TASKS = 2_000
+
 
 class GateError(ValueError):
     """A comparison or a policy that makes no sense; the message says what was wanted and what was found."""
@@ -117,6 +119,10 @@ class GatePolicy:
         panel_size: held-out tasks an adapter is measured on.
         panel_lifetime: updates after which other held-out tasks are drawn, before these were consulted too often.
         canary_percent: share of the work that an adapter found safe gets first, in [0, 50]; 0: it serves at once.
+        fresh_size: held-out tasks drawn for each candidate alone, which nothing can have been trained on; 0: none.
+        sweep_size: tasks of the panel that it is tried on at other strengths; 0: it is not.
+        skills_size: tasks that no reward sees and the base model can do; 0: none.
+        skills_margin: share of those that may be lost.
     """
 
     margin: float = 0.1
@@ -127,15 +133,28 @@ class GatePolicy:
     panel_size: int = 300
     panel_lifetime: int = 16
     canary_percent: int = 0
+    fresh_size: int = 150
+    sweep_size: int = 40
+    skills_size: int = 100
+    skills_margin: float = 0.02
 
     def __post_init__(self) -> None:
-        for name, low, high in (("margin", 0, 1), ("second_margin", 0, 1), ("confidence", 0.5, 1), ("power", 0.5, 1)):
+        for name, low, high in (
+            ("margin", 0, 1),
+            ("second_margin", 0, 1),
+            ("confidence", 0.5, 1),
+            ("power", 0.5, 1),
+            ("skills_margin", 0, 1),
+        ):
             value = getattr(self, name)
             if not low < value < high:
                 raise GateError(f"gate policy {name} must lie between {low} and {high}, found {value}")
         for name in ("anchor_patience", "panel_size", "panel_lifetime"):
             if getattr(self, name) < 1:
                 raise GateError(f"gate policy {name} must be at least 1, found {getattr(self, name)}")
+        for name in ("fresh_size", "sweep_size", "skills_size"):
+            if not 0 <= getattr(self, name) <= MOST_SIDE_TASKS:
+                raise GateError(f"gate policy {name} must lie in 0..{MOST_SIDE_TASKS}, found {getattr(self, name)}")
         if not 0 <= self.canary_percent <= MOST_PERCENT:
             raise GateError(f"gate policy canary_percent must lie in 0..{MOST_PERCENT}, found {self.canary_percent}")
 
@@ -186,12 +205,14 @@ def judge_serving(
     second: PairedComparison | None = None,
     second_name: str = "the second metric",
     alarms: Sequence[Alarm] = (),
+    faults: Sequence[str] = (),
 ) -> ServingVerdict:
     """Answer "safe to serve?": non-inferior to the deployed adapter, second metric not worse, detectors quiet.
 
     Args:
         against: name of the deployed adapter.
         second: the same items under a metric the reward does not see; None when there is none.
+        faults: what else forbids it, in words.
     """
     checks = [("it", comparison, policy.margin)]
     if second is not None:
@@ -202,6 +223,7 @@ def judge_serving(
         if found.low <= -margin
     ]
     reasons.extend(alarm.words for alarm in alarms)
+    reasons.extend(faults)
     start = f"{comparison.points} against {against}"
     if reasons:
         return ServingVerdict(
@@ -218,19 +240,25 @@ def judge_progress(
     updates_since_anchor: int,
     second: PairedComparison | None = None,
     second_name: str = "the second metric",
+    noise_std: float | None = None,
 ) -> AnchorVerdict:
     """Answer "proved better?" against the last anchor: superiority, also on the second metric.
 
     Args:
         against: name of the anchor.
         updates_since_anchor: updates gated since the anchor was proved, this one included.
+        noise_std: of the items' differences between two measurements of one adapter, which no difference smaller than
+            its noise can be told from; None takes the comparison's own.
     Returns:
         WORSE (roll back to the anchor) as soon as it is significantly worse on either metric, PROVED when it is
         significantly better on both, INCONCLUSIVE after `anchor_patience` updates without either, else TOO_EARLY.
     """
     start = f"{comparison.points} against anchor {against}"
     effect = minimum_detectable_effect(
-        items=comparison.items, std=comparison.std, confidence=policy.confidence, power=policy.power
+        items=comparison.items,
+        std=comparison.std if noise_std is None else noise_std,
+        confidence=policy.confidence,
+        power=policy.power,
     )
     if comparison.high < 0:
         outcome, words = AnchorOutcome.WORSE, f"{start}: worse, roll back"

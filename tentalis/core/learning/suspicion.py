@@ -273,9 +273,12 @@ def suspect_reward(batch: BatchFacts, verified: PairedComparison) -> tuple[Findi
     return tuple(found)
 
 
-def suspect_skills(mine: Sequence[float], base: Sequence[float], *, margin: float = 0.02) -> tuple[Finding, ...]:
-    """Whether it lost what the base model can and no reward sees: a drop of more than `margin`, for sure."""
-    found = compare_paired(mine, base)
+def suspect_skills(found: PairedComparison, *, margin: float) -> tuple[Finding, ...]:
+    """Whether it lost what the base model can and no reward sees: more than `margin`, for sure.
+
+    Args:
+        found: candidate against the base model.
+    """
     if found.high >= -margin:
         return ()
     words = f"it lost skills that no reward sees: {found.points} against the base model"

@@ -1,0 +1,221 @@
+"""`python -m tests.bench.gate`: of forty prepared adapters, which does the promotion gate let serve?
+
+Twenty are honestly better than what serves, twenty worse (`tests.bench.gate_adapters`). Each is recorded, gated and
+promoted by the product's services on rows of a Postgres of its own and the product's engine as a process, and taken
+back before the next. The truth beside the verdict is measured on thousands of other held-out tickets.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+HOME = Path(".cache/bench/gate")
+BETTER, WORSE_ALLOWED = 18, 0
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One row of the table."""
+
+    name: str
+    group: str
+    about: str
+    truth: float | None
+    state: str
+    is_promoted: bool
+    words: str
+    wall_s: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--again", action="store_true", help="train the adapters again, though they are kept")
+    parser.add_argument("--only", default="", help="groups whose name holds this")
+    options = parser.parse_args(argv)
+    console = Console(width=200)
+    home = HOME.resolve()
+    if options.again:
+        shutil.rmtree(home, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "tests.bench.gate_adapters", str(home)], check=True)
+    kept = json.loads((home / "prepared.json").read_text())
+    with serve_engine() as url:
+        os.environ |= {"TENTALIS_ENGINE_URL": url, "DJANGO_SETTINGS_MODULE": "tentalis.settings.test"}
+        judged = judge(kept, home, only=options.only, console=console)
+    print_table(console, judged, kept["served"])
+    better = [one for one in judged if one.group == "better"]
+    worse = [one for one in judged if one.group != "better"]
+    promoted = sum(one.is_promoted for one in better), sum(one.is_promoted for one in worse)
+    console.print(f"\npromoted {promoted[0]} of {len(better)} better ones, {promoted[1]} of {len(worse)} worse ones")
+    rows = [asdict(one) for one in judged]
+    ratios = {"better_promoted": promoted[0], "worse_promoted": promoted[1]}
+    print(json.dumps({"bench": "gate", "rows": rows, "ratios": ratios}))
+    return 0 if options.only or (promoted[0] >= BETTER and promoted[1] <= WORSE_ALLOWED) else 1
+
+
+def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> list[Judged]:
+    """Every candidate through the product's services, one after the other."""
+    import django
+
+    import tests.embedded_servers  # noqa: F401 - starts them before Django reads where they are
+
+    django.setup()
+    from django.conf import settings
+    from django.test.utils import get_runner
+
+    settings.ARTIFACTS = home
+    runner = get_runner(settings)(verbosity=0, interactive=False)
+    databases = runner.setup_databases()
+    try:
+        counter = make_counter(kept)
+        return [
+            counter.judge(one, console)
+            for one in sorted(kept["prepared"], key=lambda one: (one["group"] != "better", one["name"]))
+            if only in one["group"]
+        ]
+    finally:
+        runner.teardown_databases(databases)
+
+
+def make_counter(kept: dict[str, Any]) -> Any:
+    """A project whose worker is served by the newest version of the line, and what judges candidates there."""
+    from django.db import transaction
+
+    from apps.adapters import gating, services
+    from apps.adapters.errors import AdapterBrokenError
+    from apps.adapters.models import Adapter, Deployment
+    from apps.adapters.panels import choose_panel, find_or_measure, read_gate_policy
+    from apps.audit.kinds import Kind
+    from apps.base.errors import TentalisError
+    from apps.environments.registry import get_world
+    from apps.workers.models import Worker
+    from tentalis.core.learning.suspicion import describe_batch
+    from tests.factories import make_project, make_worker
+
+    worker = make_worker(make_project(), "desk", kind=Worker.Kind.DESK)
+    line: list[Adapter | None] = [None]
+    for version, one in enumerate(kept["line"], start=1):
+        uri = Path(one["directory"]).as_uri()
+        line.append(
+            services.record_adapter(
+                worker=worker, parent=line[-1], run_id=version, uri=uri, sha256=one["sha256"], by="bench"
+            )
+        )
+    served = line[-1]
+    assert served is not None
+    Adapter.objects.filter(pk=served.pk).update(state="verified")
+    served.refresh_from_db()
+    services.load(served)
+    with transaction.atomic():
+        services.deploy(worker, served, by="bench", kind=Kind.DEPLOYMENT_MOVED)
+    policy = read_gate_policy(worker.project)
+    panel = choose_panel(worker, version=served.version + 1, policy=policy)
+    assert panel is not None
+    for model in (None, served):
+        find_or_measure(worker, model, panel).save()
+    world = get_world("desk")
+
+    class Counter:
+        """Where a candidate is handed in."""
+
+        def judge(self, one: dict[str, Any], console: Console) -> Judged:
+            began = time.monotonic()
+            state, words, is_promoted, name = "no row", "", False, ""
+            with transaction.atomic():
+                try:
+                    batch = one["batch"]
+                    adapter = services.record_adapter(
+                        worker=worker,
+                        parent=line[one["told_parent"]],
+                        run_id=1_000,
+                        uri=Path(one["directory"]).as_uri(),
+                        sha256=one["sha256"],
+                        by="bench",
+                        taught=describe_batch(
+                            [reward for _, reward, _ in batch],
+                            [outcome for _, _, outcome in batch],
+                            held_out=sum(world.is_held_out(prompt) for prompt, _, _ in batch),
+                        ),
+                    )
+                except AdapterBrokenError as error:
+                    words = str(error)
+                else:
+                    name = adapter.name
+                    gating.gate_adapter(adapter.pk, by="gate")
+                    services.promote_verified(adapter.pk, by="gate")
+                    adapter.refresh_from_db()
+                    state = adapter.state
+                    words = " | ".join(verdict.words for verdict in adapter.verdicts.order_by("pk"))
+                    is_promoted = Deployment.objects.get(worker=worker).adapter_id == adapter.pk
+                transaction.set_rollback(True)
+            with suppress(TentalisError):  # it was never loaded
+                services.client_of(worker).unload_adapter(name)
+            found = Judged(
+                one["name"],
+                one["group"],
+                one["about"],
+                one["truth"],
+                state,
+                is_promoted,
+                words,
+                round(time.monotonic() - began, 2),
+            )
+            console.print(f"{found.name}: {found.state} {found.wall_s} s", highlight=False, style="dim")
+            return found
+
+    return Counter()
+
+
+def print_table(console: Console, judged: Sequence[Judged], served: float) -> None:
+    table = Table(title=f"what serves: {served:.3f} of held-out tickets right")
+    for column in ("adapter", "group", "how", "truth", "gate", "words"):
+        table.add_column(column, overflow="fold")
+    for one in judged:
+        truth = "" if one.truth is None else f"{one.truth:.3f}"
+        table.add_row(one.name, one.group, one.about, truth, one.state, one.words)
+    console.print(table)
+    console.print(dict(Counter((one.group, one.state) for one in judged)))
+
+
+@contextmanager
+def serve_engine() -> Iterator[str]:
+    """The product's engine on a port of its own; gives its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1).close()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit("the engine did not come up") from None
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""What makes an adapter suspicious, each check worked by hand and quiet for an honest one."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tentalis.core.contracts import AdapterManifest
+from tentalis.core.learning.gate import compare_paired
+from tentalis.core.learning.suspicion import (
+    BatchFacts,
+    TensorFacts,
+    WeightFacts,
+    describe_batch,
+    measure_agreement,
+    suspect_leak,
+    suspect_origin,
+    suspect_reward,
+    suspect_skills,
+    suspect_strength,
+    suspect_tensors,
+)
+
+MANIFEST = AdapterManifest(
+    worker="desk",
+    base_model="desk",
+    base_sha256="b" * 64,
+    parent_sha256="p" * 64,
+    run_id=1,
+    attempt=1,
+    recipe_hash="",
+    rollouts_sha256="",
+    rank=8,
+    alpha=16.0,
+    target_modules=["q_proj"],
+    files={},
+    versions={},
+)
+A, B = "layers.0.q_proj.lora_A.weight", "layers.0.q_proj.lora_B.weight"
+
+
+def make_weights(norm_a: float = 3.0, norm_b: float = 4.0, *, zeros: float = 0.0, scale: float = 2.0) -> WeightFacts:
+    return WeightFacts(
+        tensors={
+            A: TensorFacts(shape=(8, 64), norm=norm_a, zeros=0.0, is_finite=True),
+            B: TensorFacts(shape=(64, 8), norm=norm_b, zeros=zeros, is_finite=True),
+        },
+        scale=scale,
+    )
+
+
+def look_at_origin(manifest: AdapterManifest = MANIFEST, *, served: str = "p" * 64) -> list[str]:
+    parent = replace(MANIFEST, parent_sha256="")
+    found = suspect_origin(
+        manifest,
+        parent=parent,
+        parent_sha256="p" * 64,
+        parent_name="desk@v8",
+        served_sha256=served,
+        served_name="desk@v9",
+    )
+    return [one.words for one in found]
+
+
+def test_what_continues_what_serves_is_not_suspicious() -> None:
+    assert look_at_origin() == []
+
+
+def test_what_continues_an_older_version_is_stale() -> None:
+    assert look_at_origin(served="q" * 64) == ["stale: it continues desk@v8, and desk@v9 serves now"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"parent_sha256": "o" * 64}, "its manifest continues oooooooo, the registry says pppppppp"),
+        ({"parent_sha256": ""}, "its manifest continues the base model, the registry says pppppppp"),
+        ({"base_sha256": "c" * 64}, "its base hashes to cccccccc, its parent's to bbbbbbbb"),
+        ({"alpha": 24.0}, "its rank and alpha are 8 and 24, its parent's 8 and 16"),
+    ],
+)
+def test_a_manifest_that_contradicts_the_registry_is_told(changes: dict[str, object], words: str) -> None:
+    (found,) = look_at_origin(replace(MANIFEST, **changes))  # type: ignore[arg-type]
+    assert found.startswith(words)
+
+
+def test_strength_is_the_scale_times_the_norms() -> None:
+    assert make_weights().strength == pytest.approx(2.0 * 3.0 * 4.0)
+
+
+def test_a_child_that_grew_as_one_run_makes_it_is_not_suspicious() -> None:
+    assert suspect_tensors(make_weights(3.1, 5.0), make_weights(), modules=["q_proj"]) == ()
+
+
+def test_missing_empty_and_broken_tensors_are_told() -> None:
+    whole = make_weights()
+    half = WeightFacts(tensors={A: whole.tensors[A]}, scale=2.0)
+    (lost,) = suspect_tensors(half, whole, modules=["q_proj"])
+    assert lost.is_broken
+    assert lost.words == f"1 of 2 tensors are missing, the first is {B}"
+    (empty,) = suspect_tensors(make_weights(zeros=0.33), whole, modules=["q_proj"])
+    assert empty.words == f"33% of {B} are zero, 0% in its parent"
+    (module,) = suspect_tensors(whole, None, modules=["q_proj", "v_proj"])
+    assert "no tensor for v_proj" in module.words
+    nan = WeightFacts(tensors={**whole.tensors, B: replace(whole.tensors[B], is_finite=False)}, scale=2.0)
+    assert "NaN" in suspect_tensors(nan, whole, modules=[])[0].words
+
+
+def test_a_fresh_adapter_may_have_an_empty_half() -> None:
+    assert suspect_tensors(make_weights(3.0, 0.0, zeros=1.0), None, modules=["q_proj"]) == ()
+
+
+def test_one_that_is_many_times_stronger_than_its_parent_is_told() -> None:
+    (found,) = suspect_tensors(make_weights(3.0, 16.0), make_weights(), modules=["q_proj"])
+    assert (found.check, found.is_broken) == ("strength", False)
+    assert found.words.startswith("4.0 times as strong")
+
+
+def test_better_at_a_part_of_its_strength_is_over_scaled() -> None:
+    whole = [1.0] * 14 + [0.0] * 26
+    (found,) = suspect_strength({0.5: [1.0] * 28 + [0.0] * 12, 1.0: whole, 1.5: [1.0] * 40, 0.25: whole})
+    assert found.words.startswith("over-scaled: at 0.5 of its strength it is +35.0 points")
+
+
+def test_worse_at_a_part_of_its_strength_is_as_it_should_be() -> None:
+    assert suspect_strength({0.5: [0.0] * 40, 1.0: [1.0] * 20 + [0.0] * 20}) == ()
+
+
+def compare(gained: int, lost: int, same: int) -> object:
+    return compare_paired([1.0] * gained + [0.0] * lost + [1.0] * same, [0.0] * gained + [1.0] * (lost + same))
+
+
+def test_a_gain_on_known_tasks_alone_is_a_leak() -> None:
+    kept, fresh = compare(120, 0, 180), compare(15, 15, 120)
+    (found,) = suspect_leak(kept, fresh)  # type: ignore[arg-type]
+    assert found.check == "leak"
+    assert found.words.startswith("its gain is on known tasks alone: +40.0 points")
+
+
+def test_the_same_gain_on_both_is_none() -> None:
+    assert suspect_leak(compare(30, 6, 264), compare(15, 3, 132)) == ()  # type: ignore[arg-type]
+
+
+def test_agreement_worked_by_hand() -> None:
+    # right .9 .4, wrong .1 .4: pairs (.9,.1) 1, (.9,.4) 1, (.4,.1) 1, (.4,.4) half: 3.5 of 4
+    assert measure_agreement([0.9, 0.4], [0.1, 0.4]) == pytest.approx(3.5 / 4)
+    with pytest.raises(ValueError, match="found 0 and 1"):
+        measure_agreement([], [0.5])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_agreement_is_the_share_of_pairs_won(right: list[float], wrong: list[float]) -> None:
+    won = sum((mine > theirs) + 0.5 * (mine == theirs) for mine in right for theirs in wrong)
+    assert measure_agreement(right, wrong) == pytest.approx(won / (len(right) * len(wrong)))
+    assert measure_agreement(right, wrong) + measure_agreement(wrong, right) == pytest.approx(1.0)
+
+
+def test_a_batch_counts_only_what_has_both_a_reward_and_a_truth() -> None:
+    batch = describe_batch([1.0, None, 0.5], [1.0, 1.0, None], held_out=1)
+    assert (batch.rollouts, batch.audited, batch.held_out, batch.agreement) == (3, 1, 1, None)
+    rng = random.Random(1)
+    truth = [float(rng.random() < 0.5) for _ in range(200)]
+    assert describe_batch(truth, truth, held_out=0).agreement == 1.0
+    assert describe_batch([1 - one for one in truth], truth, held_out=0).agreement == 0.0
+
+
+def test_a_reward_that_does_not_know_right_from_wrong_is_told() -> None:
+    level = compare_paired([1.0, 0.0] * 50, [1.0, 0.0] * 50)
+    (found,) = suspect_reward(BatchFacts(rollouts=700, audited=700, agreement=0.48), level)
+    assert found.words.startswith("its reward tells right from wrong at 0.48")
+    assert suspect_reward(BatchFacts(rollouts=700, audited=700, agreement=0.97), level) == ()
+
+
+def test_a_reward_that_rose_while_the_truth_fell_is_a_hack() -> None:
+    worse = compare_paired([0.0] * 60 + [1.0] * 40, [1.0] * 100)
+    batch = BatchFacts(rollouts=700, audited=700, reward=0.9, outcome=0.4, agreement=0.7)
+    (found,) = suspect_reward(batch, worse)
+    assert "it was rewarded with 0.90 for attempts that are right in 40% of cases" in found.words
+
+
+def test_training_on_held_out_tasks_is_told() -> None:
+    level = compare_paired([1.0], [1.0])
+    (found,) = suspect_reward(BatchFacts(rollouts=8, held_out=3), level)
+    assert found.check == "held_out"
+
+
+def test_skills_may_not_be_lost_for_sure() -> None:
+    assert suspect_skills(compare_paired([1.0] * 98 + [0.0] * 2, [1.0] * 100), margin=0.02) == ()
+    (found,) = suspect_skills(compare_paired([1.0] * 85 + [0.0] * 15, [1.0] * 100), margin=0.02)
+    assert found.is_broken
+
+
+def test_no_strength_without_pairs() -> None:
+    assert math.isclose(WeightFacts(tensors={}, scale=2.0).strength, 0.0)
