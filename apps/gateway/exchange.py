@@ -11,11 +11,14 @@ from apps.gateway.access import find_caller, require_asking
 from apps.gateway.arriving import BETA_HEADER, Arrival
 from apps.gateway.asking import read_model, read_object
 from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
+from apps.gateway.dialects.content import Usage
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.fetching import BROKEN, Fetch
+from apps.gateway.merging import count_told
+from apps.gateway.reading import read_events
 from apps.gateway.record import RECORD_VERSION, Header, SpoolError
-from apps.gateway.relaying import Relay, UnreadableAnswerError
+from apps.gateway.relaying import NOTHING_USED, Relay, UnreadableAnswerError
 from apps.gateway.routing import name_served
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller, Served
@@ -260,6 +263,8 @@ class Exchange:
         if fetch is not None:
             relay, backend = fetch.aim.relay, fetch.aim.route.backend
             kept, answer = fetch.aim.kept, b"".join(relay.kept)
+            if is_truncated and relay.usage == NOTHING_USED:
+                relay.usage = _count_told(answer)
             if tokens := relay.usage.prompt + relay.usage.completion:
                 metrics.tokens += tokens
                 self._edge.budgets.charge(
@@ -323,3 +328,12 @@ class Exchange:
         if name == route.served.name:
             return route.served
         return name_served(name, project=arrival.caller.project, tables=self._edge.knowledge.tables)
+
+
+def _count_told(answer: bytes) -> Usage:
+    """What a stream used that broke off before it said so: who leaves early has used it all the same."""
+    try:
+        prompt, completion = count_told(read_events(answer)[0])
+    except _MALFORMED:
+        return NOTHING_USED
+    return NOTHING_USED._replace(prompt=prompt, completion=completion)

@@ -80,6 +80,13 @@ def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Enve
     return [choices[index] for index in sorted(choices)], envelope
 
 
+def count_told(answer: Iterable[Json | None]) -> tuple[int, int]:
+    """Tokens of the prompt and of what was answered, by the ids that the server told; zeros where it told none."""
+    parts, envelope = merge_answer(answer)
+    prompt = max([len(envelope.prompt_token_ids), *(len(part.prompt_token_ids) for part in parts)])
+    return prompt, sum(len(part.token_ids) for part in parts)
+
+
 def _add_choice(parts: ChoiceParts, choice: Json) -> None:
     if ids := choice.get("token_ids"):
         parts.token_ids += ids

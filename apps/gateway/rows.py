@@ -15,14 +15,14 @@ from apps.gateway.lineage import Placed
 COLUMNS: Mapping[str, str] = {
     "id": "int8", "created_at": "timestamptz", "public_id": "uuid", "choice": "int2", "parent_id": "int8",
     "shared_messages": "int4", "shared_tokens": "int4", "project_id": "int8", "session_id": "int8",
-    "provider_id": "int8", "worker_name": "varchar", "agent": "varchar", "api": "varchar", "turn": "varchar",
-    "task_id": "int8", "step_index": "int4", "model": "varchar", "request": "jsonb", "adapter_name": "varchar",
-    "policy_version": "int4", "messages": "jsonb", "text": "text", "reasoning": "text", "thinking_blocks": "jsonb",
-    "tool_calls": "jsonb", "finish_reason": "varchar", "prompt_token_ids": "bytea", "token_ids": "bytea",
-    "logprobs": "bytea", "sampled": "bytea", "prompt_tokens": "int4", "completion_tokens": "int4",
-    "cached_tokens": "int4", "cost_usd": "numeric", "latency_ms": "float8", "first_token_ms": "float8",
-    "upstream": "varchar", "status": "int2", "is_streamed": "bool", "is_truncated": "bool", "is_mixed": "bool",
-    "error": "text",
+    "provider_id": "int8", "worker_name": "varchar", "agent": "varchar", "token": "varchar", "api": "varchar",
+    "turn": "varchar", "task_id": "int8", "step_index": "int4", "model": "varchar", "request": "jsonb",
+    "adapter_name": "varchar", "policy_version": "int4", "messages": "jsonb", "text": "text", "reasoning": "text",
+    "thinking_blocks": "jsonb", "tool_calls": "jsonb", "finish_reason": "varchar", "prompt_token_ids": "bytea",
+    "token_ids": "bytea", "logprobs": "bytea", "sampled": "bytea", "prompt_tokens": "int4",
+    "completion_tokens": "int4", "cached_tokens": "int4", "cost_usd": "numeric", "latency_ms": "float8",
+    "first_token_ms": "float8", "upstream": "varchar", "status": "int2", "is_streamed": "bool",
+    "is_truncated": "bool", "is_mixed": "bool", "error": "text",
 }  # fmt: skip
 """Every column, with its type; a test compares them with the model."""
 COPY = "COPY inference_exchange ({}) FROM STDIN (FORMAT BINARY)".format(", ".join(COLUMNS))
@@ -84,6 +84,7 @@ def make_row(
         provider_id,
         fit(header["worker"], 64),
         fit(header["agent"], 160),
+        fit(header["token"], 32),
         fit(header["api"], 16),
         fit(header["turn"], 8),
         header["task"],

@@ -243,6 +243,33 @@ class ModelClient:
             if name in self.list_models():
                 raise
 
+    def load_reward_head(self, name: str, path: str) -> None:
+        """Have the engine serve the step scorer in `path` as `name`; loaded already is loaded: names are immutable."""
+        try:
+            self._transport.call_api("POST", "/load_reward_head", {"head_name": name, "head_path": path})
+        except ProviderRefusedError as error:
+            if error.server_code != _NAME_TAKEN:
+                raise
+
+    def score_steps(self, items: Sequence[Mapping[str, Any]], *, head: str) -> list[list[float]]:
+        """A step scorer's probability that each step is good, in [0, 1]; one list an item.
+
+        Args:
+            items: {"prompt_token_ids", "token_ids", "steps": [[start, end], …]} each.
+        """
+        if not items:
+            return []
+        answer = self._transport.call_api("POST", "/score_steps", {"head": head, "items": items})
+        try:
+            found = [[float(score) for score in entry["scores"]] for entry in answer["data"]]
+            if answer["model"] != head or [len(row) for row in found] != [len(item["steps"]) for item in items]:
+                raise ValueError("other steps or another scorer")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProviderAnswerError(
+                f"{self.base_url}/score_steps: wanted a score a step by {head!r}, found {str(answer)[:200]}"
+            ) from error
+        return found
+
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
         """Have the model answer, in OpenAI's form whatever the server speaks, and tell what it took."""
         started = perf_counter()

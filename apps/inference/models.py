@@ -137,6 +137,7 @@ class Exchange(Timestamped):
         parent: the exchange whose conversation this one goes on; None: everything is here.
         shared_messages, shared_tokens: how many of the conversation's messages, and of the prompt's tokens, are the
             parent's.
+        token: key id of the token that asked; "" for calls of ours, and for those of before it was kept.
         api: chat, completions, responses or messages: the dialect the caller spoke.
         turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats); judge,
             manager or hint: a call of ours beside the agent's work, of which the figures alone are kept.
@@ -166,6 +167,7 @@ class Exchange(Timestamped):
     provider = models.ForeignKey(Provider, models.SET_NULL, null=True, blank=True, related_name="+")
     worker_name = models.CharField(max_length=64, blank=True)
     agent = models.CharField(max_length=160, blank=True)
+    token = models.CharField(max_length=32, blank=True, default="", db_default="")
     api = models.CharField(max_length=16, blank=True)
     turn = models.CharField(max_length=8, default="main")
     task_id = models.BigIntegerField(null=True, blank=True)

@@ -14,7 +14,13 @@ from tentalis.platform.home import Home
 from tentalis.platform.up import RunningStack, running_stack
 
 LEASE_S = 8.0
-PORT_VARIABLES = ("TENTALIS_POSTGRES_PORT", "TENTALIS_REDIS_PORT", "TENTALIS_WEB_PORT", "TENTALIS_ENGINE_PORT")
+PORT_VARIABLES = (
+    "TENTALIS_POSTGRES_PORT",
+    "TENTALIS_REDIS_PORT",
+    "TENTALIS_WEB_PORT",
+    "TENTALIS_ENGINE_PORT",
+    "TENTALIS_GATEWAY_PORT",
+)
 SETTINGS: Mapping[str, str] = {
     "TENTALIS_LEASE_SECONDS": str(LEASE_S),
     "TENTALIS_WATCHDOG_SECONDS": "10",

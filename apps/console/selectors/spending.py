@@ -29,13 +29,13 @@ def spent_today(project: Project) -> Bill:
     return cost_of(exchanges_since(project, find_midnight()))
 
 
-def usage_today(project: Project, agents: Iterable[str]) -> Mapping[str, Cost]:
-    """Handle -> what was asked with its tokens since midnight."""
+def usage_today(project: Project, tokens: Iterable[str]) -> Mapping[str, Cost]:
+    """Key id -> what was asked with that token since midnight, as its limits count it."""
     rows = (
         exchanges_since(project, find_midnight())
-        .filter(agent__in=list(agents))
+        .filter(token__in=list(tokens))
         .order_by()
-        .values("agent")
+        .values("token")
         .annotate(
             usd=Sum("cost_usd"),
             count=Count("pk"),
@@ -45,7 +45,7 @@ def usage_today(project: Project, agents: Iterable[str]) -> Mapping[str, Cost]:
         )
     )
     return {
-        row["agent"]: Cost(
+        row["token"]: Cost(
             usd=row["usd"] or Decimal(0),
             exchanges=row["count"],
             unpriced=row["count"] - row["priced"],

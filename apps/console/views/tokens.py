@@ -117,9 +117,9 @@ def _show(
     status: int,
 ) -> HttpResponse:
     tokens = list(house.find_tokens(scene.project, scene.user)[:SHOWN])
-    used = usage_today(scene.project, {token.user.handle for token in tokens})
+    used = usage_today(scene.project, {token.key_id for token in tokens})
     context = {
-        "rows": [(token, used.get(token.user.handle)) for token in tokens],
+        "rows": [(token, used.get(token.key_id)) for token in tokens],
         "form": form,
         "new_limits": new_limits,
         "scopes": house.group_scopes(),

@@ -68,17 +68,18 @@ def test_the_projects_limits_are_an_owners(owner: Client, project: Project) -> N
 
 
 def test_costs_are_of_this_project_and_of_today(project: Project, alice: User) -> None:
-    old = call(project, agent="agent:claw")
+    old = call(project, agent="agent:claw", token="first")
     Exchange.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=2))
-    call(make_project("other"), agent="agent:claw")
-    call(project, agent="agent:claw")
-    call(project, usd=None, agent="agent:claw")
-    used = usage_today(project, ["agent:claw", "user:alice"])
-    assert list(used) == ["agent:claw"]
-    found = used["agent:claw"]
+    call(make_project("other"), agent="agent:claw", token="first")
+    call(project, agent="agent:claw", token="first")
+    call(project, usd=None, agent="agent:claw", token="first")
+    call(project, usd=None, agent="agent:claw", token="second")
+    used = usage_today(project, ["first", "another"])
+    assert list(used) == ["first"]
+    found = used["first"]
     assert (found.usd, found.exchanges, found.unpriced, found.prompt_tokens) == (Decimal("0.5"), 2, 1, 200)
-    assert spent_today(project).total.exchanges == 2
-    assert exchanges_since(project, timezone.now() - timedelta(days=9)).count() == 3
+    assert spent_today(project).total.exchanges == 3
+    assert exchanges_since(project, timezone.now() - timedelta(days=9)).count() == 4
 
 
 def test_a_tasks_page_says_what_it_cost(project: Project, alice: User) -> None:

@@ -148,6 +148,23 @@ def test_streams_are_charged_too(gateway: GatewayThread, project: Project) -> No
     assert gateway.chat("helper", token=limited).status_code == 429
 
 
+def test_who_leaves_in_the_middle_of_a_stream_has_used_its_tokens(
+    gateway: GatewayThread, project: Project, upstream: StubUpstream
+) -> None:
+    limited = make_agent_token(project, "limited", tokens_per_day=10)
+    upstream.plan(truncate_after=9)  # before the server says what was used
+    assert not gateway.stream("helper", token=limited).is_done
+    upstream.reset()
+    assert gateway.chat("helper", token=limited).status_code == 429
+
+
+def test_two_tokens_of_one_agent_have_a_budget_each(gateway: GatewayThread, project: Project, token: str) -> None:
+    limited = make_agent_token(project, tokens_per_day=10)
+    assert find_token(limited).user == find_token(token).user
+    assert [gateway.chat("helper", token=limited).status_code for _ in range(2)] == [200, 429]
+    assert gateway.chat("helper", token=token).status_code == 200
+
+
 def test_a_project_has_one_budget_for_all_its_agents(
     project: Project, helper: Worker, upstream: StubUpstream, token: str
 ) -> None:
