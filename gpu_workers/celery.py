@@ -15,7 +15,7 @@ CONTROL_QUEUE = "control"
 
 def make_app(redis_url: str) -> Celery:
     """An application on this broker; its key prefix is the web side's, or neither would hear the other."""
-    made = Celery("gpu_workers", broker=redis_url, include=["gpu_workers.jobs"])
+    made = Celery("gpu_workers", broker=redis_url, include=["gpu_workers.jobs", "gpu_workers.tending"])
     made.conf.update(
         accept_content=["json"],
         task_serializer="json",

@@ -1,5 +1,6 @@
 """The environment's variables, typed. An unreadable or unknown TENTALIS_* value stops the start with its name."""
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -103,6 +104,16 @@ def read_url(*schemes: str) -> Callable[[str], str]:
     return read
 
 
+def read_object(value: str) -> dict[str, Any]:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("a JSON object")
+    return found
+
+
 def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
     """`workers=threads:6;scorers,hints,control=threads:4` -> [(queues, pool, concurrency), …]."""
     wanted = "groups like workers=threads:6;scorers,hints,control=threads:4 (pool: threads or solo)"
@@ -158,6 +169,9 @@ VARIABLES: dict[str, Variable] = {
         Variable("RETRY_BASE_SECONDS", read_float(0.0, 3600), 1.0, "first wait before a retry; doubles, with jitter"),
         Variable("WATCHDOG_SECONDS", read_float(1, 86_400), 30.0, "work claimable and none claimed: leave, restart"),
         Variable("RUN_SILENCE_SECONDS", read_float(1, 86_400), 60.0, "a training without a sign of life is retried"),
+        Variable("TRAINING_PLACES", read_int(1, 64), 1, "trainings of the box at a time, all projects together"),
+        Variable("PRM_TRAIN_AFTER", read_int(0, 10_000_000), 3_000, "new steps a step scorer is trained after; 0: never"),
+        Variable("PRM_COMPLETIONS", read_int(1, 64), 6, "completions from a step's end that label it"),
         Variable("WEBHOOK_TIMEOUT_SECONDS", read_float(0.1, 120), 15.0, "a webhook's address answers in so long"),
         Variable("WEBHOOK_DISABLE_DAYS", read_float(0.0001, 365), 5.0, "a webhook failing for so long is switched off"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),
@@ -172,6 +186,10 @@ VARIABLES: dict[str, Variable] = {
         Variable("INFERENCE_API_KEY", read_text, None, "its key", True),
         Variable("LLM_MODEL", read_text, "", "model of judges and AI managers; empty: none are configured"),
         Variable("TRAINER_BACKEND", read_choice("standalone", "openrlhf", "tinker"), "standalone", "who trains"),
+        Variable("RAY_URL", read_url("http", "https"), "", "dashboard of the Ray cluster OpenRLHF trains on"),
+        Variable("RAY_TOKEN", read_text, "", "bearer token in front of it", secret=True),
+        Variable("OPENRLHF_OPTIONS", read_object, {}, "sizes and addresses of runs on it, a JSON object"),
+        Variable("REWARD_BASE_URL", read_url("http", "https"), "", "where the cluster reaches this platform's web"),
         Variable("TASK_TIMEOUT_SECONDS", read_float(1, 86_400), 300.0, "one link's work on a task"),
         Variable(
             "OPD_MODE", read_choice("lightweight", "logprobs"), "logprobs", "hint text only, or teacher log-probs"

@@ -57,6 +57,10 @@ def find_backend(name: str, *, purpose: str = "policy") -> Backend:
         from gpu_workers.backends.standalone import train
 
         return train
+    if name == "openrlhf":
+        from gpu_workers.backends.openrlhf.backend import train as train_on_cluster
+
+        return train_on_cluster
     if name in NAMES:
         raise BackendNotInstalledError(f"backend {name!r} is not available on this box; standalone is")
     raise BackendNotInstalledError(f"no backend is named {name!r}; there are {', '.join(NAMES)}")

@@ -1,0 +1,242 @@
+"""OpenRLHF on a Ray cluster: a spec becomes a job, the job's curves come home while it runs, its adapter when it ends.
+
+Nothing is held open: `advance` starts the job, or looks at it, and returns. A job is named by run and attempt, so that
+whoever asks twice, or asks again after a lost message, finds the one that was started.
+"""
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from gpu_workers.artifacts import ArtifactError, hash_files, path_from_uri, write_file
+from gpu_workers.backends import TrainedAdapter
+from gpu_workers.backends.adapter_files import package_versions, publish_adapter, read_manifest
+from gpu_workers.backends.base_models import locate_base
+from gpu_workers.backends.errors import BaseModelError, CancelledError, ParentMismatchError, TrainingError
+from gpu_workers.backends.openrlhf.argv import REINFORCE, Places, reinforce
+from gpu_workers.backends.openrlhf.curves import read_curves
+from gpu_workers.backends.openrlhf.lessons import write_prompts
+from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
+from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told
+from gpu_workers.backends.openrlhf.ray_jobs import PACKAGE, ClusterAwayError, Job, RayJobs, pack_plugin
+from gpu_workers.backends.openrlhf.read_back import read_saved
+from gpu_workers.backends.openrlhf.recipes import fit_sizes, require_possible
+from gpu_workers.backends.rollout_files import read_rollouts
+from tentalis.core.canon import canonical_json
+from tentalis.core.contracts import TrainSpec
+from tentalis.core.learning.recipes import Recipe
+from tentalis.env import read_environment
+
+OPENRLHF = "0.11.2"
+REWARD_VARIABLE = "TENTALIS_REWARD_URL"
+LOG_FILE = "cluster.log"
+SENT_FILE = "sent.json"
+LOOK_EVERY_S = 5.0
+LAST_LINES = 12
+LAST_OF = ("reward", "kl_base", "clip_fraction")
+
+NAMES: Mapping[str, str] = {
+    "train/reward": "reward",
+    "train/policy_loss": "loss_rl",
+    "train/kl": "kl_base",
+    "train/ppo_kl": "kl",
+    "train/ppo_clip_ratio": "clip_fraction",
+    "train/entropy_loss": "entropy",
+    "train/actor_grad_norm": "grad_norm",
+    "train/response_length": "mean_length_tokens",
+    "train/rollout/num_samples": "rollouts",
+    "train/timing/step_total": "step_s",
+}
+"""Its curves' tags by our metrics' names; others keep their tag without `train/`."""
+
+
+class ClusterJobFailedError(TrainingError):
+    """The job ended without an adapter; the message is Ray's word and the log's last lines."""
+
+
+def find_cluster() -> RayJobs:
+    """The cluster this box is told of. Raises ClusterOptionsError where it is told of none."""
+    values = read_environment()
+    if not values["RAY_URL"]:
+        raise ClusterOptionsError("TENTALIS_RAY_URL must name the dashboard of a Ray cluster, found nothing")
+    return RayJobs(values["RAY_URL"], token=values["RAY_TOKEN"])
+
+
+def train(
+    spec: TrainSpec,
+    *,
+    output: Path,
+    report: Callable[[Mapping[str, float]], None],
+    is_cancelled: Callable[[], bool],
+) -> TrainedAdapter:
+    """Train one spec and wait for it: for a run started by hand, and for the end of one that `advance` saw through."""
+    cluster = find_cluster()
+    while (job := advance(spec, cluster, output=output, report=report, is_cancelled=is_cancelled)) is None:
+        time.sleep(LOOK_EVERY_S)
+    return collect(spec, cluster, job, output=output, is_cancelled=is_cancelled)
+
+
+def name_job(spec: TrainSpec) -> str:
+    return f"run-{spec.run_id}-{spec.attempt}"
+
+
+def advance(
+    spec: TrainSpec,
+    cluster: RayJobs,
+    *,
+    output: Path,
+    report: Callable[[Mapping[str, float]], None],
+    is_cancelled: Callable[[], bool],
+    reward_url: str = "",
+) -> Job | None:
+    """Start the spec's job, or look how far it is; the job once it has ended, else None.
+
+    Raises:
+        TrainingError, ContractError, ArtifactError: it cannot be trained like this, and nothing was started.
+        ClusterAwayError: the cluster did not answer, or has forgotten the job: this attempt will not end by itself.
+    """
+    name = name_job(spec)
+    job = cluster.find(name)
+    if job is None:
+        if is_cancelled():
+            raise CancelledError("cancelled before the cluster began")
+        if (output / SENT_FILE).exists():
+            raise ClusterAwayError(f"the cluster knows no job {name} any more")
+        _submit(spec, cluster, output=output, reward_url=reward_url)
+        return None
+    if updates := read_updates(output):
+        report(updates[-1])
+    if job.has_ended:
+        return job
+    if is_cancelled():
+        cluster.stop(name)
+    return None
+
+
+def read_updates(output: Path) -> list[dict[str, float]]:
+    """The run's curves as metrics, one mapping per rollout, oldest first."""
+    updates = []
+    for point in read_curves(output / "curves"):
+        named = {NAMES.get(tag, tag.removeprefix("train/")): value for tag, value in point.items() if tag != "step"}
+        updates.append({"update": point["step"], **named})
+    return [{"updates": updates[-1]["update"], **update} for update in updates] if updates else []
+
+
+def collect(
+    spec: TrainSpec, cluster: RayJobs, job: Job, *, output: Path, is_cancelled: Callable[[], bool]
+) -> TrainedAdapter:
+    """Bring home what an ended job left.
+
+    Raises:
+        CancelledError: it was stopped because somebody asked for that.
+        ClusterJobFailedError: it ended by itself without an adapter.
+        TrainingError, ArtifactError: what it left is no adapter of the recipe's.
+    """
+    log = cluster.read_logs(name_job(spec))
+    write_file(output / LOG_FILE, log.encode())
+    if job.status != "SUCCEEDED":
+        if is_cancelled():
+            raise CancelledError(f"cancelled while the cluster trained ({job.status.lower()})")
+        last = "\n".join(log.strip().splitlines()[-LAST_LINES:])
+        raise ClusterJobFailedError(f"the cluster's job {job.status.lower()}: {job.message[:500]}\n{last[-2000:]}")
+    recipe = Recipe.from_json(spec.recipe)
+    fields = {
+        "worker": spec.worker,
+        "base_model": spec.base_model,
+        "base_sha256": hash_files(sorted(_find_base(spec).glob("*.safetensors"))),
+        "parent_sha256": spec.parent_sha256 or "",
+        "run_id": spec.run_id,
+        "attempt": spec.attempt,
+        "recipe_hash": recipe.hash,
+        "rollouts_sha256": spec.rollouts_sha256,
+        "rank": recipe.lora_rank,
+        "alpha": recipe.lora_alpha,
+        "target_modules": sorted(recipe.target_modules),
+    }
+    directory, sha256 = publish_adapter(read_saved(output / "saved", recipe), fields, parent=output)
+    updates = read_updates(output)
+    summary = {name: updates[-1][name] for name in LAST_OF if updates and name in updates[-1]} | {
+        "updates": float(len(updates)),
+        "rollouts": sum(update.get("rollouts", 0.0) for update in updates),
+        "wall_s": sum(update.get("step_s", 0.0) for update in updates),
+    }
+    return TrainedAdapter(directory, sha256, list(updates), summary, package_versions() | {"openrlhf": OPENRLHF})
+
+
+def _submit(spec: TrainSpec, cluster: RayJobs, *, output: Path, reward_url: str) -> None:
+    recipe, options = Recipe.from_json(spec.recipe), ClusterOptions.from_json(spec.options)
+    require_possible(recipe)
+    if spec.purpose != "policy":
+        raise UnsupportedRecipeError(f"purpose: wanted policy, found {spec.purpose}")
+    reward_url = reward_url or options.reward_url
+    if not reward_url:
+        raise ClusterOptionsError("options.reward_url must say where answers are rewarded, found nothing")
+    if recipe.uses_teacher and not options.teacher_url:
+        raise ClusterOptionsError(
+            "recipe.w_opd wants a teacher: options.teacher_url must name a server in vLLM's dialect, found nothing"
+        )
+    rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
+    data = output / "prompts.jsonl"
+    prompts = write_prompts(data, rollouts, base_model=spec.base_model, recipe=recipe, options=options)
+    sizes = fit_sizes(recipe, options, prompts=prompts)
+    places = Places(
+        model=_find_base(spec),
+        data=data,
+        output=output / "saved",
+        checkpoints=path_from_uri(spec.resume_uri) if spec.resume_uri else output / "checkpoints",
+        curves=output / "curves",
+        resumes=spec.resume_uri is not None,
+    )
+    told = Told(
+        parent=str(_find_parent(spec, recipe) or ""),
+        teacher_url=options.teacher_url if recipe.uses_teacher else "",
+        teacher_model=options.teacher_model if recipe.uses_teacher else "",
+        w_rl=recipe.w_rl,
+        w_opd=recipe.w_opd,
+        opd_clip=recipe.opd_clip,
+    )
+    argv = reinforce(recipe, options, sizes, places, seed=spec.seed % 2**31)
+    cluster.submit(
+        name_job(spec),
+        shlex.join(["python3", "-m", f"{PACKAGE}.entry", REINFORCE, *argv]),
+        variables={VARIABLE: json.dumps(asdict(told)), REWARD_VARIABLE: reward_url},
+        package=pack_plugin(),
+        metadata={"run": str(spec.run_id), "attempt": str(spec.attempt), "spec": spec.content_hash},
+    )
+    sent = {"job": name_job(spec), "argv": argv, "sizes": asdict(sizes), "told": asdict(told)}
+    write_file(output / SENT_FILE, canonical_json(sent))
+
+
+def _find_base(spec: TrainSpec) -> Path:
+    directory = locate_base(spec.base_model)
+    if not any(directory.glob("*.safetensors")):
+        raise BaseModelError(f"wanted a model directory with *.safetensors, found none at {directory}")
+    return directory
+
+
+def _find_parent(spec: TrainSpec, recipe: Recipe) -> Path | None:
+    """The adapter that training goes on from.
+
+    Raises:
+        ParentMismatchError: it does not fit the recipe. ArtifactError: it is not what was promised.
+    """
+    if spec.parent_adapter_uri is None:
+        return None
+    if spec.parent_sha256 is None:
+        raise ParentMismatchError("parent_adapter_uri wants parent_sha256 beside it, found null")
+    directory = path_from_uri(spec.parent_adapter_uri)
+    manifest = read_manifest(directory, sha256=spec.parent_sha256)
+    for field, wanted, found in (
+        ("rank", recipe.lora_rank, manifest.rank),
+        ("alpha", recipe.lora_alpha, manifest.alpha),
+        ("target modules", sorted(recipe.target_modules), sorted(manifest.target_modules)),
+    ):
+        if wanted != found:
+            raise ParentMismatchError(f"parent adapter: {field} must be {wanted}, found {found}")
+    for file, entry in manifest.files.items():
+        if hash_files([directory / file]) != entry["sha256"]:
+            raise ArtifactError(f"{directory / file} is not what the parent's manifest says")
+    return directory

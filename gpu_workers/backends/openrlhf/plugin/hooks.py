@@ -1,0 +1,16 @@
+"""What every process of a run calls first (Ray's `worker_process_setup_hook`): what is to follow which import."""
+
+from .post_import import when_imported
+from .told import read_told
+
+
+def install() -> None:
+    """Arrange for our changes. Which of them come to pass depends on what the process imports of OpenRLHF."""
+    from . import distillation, lora
+
+    told = read_told()
+    when_imported("openrlhf.models.actor", lambda module: lora.continue_parent(module, told))
+    when_imported("openrlhf.trainer.ray.ppo_actor", lora.send_merged_weights)
+    if told.parent:
+        when_imported("openrlhf.trainer.ppo_trainer", lora.start_from_the_parent)
+    when_imported("openrlhf.trainer.ppo_trainer", lambda module: distillation.weigh_advantages(module, told))

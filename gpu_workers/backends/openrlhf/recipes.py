@@ -1,0 +1,124 @@
+"""Which recipes OpenRLHF can do, and what each of their fields is to it. What it cannot do is refused here, in words.
+
+Every field of a recipe is in exactly one of `TAKEN` and `NOT_ITS_OWN`; a test says so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
+from tentalis.core.learning.recipes import Recipe
+
+ESTIMATORS: Mapping[str, str] = MappingProxyType(
+    {"grpo": "group_norm", "dapo": "group_norm", "dr_grpo": "dr_grpo", "reinforce_pp": "reinforce_baseline"}
+)
+"""Our algorithm -> its advantage estimator."""
+
+TAKEN = frozenset(
+    {
+        "algorithm", "lora_rank", "lora_alpha", "target_modules", "learning_rate", "beta1", "beta2", "weight_decay",
+        "minibatches", "epochs", "clip_low", "clip_high", "dual_clip", "kl_coef", "entropy_coef", "importance_cap",
+        "answer_tokens", "overlong_buffer", "overlong_penalty", "max_grad_norm", "w_rl", "w_opd", "step_mix",
+        "opd_mode", "opd_clip", "teacher",
+    }
+)  # fmt: skip
+"""Recipe fields that become flags or the plug-in's settings, or are refused where they cannot."""
+
+NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
+    {
+        "std_floor": "its group_norm adds 1e-9 to the group's std",
+        "singles": "every task is tried several times",
+        "refill": "tasks whose rewards agree are replaced while the batch lasts",
+        "opd_top_k": "it distils token by token alone",
+        "opd_hints": "it distils token by token alone",
+        "opd_top_k_clip": "it distils token by token alone",
+        "max_staleness": "it makes its rollouts itself, from the policy it trains",
+        "sft_temperature": "it cannot weigh demonstrations",
+        "sft_weight_max": "it cannot weigh demonstrations",
+        "schema": "it is ours",
+    }
+)
+"""Recipe fields that mean nothing to it, and why."""
+
+
+def require_possible(recipe: Recipe) -> None:
+    """Raises UnsupportedRecipeError where reinforcement learning by OpenRLHF cannot be what the recipe asks."""
+    if recipe.algorithm not in ESTIMATORS:
+        raise UnsupportedRecipeError(
+            f"recipe.algorithm: OpenRLHF does {', '.join(ESTIMATORS)}; found {recipe.algorithm}, which the standalone "
+            "backend does"
+        )
+    if recipe.w_rl == 0:
+        raise UnsupportedRecipeError(
+            "recipe.w_rl must be more than 0 with OpenRLHF, whose updates start from rewards; the standalone backend "
+            "learns from hints alone"
+        )
+    if recipe.step_mix > 0:
+        raise UnsupportedRecipeError(
+            f"recipe.step_mix must be 0 with OpenRLHF, which takes one reward an answer, found {recipe.step_mix}; "
+            "the standalone backend rewards steps"
+        )
+    if recipe.uses_teacher and recipe.opd_mode != "logprobs":
+        raise UnsupportedRecipeError(
+            f"recipe.opd_mode must be logprobs or lightweight with OpenRLHF, found {recipe.opd_mode}; the standalone "
+            "backend distils the likeliest tokens under several hints"
+        )
+    if recipe.lora_alpha != int(recipe.lora_alpha):
+        raise UnsupportedRecipeError(
+            f"recipe.lora_alpha must be a whole number with OpenRLHF, found {recipe.lora_alpha}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How a run's tasks become rollouts and updates.
+
+    Args:
+        prompts: tasks a rollout; train_batch: answers an update; updates: of the whole run.
+    """
+
+    prompts: int
+    train_batch: int
+    updates: int
+
+
+def fit_sizes(recipe: Recipe, options: ClusterOptions, *, prompts: int) -> Sizes:
+    """The sizes that the cluster, the recipe and this many tasks agree on.
+
+    Raises:
+        ClusterOptionsError: they do not: the message says which numbers, and what would fit.
+    """
+    engine_gpus = options.engines * options.tensor_parallel
+    if options.colocate and engine_gpus != options.actor_gpus:
+        raise ClusterOptionsError(
+            f"options.colocate wants as many GPUs for vLLM as for training: {options.actor_gpus} train, "
+            f"{options.engines} engines of {options.tensor_parallel} are {engine_gpus}"
+        )
+    if options.zero_stage == 3:
+        raise ClusterOptionsError(
+            "options.zero_stage must be 0 to 2: the adapter's weights are sent to vLLM whole, found 3"
+        )
+    if options.samples_per_prompt < 2:
+        raise ClusterOptionsError(
+            "options.samples_per_prompt must be at least 2: answers are compared within their task, found 1"
+        )
+    if prompts < 1:
+        raise ClusterOptionsError("a run wants at least one task, found none")
+    if recipe.overlong_buffer and recipe.answer_tokens > options.max_new_tokens:
+        raise ClusterOptionsError(
+            f"recipe.overlong_buffer ends at answer_tokens {recipe.answer_tokens}: options.max_new_tokens must be at "
+            f"least that, found {options.max_new_tokens}"
+        )
+    step = min(options.prompts_per_step, prompts)
+    samples = step * options.samples_per_prompt
+    per_update, rest = divmod(samples, recipe.minibatches)
+    unit = options.micro_batch * options.actor_gpus
+    if rest or per_update % unit:
+        raise ClusterOptionsError(
+            f"{step} tasks of {options.samples_per_prompt} answers must make {recipe.minibatches} updates "
+            f"(recipe.minibatches) of whole micro-batches ({options.micro_batch} on {options.actor_gpus} GPUs each): "
+            f"wanted a multiple of {unit * recipe.minibatches} answers, found {samples}"
+        )
+    rollouts = prompts // step * options.episodes
+    return Sizes(prompts=step, train_batch=per_update, updates=rollouts * recipe.minibatches * recipe.epochs)

@@ -1,0 +1,71 @@
+"""The box's job for runs that train elsewhere, on queue `cluster`: start one or look how far it is, and be done.
+
+It may come any number of times, at any time: the run's job on the cluster has one name, and its result is written once.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from kombu.exceptions import OperationalError
+
+from gpu_workers.artifacts import ArtifactError, path_from_uri
+from gpu_workers.backends.errors import TrainingError
+from gpu_workers.backends.openrlhf.backend import advance, find_cluster
+from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError
+from gpu_workers.celery import CONTROL_QUEUE, app
+from gpu_workers.jobs import HEARTBEAT_JOB, send_result
+from gpu_workers.runner import CANCEL_FILE, PAUSE_FILE, RESULT_FILE, run
+from tentalis.core.contracts import ContractError, TrainSpec
+
+CLUSTER_QUEUE = "cluster"
+SEND_FOR_S = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+@app.task(name="gpu.tend", queue=CLUSTER_QUEUE)
+def tend(spec_json: Mapping[str, Any], reward_url: str) -> None:
+    """Start or look at the cluster's job of a `TrainSpec`; its result goes home once it ended or cannot begin.
+
+    A cluster that does not answer is no failure of the run: no sign of life goes home, and the sweep decides.
+
+    Raises:
+        ContractError: the argument is no spec.
+    """
+    spec = TrainSpec.from_json(spec_json)
+    latest: dict[str, float] = {}
+    try:
+        is_over = _is_over(spec, reward_url, latest)
+    except ClusterAwayError as error:
+        logger.warning("run %d attempt %d: %s", spec.run_id, spec.attempt, error)
+        return
+    if is_over:
+        send_result(run(spec, latest.update), for_s=SEND_FOR_S)
+        return
+    try:
+        app.send_task(HEARTBEAT_JOB, args=[spec.run_id, spec.attempt, latest], queue=CONTROL_QUEUE, retry=False)
+    except (OperationalError, OSError) as error:
+        logger.warning("a heartbeat could not be sent: %s", error)
+
+
+def _is_over(spec: TrainSpec, reward_url: str, latest: dict[str, float]) -> bool:
+    """Whether there is a result to make or to send: `run` then finds the ended job, or why it cannot begin."""
+    try:
+        output = path_from_uri(spec.output_uri)
+        cancel, pause = output / CANCEL_FILE, output / PAUSE_FILE
+        if (output / RESULT_FILE).exists():
+            return True
+        job = advance(
+            spec,
+            find_cluster(),
+            output=output,
+            report=latest.update,
+            is_cancelled=lambda: cancel.exists() or pause.exists(),
+            reward_url=reward_url,
+        )
+    except ClusterAwayError:
+        raise
+    except (TrainingError, ContractError, ArtifactError):
+        return True
+    return job is not None
