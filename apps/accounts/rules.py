@@ -4,9 +4,12 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from icalendar import Calendar
+
 from apps.base.errors import BadInputError
 from tentalis.core.learning.gate import GateError, GatePolicy
 from tentalis.core.learning.recipes import Recipe, RecipeError
+from tentalis.core.learning.windows import TrainingPolicy, TrainingPolicyError
 from tentalis.core.limits import Limits, LimitsError
 from tentalis.core.review_policy import PolicyError, ReviewPolicy
 from tentalis.core.scoring.protocol import ScoringError
@@ -29,6 +32,7 @@ def check_project_settings(values: Mapping[str, Any]) -> None:
                 GateError,
                 LimitsError,
                 SessionPolicyError,
+                TrainingPolicyError,
                 TypeError,
             ) as error:
                 raise BadInputError(f"{name}: {error}", errors={name: [str(error)]}) from None
@@ -80,6 +84,15 @@ def _check_session_policy(value: Any) -> None:
     SessionPolicy.from_json(_require_object(value))
 
 
+def _check_training_policy(value: Any) -> None:
+    policy = TrainingPolicy.from_json(_require_object(value))
+    if policy.calendar:
+        try:
+            Calendar.from_ical(policy.calendar)
+        except ValueError as error:
+            raise TrainingPolicyError(f"calendar: wanted an iCalendar text (RFC 5545): {error!s:.200}") from None
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "weight_profiles": _check_weight_profiles,
     "review_policy": _check_review_policy,
@@ -87,4 +100,5 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "gate_policy": _check_gate_policy,
     "limits": check_limits,
     "session_policy": _check_session_policy,
+    "training_policy": _check_training_policy,
 }

@@ -49,6 +49,7 @@ PROJECT_FIELDS = frozenset(
         "learning_enabled",
         "limits",
         "session_policy",
+        "training_policy",
     }
 )
 

@@ -13,6 +13,7 @@ from apps.base.errors import TentalisError
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.windows import TrainingPolicy
 from tentalis.core.review_policy import ReviewPolicy
 from tentalis.core.scoring.weights import ENVIRONMENTS, PROFILES
 from tentalis.core.session_policy import SessionPolicy
@@ -22,6 +23,7 @@ READERS: dict[str, type[Any]] = {
     "session_policy": SessionPolicy,
     "gate_policy": GatePolicy,
     "recipe": Recipe,
+    "training_policy": TrainingPolicy,
 }
 NOT_ASKED = frozenset({"schema"})
 LONG = 2000
@@ -184,6 +186,10 @@ def make_field(item: "dataclasses.Field[Any]", hint: Any) -> forms.Field:
         return forms.IntegerField(required=False, **common)
     if inner is float:
         return forms.FloatField(required=False, widget=forms.NumberInput(attrs={"step": "any"}), **common)
+    if most := item.metadata.get("long"):
+        return forms.CharField(
+            required=False, max_length=most, strip=False, widget=forms.Textarea(attrs={"rows": 4}), **common
+        )
     return forms.CharField(required=False, max_length=LONG, **common)
 
 

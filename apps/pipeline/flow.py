@@ -33,6 +33,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
+from apps.training import schedule
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -67,17 +68,20 @@ def start_training(
 
 
 def train_next(worker_id: int) -> None:
-    """Send the worker's next run when none of it is under way: each continues from what the last one left served."""
+    """Send the worker's next run when none of it is under way, its time has come and the box has a place for it.
+
+    One at a time: each continues from what the last one left served.
+    """
     with transaction.atomic():
         Worker.objects.select_for_update(no_key=True).get(pk=worker_id)
         run = None if training.is_unsettled(worker_id) else training.find_next_run(worker_id)
-        if run is not None:
+        if run is not None and schedule.admit(run):
             outbox.start("train", subject_id=run.pk, project_id=run.project_id)
 
 
 def train_after_adoption(adapter_id: int) -> None:
-    """An adapter that was judged makes room for the worker's next run."""
-    train_next(Adapter.objects.get(pk=adapter_id).worker_id)
+    """An adapter that was judged makes room for the worker's next run, if it is its project's turn."""
+    train_waiting()
 
 
 def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:
@@ -315,9 +319,39 @@ def wake_silent_run(run: TrainingRun) -> str:
 
 
 def train_waiting() -> None:
-    """Send waiting runs whose turn came without a word (the one before failed or was cancelled)."""
-    for worker_id in training.find_waiting_workers():
+    """Offer the free places of the box to the runs that wait, the project that had least of its share first."""
+    for worker_id in schedule.find_waiting_workers():
         train_next(worker_id)
+
+
+def pause_run(*, run: TrainingRun, by: User) -> TrainingRun:
+    """Stop a run so that it can go on where it was."""
+    require_right(by, run.project, Right.RUNS_WRITE)
+    with transaction.atomic():
+        outbox.cancel_segments(kind="train", subject_id=run.pk)
+        return training.pause_run(run, why=f"paused by {by.handle}", by=by.handle)
+
+
+def resume_run(*, run: TrainingRun, by: User) -> TrainingRun:
+    """Let a paused run go on."""
+    require_right(by, run.project, Right.RUNS_WRITE)
+    with transaction.atomic():
+        training.resume_run(run, by=by.handle)
+        train_next(run.worker_id)
+    return run
+
+
+def keep_hours() -> int:
+    """Pause what trains outside its project's hours, and let go on what was paused for that and may train again."""
+    overdue = schedule.find_overdue()
+    for run in overdue:
+        training.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
+    resumable = schedule.find_resumable()
+    for run in resumable:
+        with transaction.atomic():
+            training.resume_run(run, by="schedule")
+            train_next(run.worker_id)
+    return len(overdue) + len(resumable)
 
 
 def promote(*, adapter: Adapter, by: User) -> Deployment:

@@ -49,6 +49,7 @@ def sweep_runs() -> None:
     """Take up trainings whose box went silent, and send those whose turn has come."""
     for run in find_silent_runs():
         logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
+    flow.keep_hours()
     flow.train_waiting()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -26,7 +27,9 @@ from apps.outbox.services import final_write
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
 from apps.training.box import send_spec
+from apps.training.costs import sum_up_data
 from apps.training.models import TrainingRun
+from apps.training.schedule import renew_place, take_place
 from apps.workers.models import Worker
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 from tentalis.core.learning.recipes import RECIPES, Recipe, RecipeError
@@ -96,6 +99,8 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         return
     if run.batch is None:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
+    if not take_place(run):
+        return  # its place went to another run meanwhile; it waits for the next
     parent = find_deployed(run.worker, end_user=run.end_user)
     rollouts_uri, rollouts_sha256 = write_batch(run.batch)
     attempt = run.attempt + 1
@@ -129,6 +134,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             started_at=Now(),
             metrics=[],
             failure="",
+            waiting_reason="",
         )
         send_spec(spec)
 
@@ -147,6 +153,7 @@ def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> Non
         if metrics and dict(metrics) not in run.metrics:
             changes["metrics"] = [*run.metrics, dict(metrics)]
         TrainingRun.objects.filter(pk=run_id).update(**changes)
+        renew_place(run_id)
 
 
 def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
@@ -173,6 +180,7 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
             "summary": dict(result.summary),
             "versions": dict(result.versions),
             "finished_at": Now(),
+            "cost": add_up_cost(run),
         }
         if not result.ok:
             end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
@@ -196,9 +204,18 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
 
 
 def end_failed(run: TrainingRun, reason: str, *, by: str, **changes: Any) -> None:
-    """Store a run as failed, or cancelled where a person asked for that."""
+    """Store a run as failed, or as cancelled or paused where that was asked for."""
     if reason.startswith("CancelledError"):
         move(run, TrainingRun.State.CANCELLED, by=by, failure=reason, **changes)
+    elif reason.startswith("PausedError"):
+        move(
+            run,
+            TrainingRun.State.PAUSED,
+            by=by,
+            payload={"reason": reason[:300]},
+            waiting_reason=reason[:300],
+            **changes,
+        )
     else:
         move(run, TrainingRun.State.FAILED, by=by, payload={"reason": reason[:300]}, failure=reason, **changes)
 
@@ -212,11 +229,44 @@ def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
     require_right(by, run.project, Right.RUNS_WRITE)
     if run.state == TrainingRun.State.RUNNING:
         (path_of(run.spec["output_uri"]) / "cancel").touch()
-    elif run.state == TrainingRun.State.QUEUED:
-        move(run, TrainingRun.State.CANCELLED, by=by.handle, failure="cancelled before it started")
+    elif run.state in {TrainingRun.State.QUEUED, TrainingRun.State.PAUSED}:
+        move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
     else:
-        raise IllegalMoveError(f"run {run.pk} cannot be cancelled: wanted queued or running, found {run.state}")
+        raise IllegalMoveError(f"run {run.pk} cannot be cancelled: wanted queued, running or paused, found {run.state}")
     return run
+
+
+def pause_run(run: TrainingRun, *, why: str, by: str) -> TrainingRun:
+    """Stop a run so that it can go on: one that waits at once, one that trains at its next update.
+
+    Raises:
+        IllegalMoveError: it has ended, or is paused already.
+    """
+    if run.state == TrainingRun.State.RUNNING:
+        (path_of(run.spec["output_uri"]) / "pause").write_text(why)
+    elif run.state == TrainingRun.State.QUEUED:
+        move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": why[:300]}, waiting_reason=why[:300])
+    else:
+        raise IllegalMoveError(f"run {run.pk} cannot be paused: wanted queued or running, found {run.state}")
+    return run
+
+
+def resume_run(run: TrainingRun, *, by: str) -> TrainingRun:
+    """Let a paused run wait for its turn again; it goes on from its newest checkpoint.
+
+    Raises:
+        IllegalMoveError: it is not paused.
+    """
+    if run.state != TrainingRun.State.PAUSED:
+        raise IllegalMoveError(f"run {run.pk} cannot go on: wanted paused, found {run.state}")
+    move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, waiting_reason="", heartbeat_at=None)
+    return run
+
+
+def add_up_cost(run: TrainingRun) -> dict[str, float]:
+    """What the run took so far: the box's time over all attempts, models' tokens and money, people's minutes."""
+    took_s = (timezone.now() - run.started_at).total_seconds() if run.started_at else 0.0
+    return {"gpu_s": round(run.cost.get("gpu_s", 0.0) + max(0.0, took_s), 3), **sum_up_data(run)}
 
 
 def retry_run(*, run: TrainingRun, by: str) -> TrainingRun:
@@ -233,12 +283,12 @@ def fail_run(run_id: int, *, reason: str, by: str) -> None:
 
 
 def is_unsettled(worker_id: int) -> bool:
-    """Whether a training of the worker is under way: sent out or being sent, or its adapter not judged yet."""
+    """Whether a training of the worker is under way: sent out or being sent, paused, or its adapter not judged yet."""
     open_segments = Segment.objects.filter(state=Segment.State.OPEN)
     runs = TrainingRun.objects.filter(worker_id=worker_id)
     adapters = Adapter.objects.filter(worker_id=worker_id)
     return (
-        runs.filter(state=TrainingRun.State.RUNNING).exists()
+        runs.filter(state__in=[TrainingRun.State.RUNNING, TrainingRun.State.PAUSED]).exists()
         or open_segments.filter(
             kind="train", subject_id__in=runs.filter(state=TrainingRun.State.QUEUED).values("pk")
         ).exists()
@@ -247,14 +297,9 @@ def is_unsettled(worker_id: int) -> bool:
 
 
 def find_next_run(worker_id: int) -> TrainingRun | None:
-    """The worker's oldest run that waits to be sent."""
-    return TrainingRun.objects.filter(worker_id=worker_id, state=TrainingRun.State.QUEUED).order_by("pk").first()
-
-
-def find_waiting_workers() -> list[int]:
-    """Workers with runs that wait."""
-    waiting = TrainingRun.objects.filter(state=TrainingRun.State.QUEUED)
-    return list(waiting.order_by().values_list("worker_id", flat=True).distinct())
+    """The worker's run that is sent next: the oldest of the highest priority."""
+    waiting = TrainingRun.objects.filter(worker_id=worker_id, state=TrainingRun.State.QUEUED)
+    return waiting.select_related("project").order_by("-priority", "pk").first()
 
 
 def find_silent_runs() -> list[TrainingRun]:

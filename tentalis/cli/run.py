@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 RunId = Annotated[int, typer.Argument(min=1, help="Number of the run.")]
-ENDED = frozenset({"succeeded", "failed", "cancelled"})
+ENDED = frozenset({"succeeded", "failed", "cancelled", "refused", "paused"})
 POLL_S = 1.0
 
 
@@ -57,7 +57,7 @@ def _read_recipe(text: str) -> dict[str, Any] | None:
 @app.command("list")
 def list_runs(
     project: Project = "",
-    state: Annotated[str, typer.Option(help="queued, running, succeeded, failed or cancelled.")] = "",
+    state: Annotated[str, typer.Option(help="queued, running, paused, succeeded, failed, refused or cancelled.")] = "",
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -90,6 +90,35 @@ def watch(
 
     with open_client() as client:
         watch_run(client, run_id, as_json=as_json)
+
+
+@app.command()
+def cancel(run_id: RunId, as_json: AsJson = False) -> None:
+    """Stop a run: at once while it waits, at its next update while it trains."""
+    _act("cancel_run", run_id, as_json=as_json)
+
+
+@app.command()
+def pause(run_id: RunId, as_json: AsJson = False) -> None:
+    """Stop a run so that it can go on."""
+    _act("pause_run", run_id, as_json=as_json)
+
+
+@app.command()
+def resume(run_id: RunId, as_json: AsJson = False) -> None:
+    """Let a paused run go on from its newest checkpoint, when its turn comes."""
+    _act("resume_run", run_id, as_json=as_json)
+
+
+def _act(action: str, run_id: int, *, as_json: bool) -> None:
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        run = getattr(client, action)(run_id)
+    if as_json:
+        print_json(run)
+    else:
+        typer.echo(f"run {run['id']} is {run['state']}")
 
 
 def watch_run(client: "Client", run_id: int, *, as_json: bool) -> None:

@@ -407,9 +407,10 @@ class Endpoints(Generic[Answer]):
         worker: str | None = None,
         backend: str | None = None,
         recipe: dict[str, Any] | None = None,
+        end_user: str | None = None,
     ) -> Answer:
-        """Train now, with what the worker's batch holds; `recipe` holds fields for this run alone."""
-        return self._post("runs", project=project, worker=worker, backend=backend, recipe=recipe)
+        """Train now, with what the worker's batch holds, or one person's; `recipe` holds fields for this run alone."""
+        return self._post("runs", project=project, worker=worker, backend=backend, recipe=recipe, end_user=end_user)
 
     def list_runs(self, **params: Any) -> Answer:
         return self._get("runs", **params)
@@ -422,6 +423,12 @@ class Endpoints(Generic[Answer]):
 
     def cancel_run(self, run_id: int) -> Answer:
         return self._post(f"runs/{run_id}/cancel")
+
+    def pause_run(self, run_id: int) -> Answer:
+        return self._post(f"runs/{run_id}/pause")
+
+    def resume_run(self, run_id: int) -> Answer:
+        return self._post(f"runs/{run_id}/resume")
 
     def list_adapters(self, **params: Any) -> Answer:
         return self._get("adapters", **params)

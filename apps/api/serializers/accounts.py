@@ -49,6 +49,7 @@ class ProjectOut(serializers.ModelSerializer[Project]):
             "learning_enabled",
             "limits",
             "session_policy",
+            "training_policy",
             "created_at",
         ]
 
@@ -68,6 +69,7 @@ class ProjectChange(StrictSerializer):
     learning_enabled = TrueFalseField(required=False)
     limits = ObjectField(required=False, help_text=LIMITS_HELP)
     session_policy = ObjectField(required=False, help_text=SESSION_POLICY_HELP)
+    training_policy = ObjectField(required=False, help_text="Hours, calendar, quiet, quota and share of training.")
 
 
 class ProjectIn(ProjectChange):

@@ -134,7 +134,7 @@ class BatchFilterSet(ProjectFilterSet):
 
     class Meta:
         model = Batch
-        fields: ClassVar = ["number"]
+        fields: ClassVar = ["number", "end_user"]
 
 
 class BatchViewSet(ResourceViewSet):
@@ -170,6 +170,8 @@ class RunViewSet(ResourceViewSet):
         "metrics": Right.RUNS_READ,
         "create": Right.RUNS_WRITE,
         "cancel": Right.RUNS_WRITE,
+        "pause": Right.RUNS_WRITE,
+        "resume": Right.RUNS_WRITE,
     }
 
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -189,7 +191,11 @@ class RunViewSet(ResourceViewSet):
                 raise BadInputError(f"worker: {message}", errors={"worker": [message]})
             worker = workers[0]
         run = flow.close_batch(
-            worker=worker, by=current_user(request), backend=body.get("backend"), recipe=body.get("recipe")
+            worker=worker,
+            by=current_user(request),
+            backend=body.get("backend"),
+            recipe=body.get("recipe"),
+            end_user=body.get("end_user", ""),
         )
         return self.show(run, 201)
 
@@ -200,6 +206,22 @@ class RunViewSet(ResourceViewSet):
         run = self.get_object()
         self.read_body(NoFields)
         return self.show(flow.cancel_run(run=run, by=current_user(request)))
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:
+        """Stop a training so that it can go on: at once while it waits, at its next update while it runs."""
+        run = self.get_object()
+        self.read_body(NoFields)
+        return self.show(flow.pause_run(run=run, by=current_user(request)))
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Let a paused training go on from its newest checkpoint, when its turn comes."""
+        run = self.get_object()
+        self.read_body(NoFields)
+        return self.show(flow.resume_run(run=run, by=current_user(request)))
 
     @extend_schema(responses=RunMetricsOut)
     @action(detail=True)
@@ -216,7 +238,7 @@ class AdapterFilterSet(ProjectFilterSet):
 
     class Meta:
         model = Adapter
-        fields: ClassVar = ["name", "version", "is_anchor"]
+        fields: ClassVar = ["name", "version", "end_user", "is_anchor"]
 
 
 class AdapterViewSet(ResourceViewSet):
@@ -282,12 +304,13 @@ class AdapterViewSet(ResourceViewSet):
     @extend_schema(request=NoFields, responses=DeploymentOut)
     @action(detail=True, methods=["post"])
     def rollback(self, request: Request, pk: str) -> Response:
-        """Take this adapter out of service: its worker returns to what served it before."""
+        """Take this adapter out of service: its worker, or its person, returns to what served before."""
         adapter = self.get_object()
         self.read_body(NoFields)
         if not Deployment.objects.filter(worker=adapter.worker, adapter=adapter).exists():
             raise ConflictError(f"{adapter.name} does not serve: wanted state deployed, found {adapter.state}")
-        return Response(DeploymentOut(flow.roll_back(worker=adapter.worker, by=current_user(request))).data)
+        deployment = flow.roll_back(worker=adapter.worker, end_user=adapter.end_user, by=current_user(request))
+        return Response(DeploymentOut(deployment).data)
 
     @extend_schema(responses=CanaryOut, operation_id="adapters_canary_read")
     @action(detail=True)

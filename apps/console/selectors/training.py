@@ -17,6 +17,7 @@ from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 
 PAGE = 25
+MOST_PEOPLE = 12
 SAMPLE_TASKS = 60
 OFFERED = 12
 
@@ -55,7 +56,15 @@ class RunView:
 
     @property
     def can_be_cancelled(self) -> bool:
+        return self.run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING, TrainingRun.State.PAUSED}
+
+    @property
+    def can_be_paused(self) -> bool:
         return self.run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}
+
+    @property
+    def can_go_on(self) -> bool:
+        return self.run.state == TrainingRun.State.PAUSED
 
 
 @dataclass(frozen=True)
@@ -146,15 +155,18 @@ def find_adapters(
 
 
 def find_deployments(project: Project) -> list[Deployment]:
-    """What serves which worker."""
+    """What serves which worker, and the people whose own adapter came last."""
     deployments = Deployment.objects.filter(worker__project=project).select_related(
         "worker", "adapter", "previous", "canary"
     )
-    return list(deployments.order_by("worker__name", "end_user"))
+    people = deployments.exclude(end_user="").exclude(adapter=None).order_by("-moved_at")
+    return [*deployments.filter(end_user="").order_by("worker__name"), *people[:MOST_PEOPLE]]
 
 
 def find_open_batches(project: Project) -> list[Batch]:
-    return list(Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker"))
+    """Those that fill: the workers', and of people the newest."""
+    filling = Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker").order_by("-id")
+    return [*filling.filter(end_user=""), *filling.exclude(end_user="")[:MOST_PEOPLE]]
 
 
 def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:

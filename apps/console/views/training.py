@@ -53,9 +53,7 @@ def show_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
 @require_POST
 @project_view(Right.RUNS_WRITE)
 def cancel_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
-    run = TrainingRun.objects.filter(project=scene.project, pk=run_id).first()
-    if run is None:
-        raise Http404(f"no run {run_id}")
+    run = run_or_404(scene, run_id)
     done = _("Run %(id)s is cancelled.") % {"id": run_id}
     act(request, done, lambda: flow.cancel_run(run=run, by=scene.user))
     return leave(scene, "run", run_id)
@@ -63,11 +61,36 @@ def cancel_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
 
 @require_POST
 @project_view(Right.RUNS_WRITE)
+def pause_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
+    run = run_or_404(scene, run_id)
+    done = _("Run %(id)s pauses at its next update.") % {"id": run_id}
+    act(request, done, lambda: flow.pause_run(run=run, by=scene.user))
+    return leave(scene, "run", run_id)
+
+
+@require_POST
+@project_view(Right.RUNS_WRITE)
+def resume_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
+    run = run_or_404(scene, run_id)
+    done = _("Run %(id)s goes on when its turn comes.") % {"id": run_id}
+    act(request, done, lambda: flow.resume_run(run=run, by=scene.user))
+    return leave(scene, "run", run_id)
+
+
+def run_or_404(scene: Scene, run_id: int) -> TrainingRun:
+    run = TrainingRun.objects.select_related("project", "worker").filter(project=scene.project, pk=run_id).first()
+    if run is None:
+        raise Http404(f"no run {run_id}")
+    return run
+
+
+@require_POST
+@project_view(Right.RUNS_WRITE)
 def train_now(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
-    """Close the worker's batch with what is in it."""
-    worker = worker_or_404(scene, name)
+    """Close the worker's batch, or that of one person, with what is in it."""
+    worker, end_user = worker_or_404(scene, name), request.POST.get("end_user", "")
     done = _("Training of %(name)s is queued.") % {"name": name}
-    act(request, done, lambda: flow.close_batch(worker=worker, by=scene.user))
+    act(request, done, lambda: flow.close_batch(worker=worker, by=scene.user, end_user=end_user))
     return leave(scene, "run-list")
 
 
@@ -120,13 +143,14 @@ def promote_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> Http
 @require_http_methods(["GET", "POST"])
 @project_view(Right.ADAPTERS_WRITE)
 def roll_back(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
-    """Say what a roll back will do; then do it."""
-    worker = worker_or_404(scene, name)
+    """Say what a roll back of a worker, or of one person who asks it, will do; then do it."""
+    worker, end_user = worker_or_404(scene, name), request.GET.get("end_user", "")
     if request.method == "POST":
         done = _("%(name)s is rolled back.") % {"name": name}
-        act(request, done, lambda: flow.roll_back(worker=worker, by=scene.user))
+        act(request, done, lambda: flow.roll_back(worker=worker, by=scene.user, end_user=end_user))
         return leave(scene, "adapter-list")
-    return show(request, scene, "adapter_roll_back", {"worker": worker, "deployment": find_deployment(worker)})
+    context = {"worker": worker, "end_user": end_user, "deployment": find_deployment(worker, end_user=end_user)}
+    return show(request, scene, "adapter_roll_back", context)
 
 
 def worker_or_404(scene: Scene, name: str) -> Worker:

@@ -90,7 +90,7 @@ class TrainingPolicy:
         calendar_means: what an event of the calendar says: `closed`, no training then; `open`, only then.
         pauses_outside: a run that still trains when its hours end is paused at its next update and goes on when they
             begin again; else it ends what it began.
-        idle_s: a run waits until nothing of the project was worked on for so long; 0: it does not.
+        quiet_s: a run waits until nothing of the project was worked on for so long; 0: it does not.
         gpu_s_per_day: seconds of training in any 24 hours, after which runs wait; None: no limit.
         runs_per_day: the same in runs sent.
         share: weight among the projects that wait for one box: twice the share, twice the time.
@@ -98,10 +98,10 @@ class TrainingPolicy:
 
     timezone: str = "UTC"
     hours: tuple[str, ...] = ()
-    calendar: str = ""
+    calendar: str = dataclasses.field(default="", metadata={"long": MOST_CALENDAR_CHARS})
     calendar_means: CalendarMeaning = "closed"
     pauses_outside: bool = False
-    idle_s: float = 0.0
+    quiet_s: float = 0.0
     gpu_s_per_day: float | None = None
     runs_per_day: int | None = None
     share: float = 1.0
@@ -127,7 +127,7 @@ class TrainingPolicy:
             )
         if not isinstance(self.pauses_outside, bool):
             raise TrainingPolicyError(f"pauses_outside: wanted true or false, found {self.pauses_outside!r:.80}")
-        _require("idle_s", self.idle_s, 0, 30 * 86_400)
+        _require("quiet_s", self.quiet_s, 0, 30 * 86_400)
         _require("share", self.share, 0.01, 1000)
         if self.gpu_s_per_day is not None:
             _require("gpu_s_per_day", self.gpu_s_per_day, 1, 10**9)

@@ -24,6 +24,8 @@ ROW_ACTIONS = (
     "review-release",
     "review-skip",
     "run-cancel",
+    "run-pause",
+    "run-resume",
     "adapter-promote",
     "replay",
 )
