@@ -32,7 +32,8 @@ _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
 _INTRODUCES: Final = re.compile(
-    r"\b(?:[Mm]y name is|[Ii] am called|[Tt]his is|[Rr]egards,?|[Bb]est wishes,?|[Ss]incerely,?|[Yy]ours,?)\s+"
+    r"\b(?:(?:[Mm]y name is|[Ii] am called|[Tt]his is)[ \t]+"
+    r"|(?:[Rr]egards|[Bb]est wishes|[Ss]incerely|[Yy]ours)(?:,\s+|[ \t]*\n?[ \t]*)(?<=\s))"
     r"(?P<value>[A-Z][\w'-]+(?:[ ](?:[A-Z][\w'-]+|van|von|de|la|bin|al)){0,3})"
 )
 _NOT_SECRETS: Final = frozenset(

@@ -18,14 +18,21 @@ from pytest_django.live_server_helper import LiveServer
 from apps.accounts.models import Member, Project, Role
 from apps.accounts.rights import ROLE_RIGHTS
 from apps.accounts.services import create_token
+from apps.conversations.models import Turn
+from apps.conversations.services import cut_session, hear_turn, settle_turn
 from apps.feedback.models import Feedback
+from apps.feedback.services import extract_hint
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.providers import create_provider
 from apps.pipeline import flow
+from apps.rollouts.models import Rollout
+from apps.rollouts.selectors import make_records
+from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import work_task
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
+from tentalis.core.conversations.turns import read_words
 from tests.apps.gateway.running import GatewayProcess, make_chat_worker, make_provider
 from tests.apps.gateway.upstream import StubUpstream
 from tests.factories import make_user, make_worker
@@ -127,6 +134,35 @@ def test_a_person_talks_and_the_session_is_kept(openclaw: OpenClaw, upstream: St
     wait_for(lambda: Session.objects.filter(closed_at__isnull=False).exists(), "a closed session")
     closed = Session.objects.get(closed_at__isnull=False)
     assert (closed.pk, closed.closed_at) == (sessions[0].pk, closed.last_seen_at)
+
+
+def test_what_is_said_next_teaches_and_every_call_before_it_is_learnt(
+    openclaw: OpenClaw, upstream: StubUpstream, project: Project
+) -> None:
+    project.session_policy = {"learn": True, "judge": False}
+    project.save()
+    with calling_once(upstream, "echo looked"):
+        openclaw.say("What do I owe for order 17?", session_key="person-1")
+    openclaw.say("No, that's wrong. There is no surcharge after five years.", session_key="person-1")
+    wait_for(lambda: Exchange.objects.count() == 3, "three exchanges")
+    (session,) = Session.objects.all()
+    cut_session(session.pk, by="test")
+    turn = Turn.objects.get(number=0)
+    hear_turn(turn.pk)
+    settle_turn(turn.pk)
+    turn.refresh_from_db()
+    assert turn.task is not None, turn.reason
+    assert turn.task.prompt == "What do I owe for order 17?"
+    assert (turn.signals.get().kind, turn.state) == ("corrected", "settled")
+    extract_hint(turn.task.pk)
+    build_rollouts(turn.task.pk, by="test")
+    rollout = Rollout.objects.get()
+    assert rollout.is_usable, rollout.unusable_reason
+    records = list(make_records([rollout]))
+    calls = exchanges_of(session.key)[:2]
+    assert [list(record.token_ids) for record in records] == [call.unpack_token_ids() for call in calls]
+    said = [message for message in records[0].hinted_messages or () if "surcharge" in str(message["content"])]
+    assert [read_words(message).partition("\n")[0] for message in said] == ["What do I owe for order 17?"]
 
 
 def test_what_the_agent_does_unasked_is_a_side_turn(openclaw: OpenClaw) -> None:

@@ -17,7 +17,7 @@ from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.inference.models import Exchange
 from apps.inference.openclaw import OpenClawServer, Reply, RunLostError
 from apps.inference.selectors import IncompleteConversationError, read_conversations, read_messages
-from tentalis.core.conversations.joining import Call, find_last_chain, join_calls
+from tentalis.core.conversations.joining import Call, join_calls, split_chains
 from tentalis.core.packing import unpack_int32
 from tentalis.core.steps import Span, parse_steps
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
@@ -112,11 +112,11 @@ class OpenClawAgent:
         if isinstance(came, TentalisError):
             return AttemptDraft(messages=messages, error=str(came), ended=False, elapsed_s=elapsed_s)
         calls = self._find_calls(key, came.text) if self._model else []
-        chain = _find_chain(calls)
+        learnt = _find_learnt(calls)
         known: dict[str, Any] = {
             "messages": messages,
             "elapsed_s": elapsed_s,
-            "exchange_ids": [call.pk for call in chain.calls],
+            "exchange_ids": [call.pk for call in learnt.calls],
             "served_by": (calls[-1].adapter_name or calls[-1].model) if calls else "",
             "finish_reason": came.finish_reason,
             "unfit": "" if calls or not self._model else NOT_SEEN,
@@ -124,7 +124,7 @@ class OpenClawAgent:
         text = calls[-1].text if calls else came.text
         if not text.strip():
             return AttemptDraft(error=f"the answer is empty ({came.finish_reason})", **known)
-        steps = [*(_read_work(calls[-1]) if calls else ()), *_read_answer(text, chain.span)]
+        steps = [*(_read_work(calls[-1]) if calls else ()), *_read_answer(text, learnt.span)]
         answer = steps[-1].text if steps[-1].kind == "answer" else ""
         return AttemptDraft(text=text, answer=answer, steps=steps, ended=came.finish_reason != "length", **known)
 
@@ -145,8 +145,8 @@ class OpenClawAgent:
             time.sleep(_LOOK_EVERY_S)
 
 
-class _Chain(NamedTuple):
-    """Calls each of which goes on where the one before it ended, so that they can be trained on as one.
+class _Learnt(NamedTuple):
+    """Calls that can be trained on.
 
     Args:
         span: [start, end) of the last call's tokens among all; None where the tokens are not known.
@@ -156,10 +156,10 @@ class _Chain(NamedTuple):
     span: Span | None
 
 
-def _find_chain(calls: Sequence[Exchange]) -> _Chain:
-    """The longest that ends with the last call and was served by one adapter."""
+def _find_learnt(calls: Sequence[Exchange]) -> _Learnt:
+    """Those whose tokens are known and that one adapter served; where the last one's are not, that one alone."""
     if not calls or not calls[-1].has_exact_tokens:
-        return _Chain(calls[-1:], None)
+        return _Learnt(calls[-1:], None)
     alike = [call for call in calls if call.adapter_name == calls[-1].adapter_name and call.has_exact_tokens]
     conversations = read_conversations(alike)
     tokens = [
@@ -171,8 +171,10 @@ def _find_chain(calls: Sequence[Exchange]) -> _Chain:
         )
         for call in alike
     ]
-    start = find_last_chain(tokens)
-    return _Chain(alike[start:], join_calls(tokens[start:]).spans[-1])
+    joined = [join_calls(chain) for chain in split_chains(tokens)]
+    start, end = joined[-1].spans[-1]
+    before = sum(len(each.tokens) for each in joined[:-1])
+    return _Learnt(alike, (before + start, before + end))
 
 
 def _read_work(last: Exchange) -> list[DraftStep]:

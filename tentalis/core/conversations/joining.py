@@ -42,14 +42,6 @@ def follows(before: Call, after: Call) -> bool:
     )
 
 
-def find_last_chain(calls: Sequence[Call]) -> int:
-    """Place of the first call of the chain that the last one ends: each in it goes on where the one before ended."""
-    start = len(calls) - 1
-    while start > 0 and follows(calls[start - 1], calls[start]):
-        start -= 1
-    return max(start, 0)
-
-
 def split_chains(calls: Sequence[Call]) -> list[list[Call]]:
     """Runs of calls, each of which goes on where the one before it ended; in order, every call in one of them."""
     chains: list[list[Call]] = []

@@ -52,10 +52,16 @@ def test_each_kind_is_found_and_masked(what: str, planted: str) -> None:
         "At 10:20:30 on 2026-11-21, order 4131, version 5.2.19, commit 3f786850e387550fdab836ed7e6dc881de23001b",
         "Set the password in the form, then press enter.",
         "card 4111 1111 1111 1112, IBAN DE00 3704 0044 0532 0130 00",
+        "## Make It Yours\n\nAdd conventions as you learn what works.",  # stands in every prompt of OpenClaw
     ],
 )
 def test_ordinary_words_and_numbers_stay(text: str) -> None:
     assert Redactor(["Grace Hopper"]).mask(text).text == text
+
+
+@pytest.mark.parametrize("introduces", ["My name is {}", "Regards,\n\n{}", "Kind regards\n{}", "Yours, {}", "Yours {}"])
+def test_who_introduces_themselves_is_found(introduces: str) -> None:
+    assert Redactor().mask(introduces.format("Ada Byron")).text == introduces.format("[NAME]")
 
 
 @pytest.mark.parametrize(

@@ -162,9 +162,9 @@ TOLD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("prompt", "calls"), [([1, 2, 3, 4, 8], 2), ([1, 2, 8, 8, 8], 1)])
-def test_calls_that_follow_each_other_are_learnt_from_as_one(
-    openclaw: StubOpenClaw, project: Project, claw: Worker, admin: User, prompt: list[int], calls: int
+@pytest.mark.parametrize(("prompt", "span"), [([1, 2, 3, 4, 8], (3, 5)), ([1, 2, 8, 8, 8], (2, 4))])
+def test_all_calls_are_learnt_from_those_that_follow_each_other_as_one(
+    openclaw: StubOpenClaw, project: Project, claw: Worker, admin: User, prompt: list[int], span: tuple[int, int]
 ) -> None:
     def answer(run: Run) -> str:
         capture(project, run, text="I look first.", prompt=[1, 2], tokens=[3, 4], tool_calls=[TOOL_CALL])
@@ -175,14 +175,14 @@ def test_calls_that_follow_each_other_are_learnt_from_as_one(
     openclaw.answer = answer
     work_task(submit(project, claw, admin).pk, by="test")
     attempt = Attempt.objects.get()
-    assert 1 + attempt.further.count() == calls
+    assert 1 + attempt.further.count() == 2
     assert list(attempt.steps.values_list("kind", "text", "tool_name", "tool_result")) == [
         ("step", "I look first.", "", ""),
         ("call", 'exec {"command": "ls"}', "exec", "order-17.txt"),
         ("answer", "Refunded.", "", ""),
     ]
     last = attempt.steps.get(kind="answer")
-    assert (last.token_start, last.token_end) == ((3, 5) if calls == 2 else (0, 2))
+    assert (last.token_start, last.token_end) == span
 
 
 def test_what_served_is_what_the_gateway_says(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.conversations.joining import Call, find_last_chain, follows, join_calls, split_chains
+from tentalis.core.conversations.joining import Call, follows, join_calls, split_chains
 
 TOKENS = st.lists(st.integers(0, 50), max_size=6)
 
@@ -34,7 +34,6 @@ def test_what_was_tokenised_anew_does_not_follow() -> None:
     first, anew = call([1, 2], [3, 4]), call([1, 2, 34, 9], [5])
     last = call([1, 2, 34, 9, 5, 7], [8])
     assert not follows(first, anew)
-    assert find_last_chain([first, anew, last]) == 1
     assert split_chains([first, anew, last]) == [[first], [anew, last]]
     assert split_chains([]) == []
     with pytest.raises(ValueError, match="call 1 does not go on"):
@@ -51,7 +50,7 @@ def test_any_chain_joins_to_what_the_last_call_saw_and_said(
         seen = [*seen, *told]
         calls.append(call(list(seen), answered))
         seen = [*seen, *answered]
-    assert find_last_chain(calls) == 0
+    assert split_chains(calls) == [calls]
     joined = join_calls(calls)
     assert [*joined.prompt, *joined.tokens] == seen
     assert [token for token, own in zip(joined.tokens, joined.sampled, strict=True) if own] == [
