@@ -14,7 +14,6 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Q
-from django.utils.crypto import salted_hmac
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -23,6 +22,7 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
+from apps.conversations.forgotten import hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
 from apps.feedback.models import Feedback, Hint, ReviewDraft
 from apps.inference.models import Exchange, Session
@@ -60,6 +60,7 @@ WHERE task.project_id = %(project)s AND (
         asked.action::text ILIKE %(json)s OR asked.decision::text ILIKE %(json)s
         OR asked.context ILIKE %(like)s OR asked.risk ILIKE %(like)s)))
 """
+_HOLD_GATEWAYS = "LOCK TABLE inference_spoolposition IN EXCLUSIVE MODE"
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,15 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
 
 
 def forget_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgetting:
-    """Delete it, in one transaction; batch files go when that has committed. See `find_person`."""
+    """Delete it, in one transaction; batch files go when that has committed. See `find_person`.
+
+    What a gateway has yet to store of it is not stored: gateways store nothing meanwhile, and look here afterwards.
+    """
     require_right(by, project, Right.PROJECTS_WRITE)
     _check(end_user, text)
     with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(_HOLD_GATEWAYS)
         sessions, _, _ = _find(project, end_user, text)
         list(Turn.objects.select_for_update().filter(session__in=sessions).values_list("pk"))  # none becomes a task now
         found = find_person(project=project, by=by, end_user=end_user, text=text)
@@ -128,6 +134,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             Task.objects.filter(pk__in=chunk).delete()
         for chunk in _chunks(found.exchanges):
             Exchange.objects.filter(pk__in=chunk).delete()
+        keys = list(Session.objects.filter(pk__in=found.sessions).values_list("key", flat=True))
         Session.objects.filter(pk__in=found.sessions).delete()
         forgetting = Forgetting.objects.create(
             project=project,
@@ -137,6 +144,8 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             counts=dict(found.counts),
             adapters=list(found.adapters),
             files=len(found.files),
+            sealed_subject=seal_text(text),
+            session_hashes=[hash_session(key) for key in keys],
         )
         payload = {
             "what": forgetting.what,
@@ -148,11 +157,6 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         record(Kind.PERSON_FORGOTTEN, subject=forgetting, by=by.handle, payload=payload)
         transaction.on_commit(lambda: _remove(found.files))
     return forgetting
-
-
-def hash_subject(subject: str) -> str:
-    """By which it can be shown that somebody was forgotten, and nobody can be named."""
-    return salted_hmac("tentalis.forget", subject.strip().casefold(), algorithm="sha256").hexdigest()
 
 
 def _check(end_user: str, text: str) -> None:

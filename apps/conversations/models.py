@@ -172,6 +172,8 @@ class Forgetting(Timestamped):
         counts: rows deleted, by kind.
         adapters: names of those that were trained on it: they keep what they learnt.
         files: batch files that held it and were removed.
+        sealed_subject: the text that was looked for, encrypted, while records of before may still come; b"" after that.
+        session_hashes: keyed SHA-256 of the keys of the sessions that were deleted.
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="forgettings")
@@ -181,6 +183,8 @@ class Forgetting(Timestamped):
     counts = models.JSONField(default=dict)
     adapters = models.JSONField(default=list)
     files = models.PositiveIntegerField(default=0)
+    sealed_subject = models.BinaryField(default=b"")
+    session_hashes = models.JSONField(default=list)
 
     class Meta:
         ordering = ["-id"]

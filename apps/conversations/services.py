@@ -2,7 +2,8 @@
 
 from apps.audit.services import move
 from apps.conversations.cutting import close_idle_sessions, cut_session, find_due_sessions
-from apps.conversations.forgetting import Found, find_person, forget_person, hash_subject
+from apps.conversations.forgetting import Found, find_person, forget_person
+from apps.conversations.forgotten import drop_sealed, hash_subject
 from apps.conversations.hearing import hear_turn
 from apps.conversations.models import Turn
 from apps.conversations.policy import read_policy
@@ -14,6 +15,7 @@ __all__ = [
     "aim_at_attempt",
     "close_idle_sessions",
     "cut_session",
+    "drop_sealed",
     "fail_turn",
     "find_attempt",
     "find_due_sessions",

@@ -1,5 +1,6 @@
 """Batches of captured exchanges, written in one transaction with the place of the spool they came from."""
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import psycopg
 from psycopg import sql
 
 from apps.base.errors import ConflictError
+from apps.conversations.forgotten import FIND_FORGOTTEN, SLACK_S, Forgotten, read_forgotten
 from apps.gateway.capture import Captured
 from apps.gateway.lineage import Lineages
 from apps.gateway.rows import COPY, SESSION_KEY_CHARS, TYPES, SessionSeen, fit, make_row, see_session
@@ -89,6 +91,7 @@ class Store:
             cursor.execute(_MOVE, [*end, spool, *start])
             if cursor.rowcount != 1:
                 raise MovedError(f"the spool {spool} is stored to another place than {start}")
+            captured = self._leave_out_forgotten(cursor, captured)
             if captured:
                 sessions = self._see_sessions(cursor, captured)
                 captured = [one for one in captured if _key(one) in sessions]
@@ -114,6 +117,18 @@ class Store:
                 self._conninfo, connect_timeout=CONNECT_TIMEOUT_S, autocommit=True, application_name="tentalis-spool"
             )
         return self._connection
+
+    def read_forgotten(self, *, since: float = 0.0, after: int = 0) -> list[Forgotten]:
+        """Who was forgotten since then, in seconds since the epoch, and behind that id."""
+        return read_forgotten(self._connect().execute(FIND_FORGOTTEN, [since, after]).fetchall())
+
+    def _leave_out_forgotten(self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured]) -> Sequence[Captured]:
+        """Those that were not said by somebody who was forgotten after it; asked once the batch has its lock."""
+        if not captured:
+            return captured
+        oldest = min(one.header["at"] for one in captured) - SLACK_S
+        forgotten = read_forgotten(cursor.execute(FIND_FORGOTTEN, [oldest, 0]).fetchall())
+        return [one for one in captured if not _is_forgotten(one, forgotten)] if forgotten else captured
 
     def _see_sessions(
         self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured]
@@ -158,6 +173,18 @@ class Store:
         if unknown := wanted - self._providers:
             self._providers.update(pk for (pk,) in cursor.execute(_KNOWN_PROVIDERS, [list(unknown)]))
         return self._providers
+
+
+def _is_forgotten(captured: Captured, forgotten: Sequence[Forgotten]) -> bool:
+    header = captured.header
+
+    def tell() -> str:
+        said = [captured.messages, captured.request, captured.text, captured.reasoning, list(captured.tool_calls)]
+        named = [header["session"], header["end_user"], captured.error]
+        return json.dumps([said, named], ensure_ascii=False)
+
+    project, at, session, end_user = header["project"], header["at"], header["session"], header["end_user"]
+    return any(one.covers(project=project, at=at, session=session, end_user=end_user, tell=tell) for one in forgotten)
 
 
 def _key(captured: Captured) -> SessionKey:

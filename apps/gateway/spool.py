@@ -12,7 +12,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -231,8 +231,32 @@ def keep_aside(root: Path, body: bytes) -> Path:
     """Append a record that could not be stored to a file beside the spools, in their format."""
     path = root / REJECTED
     with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         file.write(_FRAME.pack(len(body), zlib.crc32(body)) + body)
     return path
+
+
+def drop_rejected(root: Path, is_unwanted: Callable[[bytes], bool]) -> int:
+    """Take records out of that file again; how many. What cannot be read is one of them."""
+    try:
+        file = (root / REJECTED).open("r+b")
+    except FileNotFoundError:
+        return 0
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        data = file.read()
+        records = _split_frames(data, Position(), len(data))
+        kept = [one.body for one in records if not is_unwanted(one.body)]
+        whole = b"".join(_FRAME.pack(len(body), zlib.crc32(body)) + body for body in kept)
+        if len(whole) == len(data):
+            return 0
+        file.seek(0)
+        file.write(whole)
+        file.truncate()
+        os.fsync(file.fileno())
+    if not whole:
+        (root / REJECTED).unlink(missing_ok=True)
+    return len(records) - len(kept)
 
 
 def find_rejected(root: Path) -> int:

@@ -6,6 +6,7 @@ is away the spool is the buffer. A record that can never be stored is set aside 
 """
 
 import contextlib
+import json
 import logging
 import threading
 import time
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 
 import psycopg
 
+from apps.conversations.forgotten import Forgotten
 from apps.gateway.batches import MovedError, Store
 from apps.gateway.capture import Captured, FindRates, capture
-from apps.gateway.record import unpack_record
+from apps.gateway.record import Record, unpack_record
 from apps.gateway.spool import (
     REJECTED,
     FileSpool,
@@ -25,6 +27,7 @@ from apps.gateway.spool import (
     Spooled,
     SpoolReader,
     adopt_orphans,
+    drop_rejected,
     find_rejected,
     keep_aside,
     sweep_stored,
@@ -91,6 +94,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="spool-writer", daemon=True)
         self.stored_count = 0
         self.rejected_count = 0
+        self._forgotten_id = 0
 
     @property
     def is_alive(self) -> bool:
@@ -220,7 +224,17 @@ class Writer:
             self._adopted.append(Source(SpoolReader(directory, is_growing=False)))
         for name in sweep_stored(self._spool.root):
             self._store.drop_position(name)
+        self._forget_rejected()
         self._spool.measure()
+
+    def _forget_rejected(self) -> None:
+        """Take out of what could not be stored what was said by people who were forgotten since."""
+        if not find_rejected(self._spool.root):
+            return
+        forgotten = self._store.read_forgotten(after=self._forgotten_id)
+        if forgotten and (count := drop_rejected(self._spool.root, lambda body: _is_theirs(body, forgotten))):
+            logger.info("%d records of people who were forgotten are dropped from what could not be stored", count)
+        self._forgotten_id = max((one.id for one in forgotten), default=self._forgotten_id)
 
     def _retire(self, source: Source) -> None:
         """All of it is stored: delete it, then what is known of it."""
@@ -243,3 +257,28 @@ class Writer:
             source.reader.close()
             source.directory.release()
         self._store.close()
+
+
+def _is_theirs(body: bytes, forgotten: Sequence[Forgotten]) -> bool:
+    """Whether a record was made by somebody forgotten; one that cannot be read cannot be shown not to be."""
+    try:
+        record = unpack_record(body)
+        header = record.header
+        project, at, session, end_user = header["project"], header["at"], header["session"], header["end_user"]
+        words = _read_words(record)
+        return any(
+            one.covers(project=project, at=at, session=session, end_user=end_user, tell=lambda: words)
+            for one in forgotten
+        )
+    except _UNREADABLE:
+        return True
+
+
+def _read_words(record: Record) -> str:
+    """All of a record as text, JSON's escapes and a stream's cuts undone as far as that goes."""
+    words = [
+        json.dumps([one.messages, one.request, one.text, one.reasoning, one.error], ensure_ascii=False)
+        for one in capture(record)
+    ]
+    raw = b" ".join([record.request, record.answer]).decode("utf-8", "replace")
+    return " ".join([*words, raw, record.header["session"], record.header["end_user"]])

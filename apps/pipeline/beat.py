@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from apps.audit.chain import seal_entries
+from apps.conversations.services import drop_sealed
 from apps.pipeline import sweep
 from apps.webhooks.sending import forget_old
 from apps.webhooks.telling import tell
@@ -40,6 +41,7 @@ TIMETABLE = (
     Entry("watch canaries", 5.0, sweep.watch_canaries),
     Entry("tell webhooks", 0.5, tell),
     Entry("forget what webhooks took", 600.0, forget_old),
+    Entry("forget who was forgotten", 3600.0, drop_sealed),
 )
 
 
