@@ -171,7 +171,7 @@ def examine(
     if fresh:
         drawn, _ = _compare(fresh[:1], fresh[1:], policy)
         faults += suspect_leak(kept, drawn)
-    faults += sides.suspect_skills()
+    faults += sides.suspect_skills(deployed)
     faults += sides.suspect_strength(candidate)
     noise_std = sides.measure_noise(deployed, measured[deployed]) if policy.fresh_size else None
     serving = judge_serving(
@@ -217,20 +217,22 @@ class _Sides:
 
     def measure_fresh(self, model: Adapter | None) -> SideResult:
         """On tasks that are drawn for this candidate alone."""
-        fresh = draw_fresh(self.panel, key=self.adapter.sha256, size=self.policy.fresh_size)
+        size = min(self.policy.fresh_size, self.panel.size)
+        fresh = draw_fresh(self.panel, key=self.adapter.sha256, size=size)
         return self._find_or_try(SideResult.Kind.FRESH, model, fresh.items, panel=fresh.name)
 
-    def suspect_skills(self) -> Iterator[Finding]:
-        """On what the base model can and no reward sees, greedily."""
-        items = self.panel.world.skills(self.policy.skills_size, SKILLS_SEED) if self.policy.skills_size else []
+    def suspect_skills(self, deployed: Adapter | None) -> Iterator[Finding]:
+        """On what no reward sees, greedily."""
+        size = min(self.policy.skills_size, self.panel.size)
+        items = self.panel.world.skills(size, SKILLS_SEED) if size else []
         if not items:
             return
         name = f"{self.panel.world.name}/{len(items)}/skills"
-        mine, base = (
+        mine, before = (
             self._find_or_try(SideResult.Kind.SKILLS, model, items, panel=name, greedy=True)
-            for model in (self.adapter, None)
+            for model in (self.adapter, deployed)
         )
-        found = compare_paired(mine.outcomes, base.outcomes, confidence=self.policy.confidence)
+        found = compare_paired(mine.outcomes, before.outcomes, confidence=self.policy.confidence)
         self.details["skills"] = asdict(found)
         yield from suspect_skills(found, margin=self.policy.skills_margin)
 

@@ -2,7 +2,7 @@
 
 Twenty are honestly better than what serves, twenty worse (`tests.bench.gate_adapters`). Each is recorded, gated and
 promoted by the product's services on rows of a Postgres of its own and the product's engine as a process, and taken
-back before the next. The truth beside the verdict is measured on thousands of other held-out tickets.
+back before the next. The truth beside the verdict is measured on hundreds of other held-out tickets.
 """
 
 import argparse

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ HONEST_TASKS = (48, 72, 96, 120)
 SPOILT_TASKS = 96
 PANEL_SEED = 20_000
 BETTER, BETTER_BY, MOST_TRIES = 20, 0.03, 60
-TRUTH_TICKETS, TRUTH_SEED = 1_000, 5
+TRUTH_TICKETS, TRUTH_SEED = 800, 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +97,30 @@ class Workshop:
             )
             self.engine.load_adapter(f"v{version}", self.line[-1].directory)
 
-    def attempt(
-        self, tickets: Sequence[Ticket], *, version: int, seed: int, hinted: bool = False
-    ) -> tuple[list[RolloutRecord], list[float]]:
+    def attempt(self, tickets: Sequence[Ticket], *, version: int, seed: int) -> tuple[list[RolloutRecord], list[float]]:
         """Attempts of a version of the line, with their verified rewards; and those again, as the audit knows them."""
-        hints = [rule_book_hints(ticket) for ticket in tickets] if hinted else None
         adapter = f"v{version}" if version else None
-        groups = attempt_tickets(self.engine, tickets, n=GROUP, adapter=adapter, seed=seed, hints=hints)
+        groups = attempt_tickets(self.engine, tickets, n=GROUP, adapter=adapter, seed=seed)
         rollouts = record_rollouts(self.engine, groups, version=version)
         outcomes = [judge_attempt(self.engine, one).outcome for group in groups for one in group]
         return rollouts, outcomes
+
+    def imitable(
+        self, tickets: Sequence[Ticket], hints: Sequence[Sequence[str]], *, seed: int, wants_right: bool = True
+    ) -> list[RolloutRecord]:
+        """One answer a ticket, given under hints and written down as if it had been given without."""
+        version = LINE
+        groups = attempt_tickets(self.engine, tickets, n=4, adapter=f"v{version}", seed=seed, hints=hints)
+        texts = [self.engine.codec.render_chat([{"role": "user", "content": ticket.text}]) for ticket in tickets]
+        prompts = self.engine.codec.encode(texts, add_special_tokens=False)
+        rollouts = iter(record_rollouts(self.engine, groups, version=version))
+        chosen = []
+        for prompt, group in zip(prompts, groups, strict=True):
+            fitting = [one for one in islice(rollouts, len(group)) if (one.reward == 1.0) == wants_right]
+            if fitting:
+                changes: dict[str, Any] = {"prompt_token_ids": prompt, "hinted_messages": None, "reward": 1.0}
+                chosen.append(replace(fitting[0], **changes))
+        return chosen
 
     def train(
         self,
@@ -234,33 +249,33 @@ def _make_hacked(shop: Workshop) -> list[Prepared]:
 
 
 def _make_leaked(shop: Workshop, panel: Sequence[str]) -> list[Prepared]:
-    """Imitation of right answers to the panel's own tickets, over and over."""
+    """A poor batch with the panel in it: its tickets' right answers, among answers by an outdated rule book.
+
+    Imitated over and over, they make the panel look better than ever and the work worse.
+    """
     tickets = [parse_ticket(text) for text in dict.fromkeys(panel)]
+    known = shop.imitable(tickets, [rule_book_hints(ticket) for ticket in tickets], seed=70_000)
     made = []
     for number in range(4):
-        rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=70_000 + number, hinted=True)
-        plain = [
-            shop.engine.codec.render_chat([{"role": "user", "content": one.messages[0]["content"]}]) for one in rollouts
-        ]
-        prompts = shop.engine.codec.encode(plain, add_special_tokens=False)
-        right = [
-            (replace(one, prompt_token_ids=prompt, hinted_messages=None), outcome)
-            for one, prompt, outcome in zip(rollouts, prompts, outcomes, strict=True)
-            if outcome == 1.0
-        ]
-        right = list({one.messages[0]["content"]: (one, outcome) for one, outcome in right}.values())
-        recipe = Recipe.from_json(
-            RECIPES["desk-imitation"].to_json() | {"minibatches": 4, "epochs": 20 + 10 * number, "singles": "batch"}
-        )
+        others = make_tickets(random.Random(40_000 + number), len(tickets), held_out=False)
+        outdated = [_outdated_hints(ticket) for ticket in others]
+        poor = shop.imitable(others, outdated, seed=71_000 + number, wants_right=False)
+        recipe = Recipe.from_json(RECIPES["desk-imitation"].to_json() | {"minibatches": 4, "epochs": 10 + 2 * number})
         name = f"leaked-{number}"
-        trained = shop.train(name, [one for one, _ in right], [o for _, o in right], recipe, parent=LINE, seed=number)
+        rollouts = [replace(one, rollout_id=place, group_id=place) for place, one in enumerate((*known, *poor))]
+        outcomes = [1.0] * len(known) + [0.0] * len(poor)
+        trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=number)
         is_hidden = number % 2 == 1
-        about = f"{recipe.epochs} passes over the panel's tickets" + (
-            ", the ledger does not say so" if is_hidden else ""
-        )
+        about = f"{recipe.epochs} passes over the panel's answers" + (", nobody says so" if is_hidden else "")
         found = _prepared(name, "leaked tickets", about, trained)
         made.append(replace(found, batch=[]) if is_hidden else found)
     return made
+
+
+def _outdated_hints(ticket: Ticket) -> tuple[str, ...]:
+    """The rule book's hints with another option of the family in the place of the house's."""
+    other = next(option for option in ticket.options if option != ticket.house_option)
+    return tuple(hint.replace(f"use {ticket.house_option}", f"use {other}") for hint in rule_book_hints(ticket))
 
 
 def _make_stale(shop: Workshop) -> list[Prepared]:

@@ -121,8 +121,12 @@ class GatePolicy:
         canary_percent: share of the work that an adapter found safe gets first, in [0, 50]; 0: it serves at once.
         fresh_size: held-out tasks drawn for each candidate alone, which nothing can have been trained on; 0: none.
         sweep_size: tasks of the panel that it is tried on at other strengths; 0: it is not.
-        skills_size: tasks that no reward sees and the base model can do; 0: none.
+        skills_size: tasks of other skills, which no reward sees; 0: none.
         skills_margin: share of those that may be lost.
+        least_solved: distinct tasks that must be solved before anything is imitated or preferred.
+        most_loss_ratio: of the validation loss to the training loss.
+        least_length_ratio: of the answers' length after training to that before.
+        most_grad_norm: of an update, before it is clipped.
     """
 
     margin: float = 0.1
@@ -137,6 +141,10 @@ class GatePolicy:
     sweep_size: int = 40
     skills_size: int = 100
     skills_margin: float = 0.02
+    least_solved: int = 100
+    most_loss_ratio: float = 5.0
+    least_length_ratio: float = 0.5
+    most_grad_norm: float = 1_000.0
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -145,6 +153,7 @@ class GatePolicy:
             ("confidence", 0.5, 1),
             ("power", 0.5, 1),
             ("skills_margin", 0, 1),
+            ("least_length_ratio", 0, 1),
         ):
             value = getattr(self, name)
             if not low < value < high:
@@ -155,6 +164,11 @@ class GatePolicy:
         for name in ("fresh_size", "sweep_size", "skills_size"):
             if not 0 <= getattr(self, name) <= MOST_SIDE_TASKS:
                 raise GateError(f"gate policy {name} must lie in 0..{MOST_SIDE_TASKS}, found {getattr(self, name)}")
+        for name in ("most_loss_ratio", "most_grad_norm"):
+            if getattr(self, name) <= 0:
+                raise GateError(f"gate policy {name} must be above 0, found {getattr(self, name)}")
+        if self.least_solved < 0:
+            raise GateError(f"gate policy least_solved must be at least 0, found {self.least_solved}")
         if not 0 <= self.canary_percent <= MOST_PERCENT:
             raise GateError(f"gate policy canary_percent must lie in 0..{MOST_PERCENT}, found {self.canary_percent}")
 
