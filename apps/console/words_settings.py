@@ -74,6 +74,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "sweep_size": (_("Tasks at other strengths"), _("How many an adapter is tried on, stronger and weaker.")),
     "skills_size": (_("Tasks of other skills"), _("That no reward sees and the base model can do.")),
     "skills_margin": (_("Allowed loss of skills"), _("As a share of those tasks.")),
+    "least_solved": (_("Solved tasks before imitation"), _("Distinct ones; fewer teach an adapter nothing.")),
+    "most_loss_ratio": (_("Validation loss, at most"), _("As a multiple of the training loss.")),
+    "least_length_ratio": (_("Length of answers, at least"), _("As a share of that before training.")),
+    "most_grad_norm": (_("Gradient norm, at most"), ""),
     "canary_percent": (
         _("Canary, in per cent"),
         _("Share of the work a new adapter gets first, 0 to 50; 0: all at once."),

@@ -1,0 +1,162 @@
+"""Alarms while a run trains and while an adapter serves, each threshold with its reason.
+
+A monitor compares what is seen now with what was seen when all was well: a run with its own first update, live answers
+with the panel the adapter was let in by. Whoever calls decides what an alarm leads to.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tentalis.core.learning.collapse import Alarm, AnswerProfile, CollapseLimits, find_alarms
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorLimits:
+    """How far a run, and live traffic, may go.
+
+    Args:
+        least_entropy_ratio: of an update's entropy to the first one's. Learning sharpens, but below a quarter nothing
+            is explored any more: groups agree and advantages are zero.
+        most_entropy_ratio: upwards the policy falls apart; on the desk an over-scaled adapter is at 1.3 and more.
+        most_clip_fraction: share of tokens whose ratio was clipped. Above three in ten most of the gradient is gone and
+            the data is too old or the step too large (the desk trains at .01 to .15).
+        most_ratio: largest probability ratio of a token. With stored behaviour log-probs and one epoch it stays below
+            2 on the desk, and at 17 where a reward was hacked.
+        most_divergence: nats a token between the behaviour and the present policy (k3): above half a nat an update has
+            left what its data can say anything about.
+        most_base_divergence: the same against the frozen base model.
+        most_length_drift: of the answers' mean length, relative to the first update: what is paid by length drifts.
+        most_stale: share of a batch that was too old to train on: more means that serving and training have parted.
+        most_proxy_gap: mean reward over mean verified outcome of the same attempts: a reward so far above is earned by
+            other things than being right.
+        most_logprob_drift: nats a token between the log-probs that were served and those recomputed under that name;
+            one server's kernels differ by 1e-5, another adapter by far more than .02.
+        least_answers: live answers before anything is said of them.
+    """
+
+    least_entropy_ratio: float = 0.25
+    most_entropy_ratio: float = 1.5
+    most_clip_fraction: float = 0.3
+    most_ratio: float = 20.0
+    most_divergence: float = 0.5
+    most_base_divergence: float = 5.0
+    most_length_drift: float = 0.5
+    most_stale: float = 0.25
+    most_proxy_gap: float = 0.25
+    most_logprob_drift: float = 0.02
+    least_answers: int = 40
+
+
+def watch_update(metrics: Sequence[Mapping[str, Any]], *, limits: MonitorLimits | None = None) -> tuple[Alarm, ...]:
+    """What the newest update of a run says against its first.
+
+    Args:
+        metrics: of every update so far, oldest first, under the trainer's names; what it does not tell is not watched.
+    """
+    if not metrics:
+        return ()
+    limits = limits or MonitorLimits()
+    first, last = metrics[0], metrics[-1]
+    found = [
+        Alarm(detector="not_finite", found=0.0, allowed=0.0, words=f"{name} is {value}")
+        for name in ("loss", "grad_norm", "entropy")
+        if (value := _number(last, name, finite=False)) is not None and not math.isfinite(value)
+    ]
+    if (before := _number(first, "entropy")) and (now := _number(last, "entropy")) is not None:
+        ratio, words = now / before, f"entropy {now:.3f} nats a token where it began at {before:.3f}"
+        found += _below("entropy_ratio", ratio, limits.least_entropy_ratio, words)
+        found += _above("entropy_ratio", ratio, limits.most_entropy_ratio, words)
+    if (before := _number(first, "mean_length_tokens")) and (now := _number(last, "mean_length_tokens")) is not None:
+        drift, words = now / before - 1, f"answers of {now:.1f} tokens where they were {before:.1f}"
+        found += _above("length_drift", abs(drift), limits.most_length_drift, words)
+    named: Sequence[tuple[str, str, float, Callable[[float], str]]] = (
+        ("clip_fraction", "clip_fraction", limits.most_clip_fraction, "{:.0%} of tokens were clipped".format),
+        ("max_ratio", "max_ratio", limits.most_ratio, "a token became {:.3g} times as likely".format),
+        ("divergence", "kl", limits.most_divergence, "{:.2f} nats a token from the policy that answered".format),
+        ("base_divergence", "kl_base", limits.most_base_divergence, "{:.2f} nats a token from the base model".format),
+    )
+    for detector, name, most, say in named:
+        if (value := _number(last, name)) is not None:
+            found += _above(detector, value, most, say(value))
+    return tuple(found)
+
+
+def watch_batch(
+    *, rollouts: int, stale: int, reward: float, outcome: float, audited: int, limits: MonitorLimits | None = None
+) -> tuple[Alarm, ...]:
+    """What a batch says of the line: too old, or paid for other things than being right.
+
+    Args:
+        stale: rollouts that were refused for their age.
+        reward, outcome: means over the `audited` attempts that have both.
+    """
+    limits = limits or MonitorLimits()
+    found = []
+    if rollouts:
+        found += _above(
+            "staleness", stale / rollouts, limits.most_stale, f"{stale} of {rollouts} attempts were too old"
+        )
+    if audited >= limits.least_answers:
+        words = f"a mean reward of {reward:.2f} where {outcome:.2f} is verified, on {audited} attempts"
+        found += _above("proxy_gap", reward - outcome, limits.most_proxy_gap, words)
+    return tuple(found)
+
+
+def watch_traffic(
+    live: AnswerProfile,
+    panel: AnswerProfile,
+    *,
+    collapse: CollapseLimits | None = None,
+    limits: MonitorLimits | None = None,
+) -> tuple[Alarm, ...]:
+    """What live answers look like beside those on the panel that the adapter was let in by; () while they are few."""
+    limits = limits or MonitorLimits()
+    if live.answers < limits.least_answers:
+        return ()
+    return find_alarms(live, panel, limits=collapse or LIVE_COLLAPSE)
+
+
+LIVE_COLLAPSE = CollapseLimits(
+    broken_tags_over_base=0.05,
+    missing_end_over_base=0.05,
+    entropy_jump=0.5,
+    length_drift=0.5,
+    self_overlap_over_base=0.15,
+)
+"""Wider than the gate's: live tasks are others than the panel's, and fewer."""
+
+
+def watch_logprobs(
+    served: Sequence[Sequence[float]], recomputed: Sequence[Sequence[float]], *, limits: MonitorLimits | None = None
+) -> tuple[Alarm, ...]:
+    """Whether the log-probs that were served are this adapter's.
+
+    Args:
+        served, recomputed: (answers, tokens) in nats, of the same tokens.
+    """
+    limits = limits or MonitorLimits()
+    gaps = [
+        abs(a - b) for mine, theirs in zip(served, recomputed, strict=True) for a, b in zip(mine, theirs, strict=True)
+    ]
+    if not gaps:
+        return ()
+    mean = math.fsum(gaps) / len(gaps)
+    words = f"served log-probs are {mean:.4f} nats a token from those recomputed: another model answered"
+    return tuple(_above("logprob_drift", mean, limits.most_logprob_drift, words))
+
+
+def _number(metrics: Mapping[str, Any], name: str, *, finite: bool = True) -> float | None:
+    value = metrics.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or (finite and not math.isfinite(value)):
+        return None
+    return float(value)
+
+
+def _above(detector: str, value: float, most: float, words: str) -> list[Alarm]:
+    return [Alarm(detector=detector, found=value, allowed=most, words=words)] if value > most else []
+
+
+def _below(detector: str, value: float, least: float, words: str) -> list[Alarm]:
+    return [Alarm(detector=detector, found=value, allowed=least, words=words)] if value < least else []

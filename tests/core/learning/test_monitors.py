@@ -1,0 +1,81 @@
+"""Monitors: quiet while all is well, and each says in words what it saw when it is not."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tentalis.core.learning.collapse import AnswerProfile
+from tentalis.core.learning.monitors import watch_batch, watch_logprobs, watch_traffic, watch_update
+
+WELL = {
+    "loss": 0.07,
+    "grad_norm": 0.1,
+    "entropy": 0.07,
+    "kl": 0.003,
+    "kl_base": 0.2,
+    "clip_fraction": 0.02,
+    "max_ratio": 1.4,
+    "mean_length_tokens": 16.9,
+}
+
+
+def test_a_run_as_the_desk_makes_it_raises_no_alarm() -> None:
+    assert watch_update([WELL, WELL | {"entropy": 0.06, "max_ratio": 1.8}]) == ()
+    assert watch_update([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "detector", "words"),
+    [
+        ({"entropy": 0.01}, "entropy_ratio", "entropy 0.010 nats a token where it began at 0.070"),
+        ({"entropy": 0.2}, "entropy_ratio", "entropy 0.200"),
+        ({"mean_length_tokens": 5.0}, "length_drift", "answers of 5.0 tokens where they were 16.9"),
+        ({"clip_fraction": 0.4}, "clip_fraction", "40% of tokens were clipped"),
+        ({"max_ratio": 1234.0}, "max_ratio", "1.23e+03 times as likely"),
+        ({"kl": 0.9}, "divergence", "0.90 nats a token"),
+        ({"kl_base": 9.0}, "base_divergence", "9.00 nats a token from the base model"),
+        ({"loss": math.nan}, "not_finite", "loss is nan"),
+    ],
+)
+def test_what_goes_wrong_is_told(changes: dict[str, Any], detector: str, words: str) -> None:
+    (alarm,) = watch_update([WELL, WELL | changes])
+    assert alarm.detector == detector
+    assert words in alarm.words
+
+
+def test_what_the_trainer_does_not_tell_is_not_watched() -> None:
+    assert watch_update([{"loss": 1.0}, {"loss": 2.0, "max_ratio": None}]) == ()
+
+
+def test_a_batch_that_is_too_old_or_paid_for_other_things_is_told() -> None:
+    assert watch_batch(rollouts=100, stale=10, reward=0.6, outcome=0.5, audited=100) == ()
+    stale, gap = watch_batch(rollouts=100, stale=40, reward=0.9, outcome=0.5, audited=60)
+    assert (stale.detector, gap.detector) == ("staleness", "proxy_gap")
+    assert "0.90 where 0.50 is verified" in gap.words
+    assert watch_batch(rollouts=9, stale=0, reward=1.0, outcome=0.0, audited=9) == ()
+
+
+def make_profile(answers: int = 100, **changes: float) -> AnswerProfile:
+    values: dict[str, float] = {
+        "broken_tag_rate": 0.01,
+        "missing_end_rate": 0.0,
+        "entropy_nats": 0.2,
+        "length_tokens": 17.0,
+        "self_overlap": 0.05,
+    }
+    return AnswerProfile(answers=answers, **values | changes)
+
+
+def test_live_answers_are_compared_with_the_panel_once_there_are_enough() -> None:
+    assert watch_traffic(make_profile(), make_profile()) == ()
+    (alarm,) = watch_traffic(make_profile(broken_tag_rate=0.2), make_profile())
+    assert alarm.detector == "broken_tags"
+    assert watch_traffic(make_profile(answers=10, broken_tag_rate=0.9), make_profile()) == ()
+
+
+def test_logprobs_of_another_model_are_told() -> None:
+    assert watch_logprobs([[-0.5, -0.1]], [[-0.50001, -0.1]]) == ()
+    (alarm,) = watch_logprobs([[-0.5, -0.1]], [[-0.7, -0.3]])
+    assert "0.2000 nats" in alarm.words
+    assert watch_logprobs([], []) == ()
