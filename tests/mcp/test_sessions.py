@@ -3,6 +3,7 @@
 from asgiref.sync import sync_to_async
 
 from apps.accounts.models import Project
+from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Session
 from tentalis.mcp.sessions import INTERNAL_MARK
 from tests.mcp.conftest import Open
@@ -53,3 +54,42 @@ async def test_a_session_is_read_in_words(open_client: Open, agents_token: str, 
         assert "not_found" in await refused(client, "read_session", session_id=other.pk)
         assert "found 0" in await refused(client, "read_session", key="other")
         assert "one of them" in await refused(client, "read_session")
+
+
+def make_talk(project: Project) -> tuple[Session, Exchange]:
+    """Of the agent: a question with its answer, and the person's next words."""
+    session = Session.objects.create(project=project, key="judged", agent="agent:agent", worker_name="claw")
+    said: list[dict[str, str]] = []
+    for words, answer in (("Refund order 17.", "Order 71 is refunded."), ("And order 18?", "Done.")):
+        said.append({"role": "user", "content": words})
+        exchange = Exchange.objects.create(
+            project=project,
+            session=session,
+            agent="agent:agent",
+            worker_name="claw",
+            model="m",
+            messages=said,
+            text=answer,
+        )
+        said = [*said, {"role": "assistant", "content": answer}]
+    first = session.exchanges.order_by("id").first()
+    assert first is not None
+    assert first != exchange
+    return session, first
+
+
+async def test_what_a_person_said_of_an_answer_is_kept_on_its_turn(
+    open_client: Open, agents_token: str, shop: Project
+) -> None:
+    session, first = await sync_to_async(make_talk)(shop)
+    async with open_client(agents_token) as client:
+        of_first = await call(client, "give_feedback", exchange_id=first.pk, score=0.0, text="Wrong order.")
+        of_last = await call(client, "give_feedback", session_id=session.pk, score=1.0)
+    assert of_first["task"] != of_last["task"]
+    kept = await sync_to_async(lambda: list(Feedback.objects.order_by("id").select_related("task")))()
+    assert [(one.pk, one.score, one.text) for one in kept] == [
+        (of_first["id"], 0.0, "Wrong order."),
+        (of_last["id"], 1.0, ""),
+    ]
+    assert [one.task.prompt for one in kept] == ["Refund order 17.", "And order 18?"]
+    assert [one.source for one in kept] == ["outside", "outside"]

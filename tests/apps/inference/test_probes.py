@@ -4,6 +4,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -253,3 +254,34 @@ def _shake_hands(listener: socket.socket, context: ssl.SSLContext) -> None:
             context.wrap_socket(connection, server_side=True).close()
         except (ssl.SSLError, OSError):
             return
+
+
+def test_a_server_that_takes_for_ever_holds_nobody_for_longer_than_said(
+    project: Project, admin: User, vendor: Vendor
+) -> None:
+    class Sleeper(Vendor):
+        def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+            if body.get("stream"):
+                released.wait(20)
+            return super()._serve(path, body)
+
+    released = threading.Event()
+    with Sleeper(is_plain=True, models=["gpt"], tool_calls=[CALL], usage=USAGE) as server:
+        provider = create_provider(
+            project=project,
+            base_url=server.url,
+            by=admin,
+            kind="custom",
+            api_key="sk-right",
+            allow_private=True,
+            name="lab",
+        )
+        started = time.monotonic()
+        found = probe_provider(provider=provider, by=admin, most_s=1.0)
+        took_s = time.monotonic() - started
+        released.set()
+    assert took_s < 8
+    assert found.is_reachable
+    assert found.streams is None
+    assert "longer than 1 s" in found.words + " ".join(found.remarks)
+    assert provider.probe["fault"] == found.fault
