@@ -45,6 +45,10 @@ def configure(
     plugin: Annotated[bool, typer.Option(help="Load the plugin: exact sessions, turns, tasks.")] = True,
     skills: Annotated[bool, typer.Option(help="Offer the skills.")] = True,
     inbound: Annotated[bool, typer.Option(help="Let the platform give tasks to this OpenClaw.")] = False,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Talk alone: no tools, no skills, no files; for small models and our own engine."),
+    ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Hand it to `openclaw config patch`; else it is printed.")
     ] = False,
@@ -53,6 +57,7 @@ def configure(
 
     The token is not part of it: OpenClaw reads it from the environment variable TENTALIS_AGENT_KEY.
     """
+    skills = skills and not plain
     place = find_files(files) if plugin or skills else None
     patch = make_patch(
         worker,
@@ -63,6 +68,7 @@ def configure(
         plugin=place / "plugin" if place and plugin else None,
         skills=place / "skills" if place and skills else None,
         inbound=inbound,
+        plain=plain,
     )
     if not apply:
         typer.echo(json.dumps(patch, indent=2))
@@ -83,8 +89,14 @@ def make_patch(
     plugin: Path | None,
     skills: Path | None,
     inbound: bool,
+    plain: bool = False,
 ) -> dict[str, Any]:
-    """What is merged into openclaw.json. Plugin and skills are directories; None leaves them out."""
+    """What is merged into openclaw.json.
+
+    Args:
+        plugin, skills: directories; None leaves them out.
+        plain: the agent is offered no tools and no skills, and reads no files of its workspace.
+    """
     models = [describe_model(worker, context_tokens=context_tokens, max_tokens=max_tokens) for worker in workers]
     patch: dict[str, Any] = {
         "models": {
@@ -108,6 +120,10 @@ def make_patch(
     if skills is not None:
         entries = {name: {"enabled": True, "env": {"TENTALIS_URL": url}} for name in SKILLS}
         patch["skills"] = {"load": {"extraDirs": [str(skills)]}, "entries": entries}
+    if plain:
+        patch["agents"]["defaults"] |= {"skills": [], "skipBootstrap": True, "contextInjection": "never"}
+        for model in models:
+            model["compat"]["supportsTools"] = False
     if inbound:
         patch["gateway"] = {"http": {"endpoints": {"chatCompletions": {"enabled": True}}}}
     return patch

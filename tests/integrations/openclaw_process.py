@@ -100,11 +100,8 @@ class OpenClaw:
             plugin=FILES / "plugin" if plugin else None,
             skills=None if is_plain else FILES / "skills",
             inbound=True,
+            plain=is_plain,
         )
-        if is_plain:
-            patch["agents"]["defaults"] |= {"skills": [], "skipBootstrap": True, "contextInjection": "never"}
-            for model in patch["models"]["providers"]["tentalis"]["models"]:
-                model["compat"]["supportsTools"] = False
         patch["gateway"] |= {
             "mode": "local",
             "port": self.port,

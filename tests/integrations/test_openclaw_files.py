@@ -119,6 +119,16 @@ def test_the_configuration_names_everything_but_the_token(capsys: pytest.Capture
     assert set(configure(capsys, "worker-1", "--no-plugin", "--no-skills")) == {"models", "agents"}
 
 
+def test_a_plain_agent_has_no_tools_and_reads_no_files(capsys: pytest.CaptureFixture[str]) -> None:
+    patch = configure(capsys, "worker-1", "worker-2", "--plain")
+    models = patch["models"]["providers"]["tentalis"]["models"]
+    assert [model["compat"]["supportsTools"] for model in models] == [False, False]
+    assert patch["agents"]["defaults"]["skills"] == []
+    assert patch["agents"]["defaults"]["contextInjection"] == "never"
+    assert "skills" not in patch
+    assert "plugins" in patch
+
+
 STAND_IN = """#!/bin/sh
 [ "$1 $2" = "config get" ] && {{ echo '["/mine"]'; exit 0; }}
 [ "$1 $2" = "config patch" ] && {{ cat > {target}; exit {code}; }}
