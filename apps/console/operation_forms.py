@@ -47,6 +47,19 @@ class WorkerForm(forms.Form):
         empty_label=_("The installation's own"),
         help_text=_("Who answers for it."),
     )
+    agent_server = forms.ModelChoiceField(
+        Provider.objects.none(),
+        label=_("OpenClaw"),
+        required=False,
+        empty_label=_("None"),
+        help_text=_("OpenClaw workers only: the model server that stands for the OpenClaw's own gateway."),
+    )
+    agent_id = forms.CharField(
+        label=_("Agent on that OpenClaw"),
+        max_length=64,
+        required=False,
+        help_text=_("OpenClaw workers only. Empty: its default."),
+    )
     base_model = forms.CharField(
         label=_("Base model"),
         max_length=500,
@@ -94,7 +107,11 @@ class WorkerForm(forms.Form):
     def __init__(self, *args: Any, project: Project, worker: Worker | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         offered = Provider.objects.filter(Q(project=project) | Q(project=None), is_active=True)
-        self.fields["provider"].queryset = offered.order_by("name")  # type: ignore[attr-defined]
+        for name in ("provider", "agent_server"):
+            self.fields[name].queryset = offered.order_by("name")  # type: ignore[attr-defined]
+        if worker is not None and worker.kind != Worker.Kind.OPENCLAW:
+            for name in ("agent_server", "agent_id"):
+                del self.fields[name]
         if worker is None:
             del self.fields["is_active"]
             return
@@ -117,6 +134,8 @@ def read_worker(worker: Worker) -> dict[str, Any]:
     """The form's initial values."""
     return {
         "provider": worker.provider_id,
+        "agent_server": worker.agent_server_id,
+        "agent_id": worker.agent_id,
         "base_model": worker.base_model,
         "base_directory": worker.base_directory,
         "system_prompt": worker.system_prompt,

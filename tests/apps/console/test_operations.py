@@ -22,7 +22,7 @@ from apps.console.selectors.dashboard import glance
 from apps.console.selectors.lineage import draw_lineage
 from apps.console.selectors.sessions import read_calls, show_session
 from apps.console.selectors.workers import say_sampling
-from apps.inference.models import Exchange, Session
+from apps.inference.models import Exchange, Provider, Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
@@ -204,6 +204,22 @@ def test_a_manager_adds_and_changes_a_worker(scene: Scene, client: Client) -> No
     assert (worker.sampling, worker.is_active) == ({"temperature": 0.7, "max_tokens": 40}, True)
     assert client.post(path("worker-change", "desk"), {}).status_code == 302
     assert not Worker.objects.get(name="desk").is_active
+
+
+def test_an_openclaw_worker_names_its_openclaw_and_the_agent_there(scene: Scene, client: Client) -> None:
+    gateway = Provider.objects.create(
+        project=scene.project, name="claw", kind="custom", base_url="http://claw.example/v1"
+    )
+    given = {"name": "lobster", "kind": "openclaw", "agent_server": gateway.pk, "agent_id": "support"}
+    assert client.post(path("worker-new"), given).status_code == 302
+    worker = Worker.objects.get(name="lobster")
+    assert (worker.agent_server, worker.agent_id) == (gateway, "support")
+    changed = {"agent_server": gateway.pk, "agent_id": "sales", "is_active": "on"}
+    assert client.post(path("worker-change", "lobster"), changed).status_code == 302
+    worker.refresh_from_db()
+    assert (worker.agent_server, worker.agent_id) == (gateway, "sales")
+    assert "agent_id" in client.get(path("worker-change", "lobster")).content.decode()
+    assert "agent_id" not in client.get(path("worker-change", "desk")).content.decode()
 
 
 def test_a_refused_worker_says_which_field_is_at_fault_and_keeps_what_was_typed(scene: Scene, client: Client) -> None:

@@ -1,0 +1,46 @@
+"""Scoring an answer that is nobody's attempt: one that a trainer samples while it trains. It becomes no row."""
+
+from collections.abc import Sequence
+
+from apps.inference.metering import charge
+from apps.inference.models import Exchange
+from apps.scoring.services import ScoredAttempt, _score_attempts, find_profile
+from apps.tasks.drafts import CUT_OFF
+from apps.tasks.models import Attempt, Step, Task
+from tentalis.core.worlds import AttemptDraft
+
+NO_ROW = 0
+"""The id of what is no row: none has it."""
+
+
+def score_aside(task: Task, draft: AttemptDraft) -> ScoredAttempt:
+    """Every scorer of the task's weight profile on a draft, exactly as on an attempt.
+
+    Raises:
+        ScoringError: the project's stored weights cannot be used.
+    """
+    steps: Sequence[Step] = [
+        Step(
+            index=index,
+            kind=step.kind,
+            text=step.text,
+            tool_name=step.tool_name,
+            tool_result=step.tool_result,
+        )
+        for index, step in enumerate(draft.steps)
+    ]
+    attempt = Attempt(
+        pk=NO_ROW,
+        task=task,
+        worker=task.worker,
+        text=draft.text,
+        answer=draft.answer,
+        error=draft.error,
+        state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
+        exchange=Exchange(finish_reason="stop" if draft.ended else CUT_OFF),
+    )
+    vars(attempt)["_prefetched_objects_cache"] = {
+        "steps": steps
+    }  # what `steps.all()` gives, without asking the database
+    with charge(project=task.project, turn="judge", task_id=task.pk):
+        return _score_attempts(task, [attempt], find_profile(task.project, task.environment))[0]

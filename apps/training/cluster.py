@@ -1,0 +1,72 @@
+"""Runs that train on somebody else's machines: sent to queue `cluster`, and asked after from the timetable.
+
+A message is a nudge: whoever gets it starts the run's job or looks at it. It may come never, once or twice.
+"""
+
+from typing import Any
+
+import redis
+from django.conf import settings
+from kombu.exceptions import OperationalError as BrokerError
+
+from apps.outbox.errors import BrokerAwayError
+from apps.training.models import TrainingRun
+from apps.training.rewards import open_door
+from apps.workers.models import Worker
+from tentalis.celery import app
+from tentalis.core.contracts import TrainSpec
+
+BACKEND = "openrlhf"
+TEND = "gpu.tend"
+QUEUE = "cluster"
+EXPIRES_S = 60
+DESK_STOPS = ("</call>",)
+"""What ends a turn of the desk's model: its tool is asked then."""
+
+
+def name_job(run_id: int, attempt: int) -> str:
+    """An attempt's name with the cluster; the box gives its job this one."""
+    return f"run-{run_id}-{attempt}"
+
+
+def describe(run: TrainingRun) -> dict[str, Any]:
+    """What a run's spec says besides, on the cluster: `options`, and `resume_uri` where an attempt got somewhere."""
+    stops = {"stops": list(DESK_STOPS)} if run.worker.kind == Worker.Kind.DESK else {}
+    return {"options": {**stops, **settings.TENTALIS["OPENRLHF_OPTIONS"]}, "resume_uri": _find_checkpoints(run)}
+
+
+def _find_checkpoints(run: TrainingRun) -> str | None:
+    """Where the run's latest attempt that wrote a checkpoint keeps them."""
+    for attempt in range(run.attempt, 0, -1):
+        checkpoints = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt) / "checkpoints"
+        if (checkpoints / "_actor" / "latest").is_file():
+            found: str = checkpoints.resolve().as_uri()
+            return found
+    return None
+
+
+def tend(spec: TrainSpec) -> None:
+    """Have the spec's job started, or looked at.
+
+    Raises:
+        BrokerAwayError: nothing was sent.
+    """
+    reward_url = open_door(spec.run_id, spec.attempt)
+    try:
+        app.signature(TEND, args=[spec.to_json(), reward_url], queue=QUEUE, immutable=True).apply_async(
+            retry=False, expires=EXPIRES_S
+        )
+    except (BrokerError, redis.RedisError, OSError) as error:
+        raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
+
+
+def tend_all() -> int:
+    """Ask after every run that trains on the cluster. Returns how many there are.
+
+    Raises:
+        BrokerAwayError: the broker is away; the timetable comes back.
+    """
+    specs = TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, backend=BACKEND).values_list("spec", flat=True)
+    for spec in specs:
+        tend(TrainSpec.from_json(spec))
+    return len(specs)
