@@ -11,7 +11,7 @@ from apps.accounts.models import Project
 from apps.console.forms import show_error
 from apps.inference.models import Provider
 from apps.workers.models import Worker
-from apps.workers.rules import SAMPLING
+from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
 from tentalis.core.learning.canary import MOST_PERCENT
 
 __all__ = ["CanaryForm", "WorkerForm", "show_error"]
@@ -102,6 +102,20 @@ class WorkerForm(forms.Form):
         widget=forms.NumberInput(attrs={"step": "0.05"}),
         help_text=_("Chat workers only. 1: all of them."),
     )
+    adapters_per = forms.ChoiceField(
+        label=_("Adapters"),
+        choices=Worker.AdaptersPer.choices,
+        initial=Worker.AdaptersPer.WORKER,
+        required=False,
+        help_text=_("With one for each person, what somebody says teaches an adapter that serves them alone."),
+    )
+    user_batch_tasks = forms.IntegerField(
+        label=_("Tasks that fill a person's batch"),
+        required=False,
+        min_value=1,
+        max_value=MOST_BATCH_TASKS,
+        help_text=_("Empty: as many as the project's batches hold."),
+    )
     is_active = forms.BooleanField(label=_("Takes tasks"), required=False, initial=True)
 
     def __init__(self, *args: Any, project: Project, worker: Worker | None = None, **kwargs: Any) -> None:
@@ -127,6 +141,8 @@ class WorkerForm(forms.Form):
         data: Mapping[str, Any] = self.cleaned_data
         sampling = {name: data[name] for name in ("temperature", "max_tokens", "top_p") if data.get(name) is not None}
         rest = {name: value for name, value in data.items() if name not in {"temperature", "max_tokens", "top_p"}}
+        if not rest["adapters_per"]:
+            del rest["adapters_per"]
         return {**rest, "sampling": sampling}
 
 
@@ -139,6 +155,8 @@ def read_worker(worker: Worker) -> dict[str, Any]:
         "base_model": worker.base_model,
         "base_directory": worker.base_directory,
         "system_prompt": worker.system_prompt,
+        "adapters_per": worker.adapters_per,
+        "user_batch_tasks": worker.user_batch_tasks,
         "is_active": worker.is_active,
         **worker.sampling,
     }

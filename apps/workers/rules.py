@@ -22,6 +22,7 @@ class _Range(NamedTuple):
 
 
 _TEMPERATURE: Final = _Range(0.0, 2.0)
+MOST_BATCH_TASKS: Final = 10_000
 _AGENT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 SAMPLING: Final[Mapping[str, Mapping[str, _Range]]] = {
     Worker.Kind.ECHO: {},
@@ -54,6 +55,9 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
     if worker.kind not in Worker.Kind.values:
         errors["kind"] = [f"must be one of {', '.join(Worker.Kind.values)}; found {worker.kind!r}"]
         return errors
+    if worker.user_batch_tasks is not None and not 1 <= worker.user_batch_tasks <= MOST_BATCH_TASKS:
+        wanted = f"must be a whole number from 1 to {MOST_BATCH_TASKS} or empty"
+        errors["user_batch_tasks"] = [f"{wanted}; found {worker.user_batch_tasks!r}"]
     if complaint := _check_provider(worker):
         errors["provider"] = [complaint]
     errors |= _check_agent(worker)

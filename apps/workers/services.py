@@ -26,6 +26,8 @@ CHANGEABLE = frozenset(
         "system_prompt",
         "sampling",
         "supervision",
+        "adapters_per",
+        "user_batch_tasks",
         "is_active",
     }
 )
@@ -47,6 +49,8 @@ def create_worker(
     system_prompt: str = "",
     sampling: dict[str, Any] | None = None,
     supervision: dict[str, Any] | None = None,
+    adapters_per: str = Worker.AdaptersPer.WORKER,
+    user_batch_tasks: int | None = None,
 ) -> Worker:
     """Add an agent to a project.
 
@@ -56,6 +60,8 @@ def create_worker(
         base_model: name that server knows the model by; "" takes the kind's or the server's default.
         sampling: see `rules.SAMPLING`.
         supervision: see `tentalis.core.supervision`; only an outside worker can have one.
+        adapters_per: worker or user: whether every person it talks with teaches adapters of their own.
+        user_batch_tasks: tasks that fill a batch of one person; None: the project's `batch_tasks`.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: fields are not what is wanted; all of them are named.
@@ -74,6 +80,8 @@ def create_worker(
         system_prompt=system_prompt,
         sampling={} if sampling is None else sampling,
         supervision={} if supervision is None else supervision,
+        adapters_per=adapters_per,
+        user_batch_tasks=user_batch_tasks,
     )
     _check(worker)
     with transaction.atomic():

@@ -33,6 +33,9 @@ def create(
     agent_server: Annotated[str, typer.Option(help="Of an openclaw worker: name of its OpenClaw's gateway.")] = "",
     agent_id: Annotated[str, typer.Option(help="Of an openclaw worker: agent there; default: the default one.")] = "",
     system_prompt: Annotated[str, typer.Option(help="What the worker is told first.")] = "",
+    adapters_per: Annotated[
+        str, typer.Option(help="worker, or user: each person it talks with teaches adapters of their own.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Give a project a worker."""
@@ -44,6 +47,7 @@ def create(
         "agent_server": agent_server,
         "agent_id": agent_id,
         "system_prompt": system_prompt,
+        "adapters_per": adapters_per,
     }
     with open_client() as client:
         worker = client.create_worker(

@@ -93,6 +93,7 @@ class BatchOut(serializers.ModelSerializer[Batch]):
             "id",
             "project",
             "worker",
+            "end_user",
             "number",
             "state",
             "target_tasks",
@@ -141,6 +142,7 @@ class RunIn(StrictSerializer):
 
     project = TextField(max_length=64)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
+    end_user = TextField(required=False, max_length=200, help_text="Whose batch; default: everybody's.")
     backend = serializers.ChoiceField(
         choices=["standalone", "openrlhf", "tinker"], required=False, help_text="Default: the installation's."
     )
@@ -171,6 +173,8 @@ class AdapterOut(serializers.ModelSerializer[Adapter]):
             "worker",
             "name",
             "version",
+            "end_user",
+            "line_version",
             "parent",
             "run",
             "state",
@@ -190,7 +194,7 @@ class VerdictOut(serializers.ModelSerializer[Verdict]):
 
 
 class DeploymentOut(serializers.ModelSerializer[Deployment]):
-    """What serves a worker now."""
+    """What serves a worker now, or one person who asks it."""
 
     worker = serializers.CharField(source="worker.name")
     adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
@@ -198,7 +202,7 @@ class DeploymentOut(serializers.ModelSerializer[Deployment]):
 
     class Meta:
         model = Deployment
-        fields = ["worker", "adapter", "previous", "epoch", "moved_at"]
+        fields = ["worker", "end_user", "adapter", "previous", "epoch", "moved_at"]
 
 
 class CanaryIn(StrictSerializer):

@@ -17,6 +17,7 @@ from apps.api.serializers.strict import (
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Environment, Step, Task
 from apps.workers.models import Worker
+from apps.workers.rules import MOST_BATCH_TASKS
 
 MAX_PROMPT_CHARS = 100_000
 MAX_STEPS = 500
@@ -24,6 +25,8 @@ SUPERVISION_HELP = (
     "Which actions of an outside worker wait for a person: tools and except_tools (patterns), messages, answers, "
     "deadline_s, on_timeout (approve, reject, fail); {}: none."
 )
+ADAPTERS_PER_HELP = "user: each person it talks with teaches adapters of their own, which serve nobody else."
+USER_BATCH_HELP = "Tasks that fill a batch of one person; null: the project's batch_tasks."
 STEP_KIND = RegexValidator(r"^(step|call|answer|other)\Z", "wanted one of step, call, answer, other")
 
 
@@ -50,6 +53,8 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "system_prompt",
             "sampling",
             "supervision",
+            "adapters_per",
+            "user_batch_tasks",
             "is_active",
             "adapter",
             "created_at",
@@ -71,6 +76,10 @@ class WorkerChange(StrictSerializer):
     system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
     sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
     supervision = ObjectField(required=False, help_text=SUPERVISION_HELP)
+    adapters_per = WordField(required=False, choices=Worker.AdaptersPer.choices, help_text=ADAPTERS_PER_HELP)
+    user_batch_tasks = WholeNumberField(
+        required=False, allow_null=True, min_value=1, max_value=MOST_BATCH_TASKS, help_text=USER_BATCH_HELP
+    )
     is_active = TrueFalseField(required=False)
 
 
@@ -88,6 +97,10 @@ class WorkerIn(StrictSerializer):
     system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
     sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
     supervision = ObjectField(required=False, help_text=SUPERVISION_HELP)
+    adapters_per = WordField(required=False, choices=Worker.AdaptersPer.choices, help_text=ADAPTERS_PER_HELP)
+    user_batch_tasks = WholeNumberField(
+        required=False, allow_null=True, min_value=1, max_value=MOST_BATCH_TASKS, help_text=USER_BATCH_HELP
+    )
 
 
 class TaskOut(serializers.ModelSerializer[Task]):

@@ -131,6 +131,7 @@ def _grow_learning(scene: Scene, done: Iterable[Task], first: int) -> None:
             1,
             name=f"desk@v{first + number}-grown",
             version=first + number,
+            line_version=first + number,
             run_id=run.pk,
             state="retired",
             is_anchor=False,
