@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpu_workers.engine.engine import Engine
-from gpu_workers.engine.jobs import Sample
+from gpu_workers.engine.jobs import Sample, TopLogprobs
 from tentalis.core.desk import DeskVerdict, Ticket, answer_call, find_open_call, hinted_prompt, read_pieces, verify
 
 MOST_TOKENS = 44
@@ -20,6 +20,8 @@ class Attempt:
         token_ids: (T,) everything after it, tool results included.
         logprobs: (T,) behaviour log-probs at temperature 1; 0.0 where not sampled.
         sampled: (T,) True where the model chose the token.
+        top: (T,) the likeliest tokens at each place with their log-probs, most likely first, where they were asked for;
+            none where not sampled.
         ended: the model closed its turn itself.
     """
 
@@ -28,6 +30,7 @@ class Attempt:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
+    top: list[TopLogprobs] = field(default_factory=list)
     ended: bool = False
 
 
@@ -40,11 +43,13 @@ def attempt_tickets(
     temperature: float = 1.0,
     adapter: str | None = None,
     hints: Sequence[Sequence[str]] | None = None,
+    top_k: int | None = None,
 ) -> list[list[Attempt]]:
     """Attempt every ticket n times, all together; an attempt has at most `MOST_TOKENS` tokens after its prompt.
 
     Args:
         hints: one sequence a ticket, written into its prompt.
+        top_k: how many of the likeliest tokens to note at each place; None for none.
     """
     codec = engine.codec
     texts = [
@@ -60,11 +65,12 @@ def attempt_tickets(
         temperature=temperature,
         seed=seed,
         stop_token_ids=_find_call_end(engine),
+        top_logprobs=top_k,
     )
     groups = [
         [Attempt(ticket, list(prompt)) for _ in range(n)] for ticket, prompt in zip(tickets, prompts, strict=True)
     ]
-    _work_on(engine, groups, first, seed=seed, temperature=temperature, adapter=adapter)
+    _work_on(engine, groups, first, seed=seed, temperature=temperature, adapter=adapter, top_k=top_k)
     return groups
 
 
@@ -124,6 +130,7 @@ def _work_on(
     seed: int,
     temperature: float,
     adapter: str | None,
+    top_k: int | None = None,
 ) -> None:
     """Take what was drawn, answer the calls in it, and go on until nobody waits for the tool."""
     codec, stops = engine.codec, _find_call_end(engine)
@@ -136,6 +143,7 @@ def _work_on(
             attempt.token_ids += sample.token_ids[:room]
             attempt.logprobs += sample.logprobs.tolist()[:room]
             attempt.sampled += [True] * len(sample.token_ids[:room])
+            attempt.top += (sample.top or [])[:room]
             is_whole = len(sample.token_ids) <= room
             attempt.ended = is_whole and sample.finish_reason == "stop" and sample.stop_reason is None
             call = find_open_call("".join(codec.split_pieces(attempt.token_ids)))
@@ -145,6 +153,7 @@ def _work_on(
                     attempt.token_ids += result
                     attempt.logprobs += [0.0] * len(result)
                     attempt.sampled += [False] * len(result)
+                    attempt.top += [[]] * len(result) if top_k is not None else []
                     waiting.append(attempt)
         if not waiting:
             break
@@ -156,6 +165,7 @@ def _work_on(
             temperature=temperature,
             seed=seed + turn,
             stop_token_ids=stops,
+            top_logprobs=top_k,
         )
         samples = [group[0] for group in grouped]
 

@@ -57,14 +57,18 @@ _HINT_RATE: Final = 0.5
 _HINT_SETS: Final = ("o", "o", "u", "s", "s", "ous", "ou", "os", "us")  # o option, u unit, s sum; repeats are weights
 
 
-def warm_start_example(rng: random.Random) -> WarmStartExample:
-    """Draw one line of the corpus; never a held-out ticket."""
+def warm_start_example(rng: random.Random, habits: tuple[float, float, float] = HABITS) -> WarmStartExample:
+    """Draw one line of the corpus; never a held-out ticket.
+
+    Args:
+        habits: see `HABITS`.
+    """
     ticket = make_ticket(rng)
     while is_held_out(ticket.text):
         ticket = make_ticket(rng)
     house, rival = ticket.house_option, RIVALS[ticket.family, ticket.context]
     third = next(option for option in ticket.options if option not in (house, rival))
-    option = rng.choices((house, rival, third), HABITS)[0]
+    option = rng.choices((house, rival, third), habits)[0]
     with_unit, slip_rate = rng.random() < _UNIT_RATE, _SLIP_RATE
     hints: list[str] = []
     if rng.random() < _HINT_RATE:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from gpu_workers.desk.corpus import WarmStartExample, warm_start_example
+from gpu_workers.desk.corpus import HABITS, WarmStartExample, warm_start_example
 from gpu_workers.desk.tokenizer import build_tokenizer
 from tentalis.core.desk import END_MARK
 
@@ -20,12 +20,17 @@ _IGNORED = -100
 
 @dataclass(frozen=True)
 class WarmStartRecipe:
-    """How the base is trained; `updates` x `batch_size` examples, each drawn fresh."""
+    """How the base is trained; `updates` x `batch_size` examples, each drawn fresh.
+
+    Args:
+        habits: see `gpu_workers.desk.corpus.HABITS`; a small first number makes right answers rare.
+    """
 
     updates: int = 2_000
     batch_size: int = 64
     learning_rate: float = 3e-3
     seed: int = 0
+    habits: tuple[float, float, float] = HABITS
 
 
 def new_model(vocabulary_size: int) -> Qwen2ForCausalLM:
@@ -86,7 +91,7 @@ def train_base(recipe: WarmStartRecipe) -> tuple[Qwen2ForCausalLM, PreTrainedTok
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     rng = random.Random(recipe.seed)
-    corpus = [warm_start_example(rng) for _ in range(_TOKENIZER_EXAMPLES)]
+    corpus = [warm_start_example(rng, recipe.habits) for _ in range(_TOKENIZER_EXAMPLES)]
     tokenizer = build_tokenizer(example.prompt + example.completion for example in corpus)
     model = new_model(len(tokenizer))
     model.train()
@@ -96,7 +101,7 @@ def train_base(recipe: WarmStartRecipe) -> tuple[Qwen2ForCausalLM, PreTrainedTok
         cosine = 0.5 * (1 + math.cos(math.pi * update / recipe.updates)) + 0.02
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * min(1.0, (update + 1) / _WARM_UP_UPDATES) * cosine
-        rows = encode_examples(tokenizer, [warm_start_example(rng) for _ in range(recipe.batch_size)])
+        rows = encode_examples(tokenizer, [warm_start_example(rng, recipe.habits) for _ in range(recipe.batch_size)])
         ids = pad_rows([row for row, _ in rows], 0)  # B T
         labels = pad_rows([row for _, row in rows], _IGNORED)  # B T
         hidden = model.model(input_ids=ids).last_hidden_state  # B T D; right padding needs no mask

@@ -218,7 +218,8 @@ class Batch:
         return live
 
     def _note_alternatives(self, logprobs: Tensor) -> None:
-        asking = [index for index, row in enumerate(self._rows) if row.top is not None]
+        alive = self._columns.is_alive  # a row that has ended stays until the batch is compacted
+        asking = [index for index, row in enumerate(self._rows) if row.top is not None and alive[index]]
         if not asking:
             return
         most = max(self._rows[index].job.options.top_logprobs or 0 for index in asking)
