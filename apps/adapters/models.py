@@ -201,6 +201,8 @@ class Deployment(Timestamped):
             while nothing is tried.
         canary_after_task: tasks with a higher id are new (the row lives on a higher floor).
         canary_words: what the last look at it found.
+        trouble: why what serves is not what should, in words; "" while it is. Nothing of the line is trained then.
+        watched_id: the newest attempt that was looked at (the row lives on a higher floor).
     """
 
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="deployments")
@@ -216,6 +218,8 @@ class Deployment(Timestamped):
     canary_after_task = models.BigIntegerField(default=0)
     canary_started_at = models.DateTimeField(null=True)
     canary_words = models.CharField(max_length=300, blank=True, default="")
+    trouble = models.CharField(max_length=300, blank=True, default="")
+    watched_id = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [

@@ -62,3 +62,9 @@ def goes_to_canary(deployment: Deployment, task_id: int) -> bool:
     if deployment.canary_id is None or task_id <= deployment.canary_after_task:
         return False
     return is_canary(f"{deployment.epoch}:{deployment.canary_id}:{task_id}", percent=deployment.canary_percent)
+
+
+def find_trouble(worker_id: int, *, end_user: str = "") -> str:
+    """Why what serves a line is not what should, in words; "" while it is, and where nothing serves."""
+    found = Deployment.objects.filter(worker=worker_id, end_user=end_user).values_list("trouble", flat=True).first()
+    return found or ""

@@ -11,6 +11,7 @@ from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
 from apps.accounts.models import Project
+from apps.adapters.selectors import find_trouble
 from apps.inference.models import Exchange
 from apps.training.calendars import ask_calendar
 from apps.training.models import GpuLease, TrainingRun
@@ -54,6 +55,8 @@ def why_wait(run: TrainingRun, *, now: datetime | None = None) -> Wait | None:
     """What keeps a queued run from being sent now, the box aside; None when nothing does."""
     now = now or timezone.now()
     policy = read_training_policy(run.project)
+    if trouble := find_trouble(run.worker_id, end_user=run.end_user):
+        return Wait(f"what serves is not what should: {trouble}")
     if run.not_before is not None and run.not_before > now:
         return Wait(f"not before {run.not_before:%Y-%m-%d %H:%M %Z}", run.not_before)
     if (closed := why_closed(policy, now=now)) is not None:

@@ -1,0 +1,134 @@
+"""Watching what serves: that it is what should serve, and that its answers look like those it was let in by.
+
+An alarm goes onto the run that made the adapter, to the audit and so to webhooks. A canary is taken back and put under
+suspicion; while what serves is not what should, nothing of its line is trained.
+"""
+
+import logging
+from collections.abc import Sequence
+from statistics import fmean
+
+from django.db import transaction
+
+from apps.adapters import canary
+from apps.adapters.gating import quarantine
+from apps.adapters.models import Adapter, Deployment, PanelResult
+from apps.adapters.panels import profile_of
+from apps.adapters.services import client_of
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import ConflictError, TentalisError
+from apps.inference.models import Exchange
+from apps.tasks.models import Attempt
+from apps.training.alarms import raise_alarms
+from apps.training.models import TrainingRun
+from tentalis.core.learning.collapse import Alarm, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
+
+logger = logging.getLogger(__name__)
+
+BY = "monitor"
+RECENT = 60
+"""Answers that are looked at together."""
+RECOMPUTED = 3
+"""Of those, whose log-probs are computed again."""
+
+
+def watch_served() -> int:
+    """Look at every deployment that answered something since the last look. Returns how many alarms are new."""
+    new = 0
+    for deployment in Deployment.objects.select_related("adapter", "canary", "worker__provider", "worker__project"):
+        try:
+            new += _watch(deployment)
+        except TentalisError as error:
+            logger.warning("%s cannot be watched: %s", deployment, error)
+    return new
+
+
+def _watch(deployment: Deployment) -> int:
+    at_work = [one for one in (deployment.adapter, deployment.canary) if one is not None]
+    newest = Attempt.objects.filter(adapter__in=at_work).order_by("-pk").values_list("pk", flat=True).first() or 0
+    if not at_work or (newest <= deployment.watched_id and not deployment.trouble):
+        return 0
+    served, new = set(client_of(deployment.worker).list_models()), 0
+    for adapter in at_work:
+        attempts = _recent(adapter)
+        drift = _find_drift(adapter, attempts) if adapter.name in served else ()
+        if adapter == deployment.adapter:
+            missing = () if adapter.name in served else (f"the model server does not know {adapter.name}",)
+            _note_trouble(deployment, "; ".join([*missing, *(alarm.words for alarm in drift)]))
+        alarms = [*drift, *_find_changes(adapter, attempts)]
+        new += _tell(adapter, alarms)
+        if alarms and adapter == deployment.canary:
+            _take_back(deployment, adapter, alarms)
+    Deployment.objects.filter(pk=deployment.pk).update(watched_id=newest)
+    return new
+
+
+def _recent(adapter: Adapter) -> list[Attempt]:
+    answered = Attempt.objects.filter(adapter=adapter, exchange__isnull=False).order_by("-pk")
+    return list(answered.select_related("exchange").prefetch_related("steps")[:RECENT])
+
+
+def _find_changes(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm]:
+    panel = PanelResult.objects.filter(adapter=adapter).order_by("-pk").first()
+    traits = [_traits(one, one.exchange) for one in attempts if one.exchange is not None]
+    if panel is None or not panel.signals or not traits:
+        return ()
+    return watch_traffic(profile_answers(traits), profile_of(panel))
+
+
+def _traits(attempt: Attempt, exchange: Exchange) -> AnswerTraits:
+    sampled, logprobs = exchange.unpack_sampled(), exchange.unpack_logprobs()
+    chosen = [token for token, is_chosen in zip(exchange.unpack_token_ids(), sampled, strict=True) if is_chosen]
+    told = [value for value, is_chosen in zip(logprobs, sampled, strict=True) if is_chosen]
+    steps = attempt.steps.all()
+    return AnswerTraits(
+        has_broken_tags=any(step.kind in {"other", "bad"} for step in steps) or not steps,
+        has_end=exchange.finish_reason == "stop",
+        entropy_nats=-fmean(told) if told else 0.0,
+        length_tokens=len(chosen),
+        self_overlap=measure_self_overlap(chosen),
+    )
+
+
+def _find_drift(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm]:
+    """Whether the newest answers' log-probs come out again under the name that is said to have served them."""
+    told = [one.exchange for one in attempts if one.exchange is not None and one.exchange.has_exact_tokens]
+    told = [one for one in told if one.adapter_name == adapter.name and not one.shared_tokens][:RECOMPUTED]
+    if not told:
+        return ()
+    rows = [[*one.unpack_prompt_token_ids(), *one.unpack_token_ids()] for one in told]
+    scores = client_of(adapter.worker).score(rows, model=adapter.name)
+    served, again = [], []
+    for exchange, score in zip(told, scores, strict=True):
+        logprobs, sampled = exchange.unpack_logprobs(), exchange.unpack_sampled()
+        new = score[len(score) - len(logprobs) :]
+        served.append([value for value, is_chosen in zip(logprobs, sampled, strict=True) if is_chosen])
+        again.append([value for value, is_chosen in zip(new, sampled, strict=True) if is_chosen])
+    return watch_logprobs(served, again)
+
+
+def _tell(adapter: Adapter, alarms: Sequence[Alarm]) -> int:
+    run = TrainingRun.objects.filter(pk=adapter.run_id).first()
+    return len(raise_alarms(run, alarms, update=None, by=BY)) if run is not None else 0
+
+
+def _note_trouble(deployment: Deployment, words: str) -> None:
+    if words[:300] == deployment.trouble:
+        return
+    with transaction.atomic():
+        Deployment.objects.filter(pk=deployment.pk).update(trouble=words[:300])
+        kind = Kind.DEPLOYMENT_TROUBLED if words else Kind.DEPLOYMENT_SETTLED
+        record(kind, subject=deployment.worker, by=BY, payload={"words": words[:300]})
+
+
+def _take_back(deployment: Deployment, adapter: Adapter, alarms: Sequence[Alarm]) -> None:
+    words = "; ".join(alarm.words for alarm in alarms)
+    try:
+        with transaction.atomic():
+            canary.end_canary(deployment, outcome="harm", words=words[:300], by=BY)
+            if Adapter.State.QUARANTINED in Adapter.MOVES[Adapter.State(adapter.state)]:
+                quarantine(adapter, words=words, by=BY)
+    except ConflictError:
+        logger.info("the canary %s was ended by somebody else", adapter.name)

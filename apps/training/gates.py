@@ -1,0 +1,180 @@
+"""The gates around a training: what is asked of the ledger before, and of the result after. Answers go onto the run."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef
+
+from apps.adapters.models import Adapter, Verdict
+from apps.adapters.panels import choose_panel, read_gate_policy
+from apps.audit.services import move
+from apps.base.errors import TentalisError
+from apps.environments.registry import get_world
+from apps.inference.client import ModelClient
+from apps.inference.services import client_for
+from apps.outbox.services import final_write
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.rollouts.tokens import load_conversations, read_parts
+from apps.training.models import TrainingRun
+from apps.workers.selectors import find_base_model
+from tentalis.core.learning.gate import GatePolicy
+from tentalis.core.learning.refusals import (
+    GateAnswer,
+    ask_environment,
+    ask_finishing,
+    ask_finite,
+    ask_leak,
+    ask_losses,
+    ask_quantised,
+    ask_replay,
+    ask_skills,
+    ask_solved,
+    ask_split,
+    find_refusal,
+)
+from tentalis.core.learning.suspicion import BatchFacts, describe_batch
+
+REPLAYED = 4
+"""Prompts whose text the server is asked to read out and in again."""
+
+STATELESS = frozenset({"chat", "desk"})
+GOOD = 0.5
+
+
+def ask_run(run_id: int, *, by: str) -> None:
+    """Ask whether a queued run may train at all; what a gate objects to is refused before anything is sent.
+
+    A person may queue it again, when the reason is gone.
+    """
+    run = TrainingRun.objects.select_related("batch", "worker__provider", "worker__project").get(pk=run_id)
+    if run.state != TrainingRun.State.QUEUED or run.purpose != TrainingRun.Purpose.POLICY or run.batch is None:
+        return
+    answers = ask_before(run, run.batch)
+    gates = [one.to_json() for one in answers]
+    reason = find_refusal(answers)
+    with final_write():
+        if not reason:
+            TrainingRun.objects.filter(pk=run.pk).update(gates=gates)
+            return
+        payload = {"reason": reason[:300]}
+        move(run, TrainingRun.State.REFUSED, by=by, payload=payload, gates=gates, failure=reason, waiting_reason="")
+
+
+def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
+    """G1, G2, G3, G6, G8 and G10, before anything is sent to the box."""
+    policy = read_gate_policy(run.project)
+    rollouts = list(_rollouts(batch).select_related("task", "attempt__exchange").order_by("task_id", "pk"))
+    return [
+        ask_solved(str(run.recipe.get("algorithm", "")), _count_solved(run), least=policy.least_solved),
+        _ask_replay(run, rollouts),
+        ask_split(_count_split(batch)),
+        _ask_environment(rollouts),
+        _ask_leak(run, rollouts, policy),
+        ask_quantised(_read_config(run)),
+    ]
+
+
+def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict[str, Any]) -> list[GateAnswer]:
+    """G4, G5 and G7, of what the trainer told."""
+    policy = read_gate_policy(run.project)
+    lengths = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
+    first, last = (lengths[0], lengths[-1]) if lengths else (None, None)
+    return [
+        ask_losses(summary, most=policy.most_loss_ratio),
+        ask_finishing(first, last, least=policy.least_length_ratio),
+        ask_finite(metrics, most_norm=policy.most_grad_norm),
+    ]
+
+
+def note_skills(adapter: Adapter) -> None:
+    """G9, once the adapter was measured: onto the run it came from."""
+    run = TrainingRun.objects.filter(pk=adapter.run_id).first()
+    verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
+    if run is None or verdict is None:
+        return
+    found = verdict.details.get("skills") or {}
+    most = read_gate_policy(adapter.project).skills_margin
+    answer = ask_skills(found.get("difference"), found.get("high"), most=most)
+    others = [one for one in run.gates if one["gate"] != answer.gate]
+    TrainingRun.objects.filter(pk=run.pk).update(gates=[*others, answer.to_json()])
+
+
+def describe(batch: Batch) -> BatchFacts:
+    """What a batch teaches, and how far its rewards agree with what was verified."""
+    rollouts = list(_rollouts(batch).select_related("task", "attempt"))
+    return describe_batch(
+        [one.reward for one in rollouts],
+        [one.attempt.outcome for one in rollouts],
+        held_out=sum(_is_held_out(one) for one in rollouts),
+    )
+
+
+def _rollouts(batch: Batch) -> Any:
+    return Rollout.objects.filter(training_use__batch=batch)
+
+
+def _count_solved(run: TrainingRun) -> int:
+    """Distinct tasks of the line with a good attempt that may train."""
+    line = TrainingUse.objects.filter(batch__worker=run.worker_id, batch__end_user=run.end_user)
+    good = line.filter(rollout__reward__gte=GOOD, batch_id__lte=run.batch_id)
+    return good.values("rollout__task_id").distinct().count()
+
+
+def _count_split(batch: Batch) -> int:
+    elsewhere = TrainingUse.objects.filter(
+        rollout__task=OuterRef("rollout__task"), batch__worker=batch.worker_id, batch__end_user=batch.end_user
+    ).exclude(batch=batch)
+    split = TrainingUse.objects.filter(Exists(elsewhere), batch=batch)
+    return int(split.aggregate(n=Count("rollout__task_id", distinct=True))["n"])
+
+
+def _ask_replay(run: TrainingRun, rollouts: Sequence[Rollout]) -> GateAnswer:
+    client = client_for(run.worker.provider)
+    if not client.tells_tokens:
+        return ask_replay(0, 0, why_not="the model server tells no tokens")
+    chosen = rollouts[:: max(1, len(rollouts) // REPLAYED)][:REPLAYED]
+    try:
+        conversations = load_conversations(one.attempt for one in chosen)
+        prompts = [part.joined.prompt for one in chosen for part in read_parts(one.attempt, conversations)]
+        return ask_replay(len(prompts), sum(_replays(client, prompt, run) for prompt in prompts))
+    except TentalisError as error:
+        return ask_replay(0, 0, why_not=str(error)[:200])
+
+
+def _replays(client: ModelClient, prompt: Sequence[int], run: TrainingRun) -> bool:
+    return client.spell(list(prompt), model=find_base_model(run.worker)) is not None
+
+
+def _ask_environment(rollouts: Sequence[Rollout]) -> GateAnswer:
+    starts: dict[str, list[str]] = {}
+    for one in rollouts:
+        if one.task.environment not in STATELESS:
+            starts.setdefault(str(one.task_id), []).append(str(one.task.metadata.get("environment_sha256", "")))
+    return ask_environment(starts, is_stateless=not starts)
+
+
+def _ask_leak(run: TrainingRun, rollouts: Sequence[Rollout], policy: GatePolicy) -> GateAnswer:
+    last = Adapter.objects.filter(worker=run.worker_id, end_user=run.end_user).order_by("-line_version").first()
+    panel = choose_panel(run.worker, version=last.line_version + 1 if last else 1, policy=policy)
+    known = {item.prompt for item in panel.world.panel(panel.size, panel.seed)} if panel else set()
+    return ask_leak(
+        sum(_is_held_out(one) for one in rollouts),
+        sum(one.task.prompt.strip() in known for one in rollouts),
+        len(rollouts),
+    )
+
+
+def _is_held_out(rollout: Rollout) -> bool:
+    return get_world(rollout.task.environment).is_held_out(rollout.task.prompt)
+
+
+def _read_config(run: TrainingRun) -> dict[str, Any] | None:
+    if not run.worker.base_directory:
+        return None
+    try:
+        found = json.loads((Path(run.worker.base_directory) / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
