@@ -33,7 +33,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import schedule
+from apps.training import gates, schedule
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -81,6 +81,7 @@ def train_next(worker_id: int) -> None:
 
 def train_after_adoption(adapter_id: int) -> None:
     """An adapter that was judged makes room for the worker's next run, if it is its project's turn."""
+    gates.note_skills(Adapter.objects.get(pk=adapter_id))
     train_waiting()
 
 
@@ -123,7 +124,7 @@ LEARN = register_kind(
     )
 )
 TRAIN = register_kind(
-    SegmentKind(name="train", links=("training.dispatch",), on_dead=_run_died, on_replay=_run_replayed)
+    SegmentKind(name="train", links=("training.ask", "training.dispatch"), on_dead=_run_died, on_replay=_run_replayed)
 )
 ADOPT = register_kind(
     SegmentKind(

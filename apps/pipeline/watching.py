@@ -110,7 +110,7 @@ def _find_drift(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm
 
 
 def _tell(adapter: Adapter, alarms: Sequence[Alarm]) -> int:
-    run = TrainingRun.objects.filter(pk=adapter.run_id).first()
+    run = TrainingRun.objects.filter(pk=adapter.run_id or 0).first()
     return len(raise_alarms(run, alarms, update=None, by=BY)) if run is not None else 0
 
 

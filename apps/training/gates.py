@@ -90,7 +90,7 @@ def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict
 
 def note_skills(adapter: Adapter) -> None:
     """G9, once the adapter was measured: onto the run it came from."""
-    run = TrainingRun.objects.filter(pk=adapter.run_id).first()
+    run = TrainingRun.objects.filter(pk=adapter.run_id or 0).first()
     verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
     if run is None or verdict is None:
         return

@@ -1,7 +1,12 @@
 """Jobs of training on queue `control`: what goes out. What comes back ends in `apps.pipeline.jobs`."""
 
 from apps.outbox.links import link
-from apps.training import services
+from apps.training import gates, services
+
+
+@link("training.ask")
+def ask(run_id: int) -> None:
+    gates.ask_run(run_id, by="gate")
 
 
 @link("training.dispatch")

@@ -18,7 +18,7 @@ from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
-from apps.adapters.services import record_adapter
+from apps.adapters.services import record_adapter, refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, IllegalMoveError
@@ -26,6 +26,8 @@ from apps.outbox.models import Segment
 from apps.outbox.services import final_write
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
+from apps.training import gates
+from apps.training.alarms import watch_data, watch_training
 from apps.training.box import send_spec
 from apps.training.costs import sum_up_data
 from apps.training.models import TrainingRun
@@ -33,6 +35,8 @@ from apps.training.schedule import renew_place, take_place
 from apps.workers.models import Worker
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 from tentalis.core.learning.recipes import RECIPES, Recipe, RecipeError
+from tentalis.core.learning.refusals import find_refusal
+from tentalis.core.learning.suspicion import BatchFacts
 
 logger = logging.getLogger(__name__)
 
@@ -152,6 +156,7 @@ def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> Non
         changes: dict[str, Any] = {"heartbeat_at": Now()}
         if metrics and dict(metrics) not in run.metrics:
             changes["metrics"] = [*run.metrics, dict(metrics)]
+            watch_training(run, changes["metrics"], by="monitor")
         TrainingRun.objects.filter(pk=run_id).update(**changes)
         renew_place(run_id)
 
@@ -185,6 +190,10 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
         if not result.ok:
             end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
             return None
+        taught = gates.describe(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
+        answers = gates.ask_after(run, changes["metrics"], changes["summary"])
+        changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
+        watch_data(run, taught, changes["summary"], by=by)
         try:
             with transaction.atomic():
                 adapter = record_adapter(
@@ -195,11 +204,14 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
                     uri=result.adapter_uri,
                     sha256=result.sha256,
                     by=by,
+                    taught=taught,
                 )
         except AdapterBrokenError as error:
             end_failed(run, f"AdapterBrokenError: {error}", by=by, **changes)
             return None
         move(run, TrainingRun.State.SUCCEEDED, by=by, payload={"adapter": adapter.name}, **changes)
+        if reason := find_refusal(answers):
+            refuse(adapter, words=f"refused: {reason}", by=by)
         return adapter
 
 
