@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import psycopg
@@ -21,9 +22,11 @@ _OPEN_POSITION = (
     'INSERT INTO inference_spoolposition (name, segment, "offset") VALUES (%s, 0, 0) ON CONFLICT DO NOTHING'
 )
 _READ_POSITION = 'SELECT segment, "offset" FROM inference_spoolposition WHERE name = %s'
-_MOVE = (
-    'UPDATE inference_spoolposition SET segment = %s, "offset" = %s WHERE name = %s AND segment = %s AND "offset" = %s'
-)
+# the statement sees what was committed before it had its lock, and whoever forgets somebody holds that off until then
+_MOVE = f"""
+    UPDATE inference_spoolposition SET segment = %s, "offset" = %s WHERE name = %s AND segment = %s AND "offset" = %s
+    RETURNING EXISTS ({FIND_FORGOTTEN})
+"""  # noqa: S608
 _FORGET = "DELETE FROM inference_spoolposition WHERE name = %s"
 # sessions of projects that are gone are left out; a session that speaks again is open again
 _SEE_SESSIONS = """
@@ -88,10 +91,13 @@ class Store:
             MovedError: the place was not `start`; nothing is written.
         """
         with self._connect().transaction(), self._connect().cursor() as cursor:
-            cursor.execute(_MOVE, [*end, spool, *start])
-            if cursor.rowcount != 1:
+            oldest = min((one.header["at"] for one in captured), default=inf) - SLACK_S
+            moved = cursor.execute(_MOVE, [*end, spool, *start, oldest, 0]).fetchone()
+            if moved is None:
                 raise MovedError(f"the spool {spool} is stored to another place than {start}")
-            captured = self._leave_out_forgotten(cursor, captured)
+            if moved[0]:
+                forgotten = read_forgotten(cursor.execute(FIND_FORGOTTEN, [oldest, 0]).fetchall())
+                captured = [one for one in captured if not _is_forgotten(one, forgotten)]
             if captured:
                 sessions = self._see_sessions(cursor, captured)
                 captured = [one for one in captured if _key(one) in sessions]
@@ -121,14 +127,6 @@ class Store:
     def read_forgotten(self, *, since: float = 0.0, after: int = 0) -> list[Forgotten]:
         """Who was forgotten since then, in seconds since the epoch, and behind that id."""
         return read_forgotten(self._connect().execute(FIND_FORGOTTEN, [since, after]).fetchall())
-
-    def _leave_out_forgotten(self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured]) -> Sequence[Captured]:
-        """Those that were not said by somebody who was forgotten after it; asked once the batch has its lock."""
-        if not captured:
-            return captured
-        oldest = min(one.header["at"] for one in captured) - SLACK_S
-        forgotten = read_forgotten(cursor.execute(FIND_FORGOTTEN, [oldest, 0]).fetchall())
-        return [one for one in captured if not _is_forgotten(one, forgotten)] if forgotten else captured
 
     def _see_sessions(
         self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from apps.accounts.models import Project, User
 from apps.conversations.forgotten import SEALED_FOR, drop_sealed
@@ -15,6 +16,7 @@ from apps.gateway.spool import FileSpool, find_rejected, keep_aside
 from apps.gateway.writer import Writer
 from apps.inference.models import Exchange, Session
 from tests.apps.gateway.records import make_record
+from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.test_writer import conninfo
 from tests.factories import make_project, make_user
 
@@ -67,6 +69,26 @@ def test_what_lies_in_the_spool_of_somebody_forgotten_is_not_stored(
     assert carry(spool).rejected_count == 0
     found = Exchange.objects.order_by("id").values_list("session__key", flat=True)
     assert list(found) == ["b", "c", "d"]
+
+
+def test_who_is_forgotten_while_a_batch_waits_is_left_out_of_it(tmp_path: Path, project: Project, boss: User) -> None:
+    spool = FileSpool(tmp_path)
+    spool.append(*say(project, "hello", "a", end_user="Grace Hopper"))
+    spool.append(*say(project, "hello", "b", end_user="Ada"))
+    spool.close()
+    writer = Writer(spool, conninfo())
+    with transaction.atomic():
+        forget_person(project=project, by=boss, end_user="Grace Hopper")
+        writer.start()
+        wait_for(is_anybody_waiting)
+    writer.stop()
+    assert list(Exchange.objects.values_list("session__key", flat=True)) == ["b"]
+
+
+def is_anybody_waiting() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
 
 
 def test_what_could_not_be_stored_is_dropped_too(tmp_path: Path, project: Project, boss: User) -> None:
