@@ -170,7 +170,9 @@ VARIABLES: dict[str, Variable] = {
         Variable("WATCHDOG_SECONDS", read_float(1, 86_400), 30.0, "work claimable and none claimed: leave, restart"),
         Variable("RUN_SILENCE_SECONDS", read_float(1, 86_400), 60.0, "a training without a sign of life is retried"),
         Variable("TRAINING_PLACES", read_int(1, 64), 1, "trainings of the box at a time, all projects together"),
-        Variable("PRM_TRAIN_AFTER", read_int(0, 10_000_000), 3_000, "new steps a step scorer is trained after; 0: never"),
+        Variable(
+            "PRM_TRAIN_AFTER", read_int(0, 10_000_000), 3_000, "new steps a step scorer is trained after; 0: never"
+        ),
         Variable("PRM_COMPLETIONS", read_int(1, 64), 6, "completions from a step's end that label it"),
         Variable("WEBHOOK_TIMEOUT_SECONDS", read_float(0.1, 120), 15.0, "a webhook's address answers in so long"),
         Variable("WEBHOOK_DISABLE_DAYS", read_float(0.0001, 365), 5.0, "a webhook failing for so long is switched off"),

@@ -1,6 +1,6 @@
 """The one client of model servers: OpenAI's API, vLLM's dialect of it down to token ids, and Anthropic's."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from time import perf_counter
@@ -24,6 +24,7 @@ class Sample:
         token_ids (T,), logprobs (T,) natural log, token_texts (T,): what was sampled, the end token and a stop string
             included; empty where the server does not tell. Texts are UTF-8 bytes where the server gave bytes.
         prompt_token_ids: (P,); empty where the server does not tell.
+        top: (T,) the likeliest tokens at each place with their log-probs, most likely first; empty where not asked for.
         finish_reason: stop, length, tool_calls…
         served_by: name of the model that answered, in the server's words.
         tool_calls: in OpenAI's form.
@@ -38,6 +39,7 @@ class Sample:
     logprobs: Sequence[float] = ()
     token_texts: Sequence[str] | Sequence[bytes] = ()
     prompt_token_ids: Sequence[int] = ()
+    top: Sequence[Sequence[tuple[int, float]]] = ()
     tool_calls: Sequence[Mapping[str, Any]] = ()
     reasoning: str = ""
     use: TokenUse = NOTHING_USED
@@ -94,6 +96,7 @@ class ModelClient:
         stop: Sequence[str] = (),
         stop_token_ids: Sequence[int] = (),
         seed: int | None = None,
+        top_k: int = 0,
     ) -> list[list[Sample]]:
         """Complete every prompt `n` times in one request.
 
@@ -101,6 +104,7 @@ class ModelClient:
             prompts: token ids, or text the server tokenises as it stands (no chat template).
             stop: strings that end a sample; kept in it.
             temperature: 0 is greedy.
+            top_k: how many of the likeliest tokens to tell at each place; only of a server that tells its tokens.
         Returns:
             (len(prompts), n) samples, in order.
         """
@@ -121,9 +125,13 @@ class ModelClient:
             body |= self._row.capture_fields(completions=True) | {"include_stop_str_in_output": True}
             if stop_token_ids:
                 body["stop_token_ids"] = list(stop_token_ids)
+            if top_k:
+                body |= {"logprobs": top_k, "return_tokens_as_token_ids": True}
         answer = self._ask(self._transport.completions_path, body)
         choices = self._read_choices(answer, model, len(prompts) * n)
         samples = self._share(answer, [self._read(_read_completion, choice, answer) for choice in choices])
+        if top_k and self.tells_tokens:
+            samples = [self._spell_tokens(sample, model) for sample in samples]
         return [samples[start : start + n] for start in range(0, len(samples), n)]
 
     def chat(
@@ -138,10 +146,12 @@ class ModelClient:
         stop: Sequence[str] = (),
         seed: int | None = None,
         extra: Mapping[str, Any] | None = None,
+        top_k: int = 0,
     ) -> list[Sample]:
         """Answer a conversation.
 
         Args:
+            top_k: how many of the likeliest tokens to tell at each place; only of a server that tells its tokens.
             extra: further fields of the request (`response_format`, `tools`…), as the server wants them.
         Returns:
             `n` samples, or fewer from a server that does not know `n`; never none.
@@ -159,6 +169,8 @@ class ModelClient:
         }
         if self.tells_tokens:
             body |= self._row.capture_fields() | {"include_stop_str_in_output": True}
+            if top_k:
+                body |= {"top_logprobs": top_k, "return_tokens_as_token_ids": True}
         answer = self._ask(self._transport.chat_path, body)
         choices = self._read_choices(answer, model, None)[:n]
         return self._share(answer, [self._read(self._read_chat, choice, answer) for choice in choices])
@@ -193,6 +205,17 @@ class ModelClient:
             raise ProviderAnswerError(
                 f"{self.base_url}/tokenize: wanted `tokens`, found {str(answer)[:200]}"
             ) from error
+
+    def _spell_tokens(self, sample: Sample, model: str) -> Sample:
+        """The sample with its tokens' texts, which a server that names tokens by id leaves out."""
+        return replace(sample, token_texts=[_detokenize_once(self, token, model) for token in sample.token_ids])
+
+    def _detokenize(self, token: int, model: str) -> str:
+        answer = self._transport.call_server("POST", "/detokenize", {"model": model, "tokens": [token]})
+        if not isinstance(answer, dict) or not isinstance(answer.get("prompt"), str):
+            raise ProviderAnswerError(f"{self.base_url}/detokenize: wanted `prompt`, found {str(answer)[:200]}")
+        text: str = answer["prompt"]
+        return text
 
     def spell(self, token_ids: Sequence[int], *, model: str) -> list[str] | None:
         """What each token writes, by the server's own tokenizer; None where its text is not these tokens again.
@@ -336,6 +359,20 @@ def _tokenize_once(client: ModelClient, text: str, model: str) -> tuple[int, ...
     return client._tokenize(text, model)
 
 
+@lru_cache(maxsize=65_536)
+def _detokenize_once(client: ModelClient, token: int, model: str) -> str:
+    return client._detokenize(token, model)
+
+
+_BY_ID = "token_id:"
+
+
+def _read_top(entries: Iterable[tuple[str, float]]) -> list[tuple[int, float]]:
+    """Alternatives named `token_id:N`, most likely first; the sampled token may be among them once more than asked."""
+    found = [(int(name.removeprefix(_BY_ID)), value) for name, value in entries if name.startswith(_BY_ID)]
+    return sorted(found, key=lambda entry: -entry[1])
+
+
 def _read_completion(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
     logprobs = choice.get("logprobs") or {}
     return Sample(
@@ -346,6 +383,7 @@ def _read_completion(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sa
         logprobs=logprobs.get("token_logprobs") or (),
         token_texts=logprobs.get("tokens") or (),
         prompt_token_ids=choice.get("prompt_token_ids") or (),
+        top=[_read_top(entry.items()) for entry in logprobs.get("top_logprobs") or ()],
     )
 
 
@@ -363,6 +401,7 @@ def _read_chat(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
         if has_bytes
         else [entry["token"] for entry in entries],
         prompt_token_ids=answer.get("prompt_token_ids") or (),
+        top=[_read_top((one["token"], one["logprob"]) for one in entry.get("top_logprobs") or ()) for entry in entries],
         tool_calls=message.get("tool_calls") or (),
     )
 

@@ -37,6 +37,7 @@ TIMETABLE = (
     Entry("sweep proposals", 1.0, sweep.sweep_proposals),
     Entry("cut sessions", 2.0, sweep.cut_sessions),
     Entry("sweep runs", 5.0, sweep.sweep_runs),
+    Entry("label steps", 30.0, sweep.label_steps),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),
     Entry("watch canaries", 5.0, sweep.watch_canaries),
     Entry("tell webhooks", 0.5, tell),

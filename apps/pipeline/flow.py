@@ -33,7 +33,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import gates, schedule
+from apps.training import gates, schedule, scorers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -89,6 +89,21 @@ def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:
     adapters.refuse_unjudged(adapter_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
+def train_scorer_when_labelled(worker_id: int) -> None:
+    """A worker whose steps were labelled gets a new step scorer, when enough of them are new."""
+    if scorers.queue_when_labelled(worker_id, by="scorer") is not None:
+        train_next(worker_id)
+
+
+def train_after_scorer(model_id: int) -> None:
+    """A step scorer that was judged makes room for the next run."""
+    train_waiting()
+
+
+def refuse_dead_scorer(model_id: int, link: str, reason: str) -> None:
+    scorers.refuse_ungated(model_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
+
+
 def _task_died(task_id: int, link: str, reason: str) -> None:
     tasks.fail_task(task_id, link=link, reason=reason, by="outbox")
 
@@ -132,6 +147,17 @@ ADOPT = register_kind(
         links=("adapters.gate", "adapters.promote", "adapters.hot_swap"),
         then=train_after_adoption,
         on_dead=refuse_dead_adoption,
+    )
+)
+
+
+LABEL = register_kind(SegmentKind(name="label", links=("scoring.label_steps",), then=train_scorer_when_labelled))
+ADOPT_SCORER = register_kind(
+    SegmentKind(
+        name="adopt_scorer",
+        links=("training.gate_scorer",),
+        then=train_after_scorer,
+        on_dead=refuse_dead_scorer,
     )
 )
 
@@ -300,6 +326,10 @@ def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
 def take_result(data: Mapping[str, Any], *, by: str) -> None:
     """A result came from the box: what it trained goes to the gate."""
     with transaction.atomic():
+        if scorers.is_scorer_run(int(data.get("run_id", 0))):
+            if (model := scorers.record_head(data, by=by)) is not None:
+                outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
+            return
         adapter = training.record_result(data, by=by)
         if adapter is not None:
             outbox.start("adopt", subject_id=adapter.pk, project_id=adapter.project_id)
@@ -317,6 +347,22 @@ def wake_silent_run(run: TrainingRun) -> str:
         training.retry_run(run=run, by="sweep")
         train_next(run.worker_id)
     return "sent again"
+
+
+def label_due() -> int:
+    """Have steps labelled where a step scorer is wanted and enough of them are new. Returns of how many workers."""
+    with transaction.atomic():
+        due = scorers.find_due()
+        outbox.start_many("label", [(worker.pk, worker.project_id) for worker in due])
+    return len(due)
+
+
+def train_scorer(*, worker: Worker, by: User) -> TrainingRun:
+    """Train a step scorer now, on what is labelled."""
+    with transaction.atomic():
+        run = scorers.queue_by_hand(worker=worker, by=by)
+        train_next(worker.pk)
+    return run
 
 
 def train_waiting() -> None:

@@ -53,6 +53,12 @@ def sweep_runs() -> None:
     flow.train_waiting()
 
 
+def label_steps() -> None:
+    """Have steps labelled where enough of them are new to train a step scorer."""
+    if count := flow.label_due():
+        logger.info("steps of %d workers are being labelled", count)
+
+
 def sweep_adapters() -> None:
     """Load deployed adapters into a server that was restarted."""
     try:

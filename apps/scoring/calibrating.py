@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import weights_of
 from apps.calibration.services import JudgedRow, Sitting
-from apps.scoring.scorers import ASKING
 from apps.tasks.models import Step
 from tentalis.core.scoring.protocol import Score, ScorerResult, Unscored
 from tentalis.core.worlds import Verification
@@ -16,12 +15,16 @@ Found = tuple[int, Sequence[Step], Mapping[str, ScorerResult], Verification | No
 """One attempt: its id, its steps, what each scorer said, what was verified."""
 
 
-def find_trust(project_id: int, scorers: Sequence[str]) -> dict[str, float]:
-    """Scorer -> factor on its weight, in [0, 1]: 1 for an unknown one, 0 for a quarantined one."""
+def find_trust(project_id: int, scorers: Mapping[str, str]) -> dict[str, float]:
+    """Scorer -> factor on its weight, in [0, 1]: 1 for an unknown one, 0 for a quarantined one.
+
+    Args:
+        scorers: scorer -> handle of the rater behind it now.
+    """
     if not scorers:
         return {}
-    weights = weights_of(project_id, [name_rater(name) for name in scorers])
-    return {name: weights[name_rater(name)] for name in scorers}
+    weights = weights_of(project_id, scorers.values())
+    return {name: weights[handle] for name, handle in scorers.items()}
 
 
 def name_rater(scorer: str) -> str:
@@ -29,8 +32,12 @@ def name_rater(scorer: str) -> str:
     return f"scorer:{scorer}"
 
 
-def hold_against_verified(found: Iterable[Found]) -> list[Sitting]:
-    """What the judging scorers said of attempts and steps whose truth the world knows."""
+def hold_against_verified(found: Iterable[Found], raters: Mapping[str, str]) -> list[Sitting]:
+    """What the judging scorers said of attempts and steps whose truth the world knows.
+
+    Args:
+        raters: scorer -> handle of the rater behind it.
+    """
     rows: dict[str, list[JudgedRow]] = {}
     for attempt, steps, results, verification in found:
         if verification is None:
@@ -39,11 +46,11 @@ def hold_against_verified(found: Iterable[Found]) -> list[Sitting]:
         for step, truth in zip(steps, verification.step_scores, strict=False):
             truths[attempt, step.pk] = truth
         for name, result in results.items():
-            if name in ASKING:
+            if name in raters:
                 said: dict[Item, Score] = {(attempt, None): result.value}
                 said |= {(attempt, steps[step.index].pk): step.score for step in result.steps}
                 rows.setdefault(name, []).extend(_compare(said, truths))
-    return [Sitting(name_rater(name), Rater.Kind.SCORER, compared) for name, compared in rows.items()]
+    return [Sitting(raters[name], Rater.Kind.SCORER, compared) for name, compared in rows.items()]
 
 
 def _compare(said: Mapping[Item, Score], truths: Mapping[Item, float | None]) -> Iterable[JudgedRow]:

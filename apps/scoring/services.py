@@ -18,13 +18,23 @@ from apps.calibration.services import note_sittings
 from apps.environments.registry import get_world
 from apps.inference.metering import charge
 from apps.outbox.services import final_write
-from apps.scoring.calibrating import find_trust, hold_against_verified
+from apps.scoring.calibrating import find_trust, hold_against_verified, name_rater
 from apps.scoring.judges import find_voters
 from apps.scoring.models import StepScore
-from apps.scoring.scorers import ASKING, COMPUTED, JudgeScorer
+from apps.scoring.reward_models import find_live
+from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
 from apps.tasks.drafts import load_attempts, read_step, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
-from tentalis.core.scoring.protocol import AttemptContext, Score, Scorer, ScorerResult, ScoringError, Unscored
+from tentalis.core.scoring.hallucination import read_text
+from tentalis.core.scoring.protocol import (
+    AttemptContext,
+    Score,
+    Scorer,
+    ScorerResult,
+    ScoringError,
+    Source,
+    Unscored,
+)
 from tentalis.core.scoring.weights import Combined, WeightProfile, combine, profile_for
 from tentalis.core.worlds import Verification
 
@@ -51,6 +61,7 @@ class ScoredAttempt:
 
     Args:
         trust: judging scorer -> factor on its weight, from its calibration.
+        raters: judging scorer -> handle of the rater behind it.
     """
 
     attempt: Attempt
@@ -59,6 +70,7 @@ class ScoredAttempt:
     combined: Combined
     verification: Verification | None
     trust: Mapping[str, float]
+    raters: Mapping[str, str]
 
 
 def score_task(task_id: int, *, by: str = "scorer") -> None:
@@ -66,7 +78,7 @@ def score_task(task_id: int, *, by: str = "scorer") -> None:
 
     What cannot be scored is stored as that, with its reason; nothing is made up for it.
     """
-    task = Task.objects.select_related("project").get(pk=task_id)
+    task = Task.objects.select_related("project", "worker__provider").get(pk=task_id)
     if task.state != Task.State.SCORING:
         return
     attempts = load_attempts(task)
@@ -91,21 +103,36 @@ def find_profile(project: Project, environment: str) -> WeightProfile:
 
 def _score_attempts(task: Task, attempts: Sequence[Attempt], profile: WeightProfile) -> list[ScoredAttempt]:
     """Nothing here reads or writes a row: scorers may wait for a model as long as it takes."""
-    asking = [name for name in profile.weights if name in ASKING]
+    trained = find_live(task.worker) if reward_model.NAME in profile.weights else None
+    raters = {name: name_rater(name) for name in profile.weights if name in ASKING}
+    given: Mapping[int, ScorerResult] = {}
+    if trained is not None:
+        raters[reward_model.NAME] = trained.rater
+        given = reward_model.score_attempts(trained, [one for one in attempts if one.state != Attempt.State.FAILED])
+    asking = [name for name in raters if trained is None or name != reward_model.NAME]
     voters = find_voters(task.project) if asking else []
-    trust = find_trust(task.project_id, asking)
+    trust = find_trust(task.project_id, raters)
     votes_at_once = max(sum(voter.votes for voter in voters) * ATTEMPTS_AT_ONCE, 1)
     with ThreadPoolExecutor(min(votes_at_once, 32)) as voting, ThreadPoolExecutor(ATTEMPTS_AT_ONCE) as working:
-        scorers = [
-            JudgeScorer(name, ASKING[name], voters, voting) if name in ASKING else COMPUTED[name]
-            for name in profile.weights
-        ]
-        score = partial(_score_attempt, task, profile, scorers, trust)
+        scorers: list[Scorer] = []
+        for name in profile.weights:
+            if name in asking:
+                judge = JudgeScorer(name, ASKING[name], voters, voting)
+                scorers.append(HallucinationScorer(judge) if name == HallucinationScorer.name else judge)
+            elif name not in raters:
+                scorers.append(COMPUTED[name])
+        score = partial(_score_attempt, task, profile, scorers, trust, raters, given)
         return list(working.map(score, attempts) if voters else map(score, attempts))
 
 
 def _score_attempt(
-    task: Task, profile: WeightProfile, scorers: Iterable[Scorer], trust: Mapping[str, float], attempt: Attempt
+    task: Task,
+    profile: WeightProfile,
+    scorers: Iterable[Scorer],
+    trust: Mapping[str, float],
+    raters: Mapping[str, str],
+    given: Mapping[int, ScorerResult],
+    attempt: Attempt,
 ) -> ScoredAttempt:
     steps = list(attempt.steps.all())
     if attempt.state == Attempt.State.FAILED:
@@ -118,6 +145,7 @@ def _score_attempt(
             combined=combine(dict.fromkeys(results, reason), profile),
             verification=None,
             trust=trust,
+            raters=raters,
         )
     verification, why_not = _verify(task, attempt, steps)
     context = AttemptContext(
@@ -130,8 +158,11 @@ def _score_attempt(
         rubric=task.project.rubric,
         constitution=task.project.constitution,
         facts=_gather_facts(task, verification, why_not),
+        sources=_gather_sources(task),
     )
     results = {scorer.name: _ask(scorer, context) for scorer in scorers}
+    if attempt.pk in given:
+        results[given[attempt.pk].scorer] = given[attempt.pk]
     scores: dict[str, Score] = {name: result.value for name, result in results.items()}
     return ScoredAttempt(
         attempt=attempt,
@@ -140,6 +171,7 @@ def _score_attempt(
         combined=combine(scores, profile, trust=trust),
         verification=verification,
         trust=trust,
+        raters=raters,
     )
 
 
@@ -186,6 +218,18 @@ def _gather_facts(task: Task, verification: Verification | None, why_not: str) -
     }
 
 
+def _gather_sources(task: Task) -> tuple[Source, ...]:
+    """What the task gives to rest claims on: its reference, and `metadata.sources`, texts or {"name", "text"}."""
+    found = [] if task.reference is None else [Source("the reference", read_text(task.reference))]
+    given = task.metadata.get("sources")
+    for number, source in enumerate(given if isinstance(given, list) else [], start=1):
+        if isinstance(source, Mapping):
+            found.append(Source(str(source.get("name") or f"source {number}"), read_text(source.get("text"))))
+        else:
+            found.append(Source(f"source {number}", read_text(source)))
+    return tuple(source for source in found if source.text)
+
+
 def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *, by: str) -> None:
     """Four statements, whatever the number of attempts. A task that was moved on meanwhile is left alone."""
     values = [one.combined.value for one in scored if one.combined.value is not None]
@@ -209,7 +253,8 @@ def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *
     }
     record(Kind.TASK_SCORED, subject=task, by=by, payload=payload)
     found = [(one.attempt.pk, one.steps, one.results, one.verification) for one in scored]
-    note_sittings(project_id=task.project_id, sittings=hold_against_verified(found))
+    raters = scored[0].raters if scored else {}
+    note_sittings(project_id=task.project_id, sittings=hold_against_verified(found, raters))
 
 
 def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
@@ -253,6 +298,7 @@ def _rows(one: ScoredAttempt) -> Iterable[StepScore]:
                 score=value,
                 reason=reason,
                 spread=step.spread,
+                details=dict(step.details),
             )
 
 

@@ -1,7 +1,7 @@
 """Jobs of training on queue `control`: what goes out. What comes back ends in `apps.pipeline.jobs`."""
 
 from apps.outbox.links import link
-from apps.training import gates, services
+from apps.training import gates, scorers, services
 
 
 @link("training.ask")
@@ -12,3 +12,8 @@ def ask(run_id: int) -> None:
 @link("training.dispatch")
 def dispatch(run_id: int) -> None:
     services.dispatch_run(run_id, by="control")
+
+
+@link("training.gate_scorer")
+def gate_scorer(model_id: int) -> None:
+    scorers.gate_reward_model(model_id, by="gate")

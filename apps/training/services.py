@@ -30,6 +30,7 @@ from apps.training import gates
 from apps.training.alarms import watch_data, watch_training
 from apps.training.box import send_spec
 from apps.training.costs import sum_up_data
+from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
 from apps.training.schedule import renew_place, take_place
 from apps.workers.models import Worker
@@ -101,12 +102,13 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     run = TrainingRun.objects.select_related("batch", "worker__project").get(pk=run_id)
     if run.state != TrainingRun.State.QUEUED:
         return
-    if run.batch is None:
+    learns_policy = run.purpose != TrainingRun.Purpose.REWARD_MODEL
+    if run.batch is None and learns_policy:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
     if not take_place(run):
         return  # its place went to another run meanwhile; it waits for the next
-    parent = find_deployed(run.worker, end_user=run.end_user)
-    rollouts_uri, rollouts_sha256 = write_batch(run.batch)
+    parent = find_deployed(run.worker, end_user=run.end_user) if learns_policy else None
+    rollouts_uri, rollouts_sha256 = write_batch(run.batch) if run.batch is not None else write_steps(run)
     attempt = run.attempt + 1
     output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
     output.mkdir(parents=True, exist_ok=True)
@@ -124,6 +126,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         seed=run.seed,
         output_uri=output.resolve().as_uri(),
         backend=run.backend,
+        purpose=run.purpose,
     )
     with final_write():
         move(

@@ -26,7 +26,8 @@ def run_python(code: str, *, without: str = "") -> str:
 
 
 def test_the_flow_knows_its_segments() -> None:
-    assert set(KINDS) == {"work", "learn", "train", "adopt", "bulk", "unbulk", "cut", "hear"}
+    expected = {"work", "learn", "train", "adopt", "bulk", "unbulk", "cut", "hear", "label", "adopt_scorer"}
+    assert set(KINDS) == expected
 
 
 @pytest.mark.parametrize("name", [*LINKS, "training.record", "training.heartbeat"])

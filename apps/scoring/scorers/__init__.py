@@ -6,6 +6,7 @@ from types import MappingProxyType
 from apps.scoring.scorers.diff_size import DiffSizeScorer
 from apps.scoring.scorers.efficiency import EfficiencyScorer
 from apps.scoring.scorers.effort import EffortScorer
+from apps.scoring.scorers.hallucination import HallucinationScorer
 from apps.scoring.scorers.judge import JudgeScorer
 from apps.scoring.scorers.outcome import OutcomeScorer
 from apps.scoring.scorers.share import ShareScorer
@@ -13,7 +14,7 @@ from apps.scoring.scorers.step_verifier import StepVerifier
 from tentalis.core.scoring.judging import Criterion
 from tentalis.core.scoring.protocol import Scorer
 
-__all__ = ["ASKING", "COMPUTED", "JudgeScorer"]
+__all__ = ["ASKING", "COMPUTED", "HallucinationScorer", "JudgeScorer"]
 
 COMPUTED: Mapping[str, Scorer] = MappingProxyType(
     {

@@ -9,6 +9,7 @@ from typing import Final
 
 from apps.base.errors import BadInputError
 from apps.inference.client import ModelClient, Sample
+from apps.inference.errors import ProviderAnswerError
 from tentalis.core.desk import END_MARK, find_open_call, read_pieces
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
 
@@ -24,6 +25,7 @@ class _Try:
 
     Args:
         token_ids, logprobs, sampled, pieces: (T,); a tool's result is there too, not sampled, log-prob 0.
+        top: (T,) the likeliest tokens at each place, () at a tool's result; empty where they were not asked for.
     """
 
     prompt_index: int
@@ -32,6 +34,7 @@ class _Try:
     logprobs: list[float] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
+    top: list[Sequence[tuple[int, float]]] = field(default_factory=list)
     calls: list[dict[str, str]] = field(default_factory=list)
     finish_reason: str = ""
     served_by: str = ""
@@ -47,6 +50,7 @@ class _Try:
         self.token_ids += sample.token_ids[:budget]
         self.logprobs += sample.logprobs[:budget]
         self.pieces += sample.token_texts[:budget]  # type: ignore[arg-type]  # completions give str
+        self.top += sample.top[:budget]
         self.sampled += [True] * (len(self.token_ids) - len(self.sampled))
         self.finish_reason = "length" if is_cut else sample.finish_reason
         self.served_by = sample.served_by
@@ -57,7 +61,24 @@ class _Try:
         self.token_ids += token_ids
         self.logprobs += [0.0] * len(token_ids)
         self.sampled += [False] * len(token_ids)
+        self.top += [()] * len(token_ids) if self.top else []
         self.pieces += [text, *[""] * (len(token_ids) - 1)]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A try to be finished anew from somewhere in it.
+
+    Args:
+        prompt_token_ids: (P,); token_ids, sampled: (T,) the whole try.
+        size: how many of its tokens stay.
+    """
+
+    prompt: str
+    prompt_token_ids: Sequence[int]
+    token_ids: Sequence[int]
+    sampled: Sequence[bool]
+    size: int
 
 
 class DeskAgent:
@@ -66,6 +87,7 @@ class DeskAgent:
     Args:
         base_model: name of the served base, whose tokenizer all its adapters share.
         max_tokens: of a whole try, a tool's results included.
+        top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
     """
 
     def __init__(
@@ -76,12 +98,14 @@ class DeskAgent:
         system_prompt: str = "",
         temperature: float = 1.0,
         max_tokens: int = MAX_TOKENS,
+        top_k: int = 0,
     ) -> None:
         self._client = client
         self._base_model = base_model
         self._system_prompt = system_prompt
         self._temperature = temperature
         self._max_tokens = max_tokens
+        self._top_k = top_k
 
     def work(
         self,
@@ -124,7 +148,53 @@ class DeskAgent:
             for each, sample in zip(group, samples, strict=True):
                 each.take(sample, self._max_tokens, elapsed_s)
             groups.append(group)
-        tries = [each for group in groups for each in group]
+        self._work_on([each for group in groups for each in group], prompts, world, seed, model, greedy)
+        return [[_draft(each, conversations[index]) for each in group] for index, group in enumerate(groups)]
+
+    def finish(
+        self,
+        begun: Sequence[Begun],
+        *,
+        world: World,
+        n: int,
+        seed: int,
+        model: str,
+    ) -> list[list[AttemptDraft]]:
+        """Finish tries from somewhere in them, n times each, in one engine request and one a tool round.
+
+        Args:
+            begun: tries, and how much of each stays.
+        Raises:
+            ProviderAnswerError: the server's text of a try's tokens is not these tokens again.
+        """
+        spelled = {tuple(one.token_ids): self._spell(one.token_ids) for one in begun}
+        groups = []
+        for index, one in enumerate(begun):
+            ids, pieces = list(one.token_ids[: one.size]), spelled[tuple(one.token_ids)][: one.size]
+            sampled = list(one.sampled[: one.size])
+            groups.append(
+                [_Try(index, one.prompt_token_ids, [*ids], [0.0] * one.size, [*sampled], [*pieces]) for _ in range(n)]
+            )
+        prompts = [one.prompt for one in begun]
+        drawn = self._sample(
+            [[*one.prompt_token_ids, *one.token_ids[: one.size]] for one in begun], model, n, seed, greedy=False
+        )
+        for group, samples in zip(groups, drawn, strict=True):
+            for each, sample in zip(group, samples, strict=True):
+                each.take(sample, self._max_tokens - len(each.token_ids), 0.0)
+        self._work_on([each for group in groups for each in group], prompts, world, seed, model, greedy=False)
+        return [[_draft(each, ()) for each in group] for group in groups]
+
+    def _spell(self, token_ids: Sequence[int]) -> list[str]:
+        pieces = self._client.spell(token_ids, model=self._base_model)
+        if pieces is None:
+            raise ProviderAnswerError(f"{self._base_model}: the text of {len(token_ids)} tokens is not them again")
+        return pieces
+
+    def _work_on(
+        self, tries: list[_Try], prompts: Sequence[str], world: World, seed: int | None, model: str, greedy: bool
+    ) -> None:
+        """Answer the tool calls of tries and continue them until none waits."""
         round_number = 0
         while waiting := [each for each in tries if self._answer_call(each, prompts[each.prompt_index], world)]:
             round_number += 1
@@ -141,7 +211,6 @@ class DeskAgent:
             for each, (sample,) in zip(waiting, answers, strict=True):
                 each.take(sample, self._max_tokens - len(each.token_ids), elapsed_s)
             tries = waiting
-        return [[_draft(each, conversations[index]) for each in group] for index, group in enumerate(groups)]
 
     def _sample(
         self,
@@ -160,6 +229,7 @@ class DeskAgent:
             temperature=0.0 if greedy else self._temperature,
             stop_token_ids=self._client.tokenize(_CALL_END, model=self._base_model),
             seed=seed,
+            top_k=0 if greedy else self._top_k,
         )
 
     def _answer_call(self, each: _Try, prompt: str, world: World) -> bool:
@@ -215,6 +285,7 @@ def _draft(each: _Try, messages: Sequence[Mapping[str, str]]) -> AttemptDraft:
         token_ids=each.token_ids,
         logprobs=each.logprobs,
         sampled=each.sampled,
+        top=each.top if len(each.top) == len(each.token_ids) else (),
         served_by=each.served_by,
         finish_reason=each.finish_reason,
         ended=each.finish_reason == "stop" and not text.endswith(_CALL_END),

@@ -35,6 +35,14 @@ def check_score(score: Score, *, subject: str) -> None:
         raise ScoringError(f"{subject}: wanted a number in [0, 1] or Unscored, found {score!r}")
 
 
+@dataclass(frozen=True)
+class Source:
+    """A text the task gives, on which claims may rest."""
+
+    name: str
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttemptContext:
     """One attempt as a scorer sees it: plain data, nothing to look up.
@@ -47,6 +55,7 @@ class AttemptContext:
         rubric: the project's own words on what is good work; "" for none.
         constitution: principles that hold above the rubric, in the project's own words; "" for none.
         facts: what the environment measured, by name (exit status, tests passed, lines changed, ...).
+        sources: texts the task gives beside its prompt.
     """
 
     environment: str
@@ -58,6 +67,7 @@ class AttemptContext:
     rubric: str = ""
     constitution: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,12 +79,14 @@ class StepScored:
         score: in [0, 1], or Unscored.
         comment: the scorer's words on the step; "" for none.
         spread: max - min over the votes behind the score; None when it was not voted on.
+        details: JSON-ready evidence (unsupported spans).
     """
 
     index: int
     score: Score
     comment: str = ""
     spread: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.index < 0:

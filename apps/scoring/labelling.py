@@ -1,0 +1,169 @@
+"""Labels of steps: what completions from a step's end come to, and what the world itself says of the step."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef, QuerySet
+
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.environments.registry import get_world
+from apps.outbox.services import final_write
+from apps.scoring.answers import Answer, read_answers
+from apps.scoring.models import StepLabel
+from apps.tasks.drafts import rebuild_draft
+from apps.tasks.models import Attempt, Step, Task
+from apps.workers.agents import get_agent
+from apps.workers.agents.desk import BASE_MODEL, Begun, DeskAgent
+from apps.workers.models import Worker
+from tentalis.core.scoring.step_labels import choose_split, hard_label
+from tentalis.core.worlds import AttemptDraft, Verification, World
+
+AT_ONCE = 400
+"""Attempts one link labels at most; the rest waits for the next."""
+_BEGUN_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Verified:
+    """An attempt that the world verified, with its exact tokens."""
+
+    attempt: Attempt
+    answer: Answer
+    found: Verification
+
+    def truth_of(self, step: Step) -> float | None:
+        """What the world says of one step, in [0, 1]."""
+        scores = self.found.step_scores
+        return scores[step.index] if step.index < len(scores) else None
+
+
+def find_unlabelled(worker: Worker) -> QuerySet[Attempt]:
+    """The worker's answered and scored attempts that have no label yet and whose outcome a world verified."""
+    labelled = StepLabel.objects.filter(attempt=OuterRef("pk"))
+    return Attempt.objects.filter(
+        ~Exists(labelled),
+        worker=worker,
+        state=Attempt.State.ANSWERED,
+        unfit="",
+        is_private=False,
+        outcome__isnull=False,
+        exchange__isnull=False,
+        task__project__learning_enabled=True,
+        task__state__in=[Task.State.IN_REVIEW, Task.State.LEARNING, Task.State.DONE],
+    )
+
+
+def can_label(worker: Worker) -> bool:
+    """Whether completions can be had from the middle of this kind of worker's answers."""
+    return worker.kind == Worker.Kind.DESK
+
+
+def label_steps(worker_id: int, *, by: str) -> int:
+    """Label the steps of the worker's newest attempts that have none. Returns how many attempts.
+
+    Held-out tasks get the world's own word alone: nothing learns from them, so completions are not spent on them.
+
+    Raises:
+        ProviderBusyError, ProviderRefusedError: the engine cannot be asked; nothing is kept.
+    """
+    worker = Worker.objects.select_related("project", "provider").get(pk=worker_id)
+    if not can_label(worker):
+        return 0
+    attempts = find_unlabelled(worker).select_related("task", "exchange").prefetch_related("steps").order_by("-pk")
+    verified = list(_verify(attempts[:AT_ONCE]))
+    learned = [one for one in verified if _split(one.attempt.task) == "train"]
+    values = _complete(worker, learned)
+    labels = [label for one in verified for label in _make_labels(one, values)]
+    with final_write():
+        StepLabel.objects.bulk_create(labels, ignore_conflicts=True)
+        if labels:
+            payload = {"attempts": len(verified), "labels": len(labels), "completions": _completions() * len(values)}
+            record(Kind.STEPS_LABELLED, subject=worker, by=by, payload=payload)
+    return len(verified)
+
+
+def _split(task: Task) -> str:
+    return choose_split(task.prompt, is_held_out=get_world(task.environment).is_held_out(task.prompt))
+
+
+def _completions() -> int:
+    return int(settings.TENTALIS["PRM_COMPLETIONS"])
+
+
+def _verify(attempts: QuerySet[Attempt]) -> Iterator[Verified]:
+    found = list(attempts)
+    answers = read_answers(attempt.pk for attempt in found)
+    for attempt in found:
+        answer = answers[attempt.pk]
+        task = attempt.task
+        said = get_world(task.environment).verify(
+            task.prompt, task.reference, rebuild_draft(attempt, list(attempt.steps.all()))
+        )
+        if said is not None and isinstance(answer, Answer):
+            yield Verified(attempt, answer, said)
+
+
+def _complete(worker: Worker, verified: Sequence[Verified]) -> dict[int, float]:
+    """Step id -> the hard label of its completions; the last step of an attempt needs none."""
+    agent = get_agent(worker)
+    if not isinstance(agent, DeskAgent):
+        return {}
+    n = _completions()
+    asked = [(one, step) for one in verified for step in one.answer.steps[:-1]]
+    reached: dict[int, float] = {}
+    for start in range(0, len(asked), _BEGUN_AT_ONCE):
+        part = asked[start : start + _BEGUN_AT_ONCE]
+        world = get_world(part[0][0].attempt.task.environment)
+        begun = [
+            Begun(
+                one.attempt.task.prompt,
+                one.answer.prompt_token_ids,
+                one.answer.token_ids,
+                one.answer.sampled,
+                _end_of(one.answer, step),
+            )
+            for one, step in part
+        ]
+        seed = zlib.crc32(repr([step.pk for _, step in part]).encode())
+        drafts = agent.finish(begun, world=world, n=n, seed=seed, model=worker.base_model or BASE_MODEL)
+        for (one, step), group in zip(part, drafts, strict=True):
+            reached[step.pk] = hard_label([_outcome(world, one.attempt.task, draft) for draft in group])
+    return reached
+
+
+def _end_of(answer: Answer, step: Step) -> int:
+    """Tokens up to the step's end, a tool's result right behind it included."""
+    assert step.token_end is not None
+    end = step.token_end
+    while end < len(answer.token_ids) and not answer.sampled[end]:
+        end += 1
+    return end
+
+
+def _outcome(world: World, task: Task, draft: AttemptDraft) -> float:
+    found = world.verify(task.prompt, task.reference, draft)
+    return found.outcome if found else 0.0
+
+
+def _make_labels(one: Verified, values: Mapping[int, float]) -> Iterator[StepLabel]:
+    last = one.answer.steps[-1]
+    trains = _split(one.attempt.task) == "train"
+    for step in one.answer.steps:
+        if (truth := one.truth_of(step)) is not None:
+            yield StepLabel(attempt=one.attempt, step=step, source=StepLabel.Source.VERIFIED, value=truth)
+        if not trains:
+            continue
+        if step.pk == last.pk:
+            value, n = hard_label([one.found.outcome]), 0
+        else:
+            value, n = values[step.pk], _completions()
+        yield StepLabel(
+            attempt=one.attempt,
+            step=step,
+            source=StepLabel.Source.MONTE_CARLO,
+            value=value,
+            details={"completions": n},
+        )
