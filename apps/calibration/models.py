@@ -24,6 +24,9 @@ class Rater(Timestamped):
         counted_from: what was compared before does not count any more: it was reinstated then.
         drifted_at: when the drift detector last rang.
         quarantined_at: since when its word is not used; None: it is.
+        rubric: weights in use of a rubric manager, {"of": hash of the rubric as it was written, "weights": {item: w}};
+            {}: those it was written with.
+        gate: factor on its weight, in [0, 1], that its own learning allows it; None where it does not learn.
     """
 
     class Kind(models.TextChoices):
@@ -45,6 +48,8 @@ class Rater(Timestamped):
     counted_from = models.DateTimeField(null=True, blank=True)
     drifted_at = models.DateTimeField(null=True, blank=True)
     quarantined_at = models.DateTimeField(null=True, blank=True)
+    rubric = models.JSONField(default=dict, db_default={}, blank=True)
+    gate = models.FloatField(null=True, blank=True)
     reinstated_by = models.CharField(max_length=120, blank=True)
     reinstate_reason = models.CharField(max_length=300, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -54,6 +59,9 @@ class Rater(Timestamped):
         constraints = [
             models.UniqueConstraint(fields=["project", "handle"], name="one_rater_per_handle"),
             models.CheckConstraint(condition=Q(weight__gte=0, weight__lte=1), name="rater_weight_is_0_to_1"),
+            models.CheckConstraint(
+                condition=Q(gate__isnull=True) | Q(gate__gte=0, gate__lte=1), name="rater_gate_is_0_to_1"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -39,15 +39,28 @@ class Point:
 def weights_of(project_id: int, handles: Iterable[str]) -> dict[str, float]:
     """Handle -> factor on the trust in its word, for every handle asked for. One query.
 
-    In [0, 1]; 1 for a rater nobody compared yet, 0 for a quarantined one.
+    In [0, 1]; 1 for a rater nobody compared yet, 0 for a quarantined one; a learning manager's weight times its gate.
     """
     wanted = set(handles)
     rows = Rater.objects.filter(project_id=project_id, handle__in=wanted).order_by()
     found = {
-        handle: 0.0 if quarantined_at else weight
-        for handle, weight, quarantined_at in rows.values_list("handle", "weight", "quarantined_at")
+        handle: 0.0 if quarantined_at else weight * (1.0 if gate is None else gate)
+        for handle, weight, gate, quarantined_at in rows.values_list("handle", "weight", "gate", "quarantined_at")
     }
     return {handle: found.get(handle, UNKNOWN_WEIGHT) for handle in wanted}
+
+
+def find_rubric(project_id: int, handle: str, *, of: str) -> tuple[dict[str, float], float | None]:
+    """A rubric manager's refitted weights, and its gate, None before it has one.
+
+    Args:
+        of: hash of the rubric as it is written now; weights refitted to another text count no more.
+    Returns:
+        {} for the weights it was written with.
+    """
+    row = Rater.objects.filter(project_id=project_id, handle=handle).values_list("rubric", "gate").first()
+    rubric, gate = row or ({}, None)
+    return (rubric["weights"] if rubric.get("of") == of else {}), gate
 
 
 def is_quarantined(project_id: int, handle: str) -> bool:

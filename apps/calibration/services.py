@@ -166,6 +166,29 @@ def reinstate(*, project: Project, handle: str, reason: str, by: User) -> Rater:
     return rater
 
 
+def set_rubric(*, project_id: int, handle: str, of: str, weights: Mapping[str, float], gate: float) -> Rater:
+    """Let an AI manager judge by these weights from now on, trusted by `gate`, in the running transaction.
+
+    Under other weights it is another judge: it starts as an unknown one, and what was compared before counts no more.
+    Whoever calls this audits it.
+
+    Args:
+        of: hash of the rubric as it was written when they were fitted.
+        weights: by item; {}: as written.
+        gate: in [0, 1].
+    """
+    rubric = {"of": of, "weights": dict(weights)} if weights else {}
+    with transaction.atomic():
+        rater = _lock_raters(project_id, {handle: Rater.Kind.AI})[handle]
+        if rater.rubric != rubric:
+            rater.rubric, rater.counted_from, rater.quarantined_at = rubric, timezone.now(), None
+            _start_anew(rater)
+            rater.told_weight = rater.weight
+        rater.gate = gate
+        rater.save(update_fields=[*_WEIGHED, "rubric", "gate"])
+    return rater
+
+
 def _lock_raters(project_id: int, kinds: Mapping[str, str], *, make_missing: bool = True) -> dict[str, Rater]:
     """The raters by handle; a handle that is new gets a row.
 

@@ -331,6 +331,7 @@ class StepFeedback(models.Model):
 
     Attributes:
         spans: marked stretches of the step's text: [[start, end, label]], in characters.
+        items: what a rubric manager found in an attempt, by item; {} of everybody else.
     """
 
     feedback = models.ForeignKey(Feedback, models.CASCADE, related_name="steps")
@@ -339,6 +340,7 @@ class StepFeedback(models.Model):
     score = models.FloatField(null=True, blank=True)
     comment = models.TextField(blank=True)
     spans = models.JSONField(default=list, blank=True)
+    items = models.JSONField(default=dict, db_default={}, blank=True)
 
     class Meta:
         constraints = [

@@ -35,7 +35,7 @@ def open_review(task_id: int, *, by: str = "policy") -> None:
         return
     rules = validate_review_policy(task.project.review_policy)
     decision = decide_reviewers(task, rules)
-    manager = find_manager(rules, task.environment)
+    manager = find_manager(rules, task)
     words = ask_manager(task, manager, times=decision.reviewers.count("ai"))
     with final_write():
         for word in words:
@@ -121,7 +121,7 @@ def answer_waiting_reviews(task: Task) -> None:
     waiting = list(task.reviews.filter(state=Review.State.OPEN, audience=Review.Audience.AI))
     if not waiting:
         return
-    manager = find_manager(validate_review_policy(task.project.review_policy), task.environment)
+    manager = find_manager(validate_review_policy(task.project.review_policy), task)
     words = ask_manager(task, manager, times=len(waiting))
     with transaction.atomic():
         for review, word in zip(waiting, words, strict=True):
@@ -163,11 +163,14 @@ def _write_feedback(review: Review, author: str, word: ManagerWord) -> AuditEntr
         author=author,
         score=word.score,
         text=word.text,
+        trust=word.trust,
         undo_until=Now(),  # nobody undoes it; the sweep notes how it judges, which is not for this link to wait for
     )
     StepFeedback.objects.bulk_create(
         [
-            StepFeedback(feedback=feedback, attempt_id=attempt, score=said.score, comment=said.comment)
+            StepFeedback(
+                feedback=feedback, attempt_id=attempt, score=said.score, comment=said.comment, items=dict(said.items)
+            )
             for attempt, said in word.attempts.items()
         ]
         + [

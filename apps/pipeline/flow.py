@@ -27,7 +27,7 @@ from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.outbox.registry import SegmentKind, register_kind
 from apps.pipeline import bulk as bulks
-from apps.pipeline import conversing, judging
+from apps.pipeline import conversing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
@@ -80,9 +80,11 @@ def train_next(worker_id: int) -> None:
 
 
 def train_after_adoption(adapter_id: int) -> None:
-    """An adapter that was judged makes room for the worker's next run, if it is its project's turn."""
-    gates.note_skills(Adapter.objects.get(pk=adapter_id))
+    """An adapter that was judged makes room for the worker's next run, if it is its project's turn; managers learn."""
+    adapter = Adapter.objects.get(pk=adapter_id)
+    gates.note_skills(adapter)
     train_waiting()
+    meta.learn_managers(adapter)
 
 
 def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:

@@ -1,7 +1,7 @@
 """Jobs of training on queue `control`: what goes out. What comes back ends in `apps.pipeline.jobs`."""
 
 from apps.outbox.links import link
-from apps.training import gates, scorers, services
+from apps.training import gates, managers, scorers, services
 
 
 @link("training.ask")
@@ -12,6 +12,11 @@ def ask(run_id: int) -> None:
 @link("training.dispatch")
 def dispatch(run_id: int) -> None:
     services.dispatch_run(run_id, by="control")
+
+
+@link("training.meta_train")
+def meta_train(run_id: int) -> None:
+    managers.meta_train(run_id)
 
 
 @link("training.gate_scorer")

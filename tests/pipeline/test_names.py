@@ -26,7 +26,7 @@ def run_python(code: str, *, without: str = "") -> str:
 
 
 def test_the_flow_knows_its_segments() -> None:
-    expected = {"work", "learn", "train", "adopt", "bulk", "unbulk", "cut", "hear", "label", "adopt_scorer"}
+    expected = {"work", "learn", "train", "adopt", "bulk", "unbulk", "cut", "hear", "meta", "label", "adopt_scorer"}
     assert set(KINDS) == expected
 
 

@@ -6,15 +6,21 @@ from django.conf import settings
 
 from apps.feedback.managers.llm import LlmManager
 from apps.feedback.managers.manager import Manager, ManagerWord, NoWord
+from apps.feedback.managers.rubric import RubricManager
 from apps.feedback.managers.rule_book import RuleBookManager
 from apps.inference.services import client_for
-
-__all__ = ["Manager", "ManagerWord", "NoWord", "find_manager"]
+from apps.tasks.models import Task
 from tentalis.core.review_policy import ReviewPolicy
 
+__all__ = ["Manager", "ManagerWord", "NoWord", "find_manager"]
 
-def find_manager(rules: ReviewPolicy, environment: str) -> Manager:
-    """The AI manager the rules name for an environment."""
-    if rules.manager_for(environment) == "rule-book":
+
+def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
+    """The AI manager the rules name for a task's environment."""
+    name = rules.manager_for(task.environment)
+    if name == "rule-book":
         return RuleBookManager()
-    return LlmManager(partial(client_for, None), rules.model or settings.TENTALIS["LLM_MODEL"])
+    open_client, model = partial(client_for, None), rules.model or settings.TENTALIS["LLM_MODEL"]
+    if name == "rubric":
+        return RubricManager(task.environment, open_client, model)
+    return LlmManager(open_client, model)

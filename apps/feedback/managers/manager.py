@@ -9,10 +9,11 @@ from apps.tasks.models import Attempt, Task
 
 @dataclass(frozen=True)
 class Said:
-    """A score in [0, 1] (None: none given) and words ("": none)."""
+    """A score in [0, 1] (None: none given), words ("": none), and the rubric's items it was made of ({}: of none)."""
 
     score: float | None
     comment: str = ""
+    items: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class ManagerWord:
 
     Args:
         score: of the group as a whole, in [0, 1].
+        trust: how far it counts, in [0, 1]: 0 for a manager whose word is only audited yet.
         attempts: by attempt id.
         steps: by (attempt id, step id).
     """
@@ -29,6 +31,7 @@ class ManagerWord:
     score: float | None
     attempts: Mapping[int, Said] = field(default_factory=dict)
     steps: Mapping[tuple[int, int], Said] = field(default_factory=dict)
+    trust: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,157 @@
+"""A manager that is its rubric: the items found in an attempt, each with a weight that audits can refit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from statistics import fmean
+
+from django.conf import settings
+
+from apps.accounts.models import Project
+from apps.base.errors import TentalisError
+from apps.calibration.selectors import find_rubric
+from apps.feedback.managers.manager import ManagerWord, NoWord, Said
+from apps.inference.client import ModelClient
+from apps.tasks.drafts import read_step
+from apps.tasks.models import Attempt, Environment, Task
+from tentalis.core.canon import content_hash
+from tentalis.core.desk import SUM_HINT, UNIT_HINT, parse_ticket
+from tentalis.core.desk_rubric import (
+    FOLLOWS,
+    RIGHT_SUMS,
+    WITH_UNIT,
+    find_favourite,
+    find_items,
+    read_rubric,
+    weigh_rules,
+)
+from tentalis.core.meta import judge_items
+from tentalis.core.scoring.criteria import build_criteria_request, read_criteria, read_items, weigh_criteria
+from tentalis.core.scoring.judging import Judgement, parse_judgement
+from tentalis.core.scoring.protocol import AttemptContext, Unscored
+
+MAX_TOKENS = 4096
+AT_ONCE = 8
+PREFIX = "agent:rubric:"
+
+Found = Mapping[str, float] | Unscored
+"""The items of one attempt, or why they could not be found."""
+
+
+def name_rubric_manager(environment: str) -> str:
+    """Handle of the rubric manager of an environment: each has weights of its own."""
+    return f"{PREFIX}{environment}"
+
+
+def written_weights(project: Project, environment: str) -> dict[str, float]:
+    """The weights a rubric manager starts from: what the project's rubric says, word by word.
+
+    Raises:
+        DeskError: the rubric names an option the desk does not have.
+    """
+    if environment == Environment.DESK:
+        return weigh_rules(read_rubric(project.rubric))
+    return weigh_criteria(read_criteria(project.rubric))
+
+
+@dataclass(frozen=True)
+class RubricManager:
+    """Scores an attempt by sigmoid(w . phi); at the desk it finds phi itself, elsewhere a model judges each criterion.
+
+    Args:
+        open_client: called when something is asked.
+        model: "": none is configured.
+    """
+
+    environment: str
+    open_client: Callable[[], ModelClient]
+    model: str
+
+    @property
+    def author(self) -> str:
+        return name_rubric_manager(self.environment)
+
+    def review(self, task: Task, attempts: list[Attempt]) -> ManagerWord | NoWord:
+        if not attempts:
+            return NoWord("no attempt gave an answer")
+        try:
+            written = written_weights(task.project, self.environment)
+            fitted, gate = find_rubric(task.project_id, self.author, of=content_hash(written))
+            weights = fitted or written
+            if self.environment == Environment.DESK:
+                found, text = _look_at_desk(task, attempts), _tell_rules(task, weights)
+            else:
+                found, text = self._ask(task, attempts), ""
+        except (TentalisError, ValueError) as error:
+            return NoWord(f"the rubric cannot be applied: {error}")
+        pairs = list(zip(attempts, found, strict=True))
+        said = {
+            attempt.pk: Said(judge_items(weights, items), _explain(weights, items), items)
+            for attempt, items in pairs
+            if not isinstance(items, Unscored)
+        }
+        if not said:
+            faults = (f"attempt {one.index}: {items.reason}" for one, items in pairs if isinstance(items, Unscored))
+            return NoWord("; ".join(faults))
+        is_audited_only = gate is None and settings.TENTALIS["META_RL_ENABLED"]
+        return ManagerWord(
+            text=text,
+            score=fmean(one.score for one in said.values() if one.score is not None),
+            attempts=said,
+            trust=0.0 if is_audited_only else 1.0,
+        )
+
+    def _ask(self, task: Task, attempts: Sequence[Attempt]) -> list[Found]:
+        if not self.model:
+            return [Unscored("no model is configured for the rubric's criteria")] * len(attempts)
+        criteria = read_criteria(task.project.rubric)
+        client = self.open_client()
+
+        def ask(attempt: Attempt) -> Found:
+            request = build_criteria_request(_read_context(task, attempt), criteria)
+            try:
+                answers = client.chat(request.messages, model=self.model, max_tokens=MAX_TOKENS, temperature=0.0)
+            except TentalisError as error:
+                return Unscored(f"{type(error).__name__}: {error}")
+            judged = parse_judgement(answers[0].text, step_count=request.step_count)
+            return read_items(judged, criteria) if isinstance(judged, Judgement) else judged
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(ask, attempts))
+
+
+def _look_at_desk(task: Task, attempts: Sequence[Attempt]) -> list[Found]:
+    ticket = parse_ticket(task.prompt)
+    return [
+        find_items(ticket, [("bad" if step.kind == "other" else step.kind, step.text) for step in attempt.steps.all()])
+        for attempt in attempts
+    ]
+
+
+def _tell_rules(task: Task, weights: Mapping[str, float]) -> str:
+    """What the weights want of a ticket, as the desk's hints say it; "" where they want nothing in particular."""
+    option = find_favourite(weights, parse_ticket(task.prompt))
+    hints = [f"use {option}"] if option else []
+    hints += [UNIT_HINT] if weights.get(WITH_UNIT, 0.0) > 0 else []
+    hints += [SUM_HINT] if weights.get(RIGHT_SUMS, 0.0) + weights.get(FOLLOWS, 0.0) > 0 else []
+    return ", ".join(hints)
+
+
+def _explain(weights: Mapping[str, float], items: Mapping[str, float]) -> str:
+    """The items that moved the score, the strongest first: `order, new: ship +1.5; …`."""
+    parts = {name: weights.get(name, 0.0) * value for name, value in items.items()}
+    strongest = sorted((part for part in parts.items() if part[1]), key=lambda part: -abs(part[1]))[:5]
+    return "; ".join(f"{name} {amount:+.1f}" for name, amount in strongest)
+
+
+def _read_context(task: Task, attempt: Attempt) -> AttemptContext:
+    return AttemptContext(
+        environment=task.environment,
+        prompt=task.prompt,
+        text=attempt.text,
+        steps=tuple(read_step(step) for step in attempt.steps.all()),
+        answer=attempt.answer or None,
+        reference=None if task.reference is None else str(task.reference),
+        rubric=task.project.rubric,
+        constitution=task.project.constitution,
+    )

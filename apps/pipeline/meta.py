@@ -1,0 +1,26 @@
+"""The outer loop's part of the data's way: after an adapter was judged, the managers learn too (`meta`).
+
+A chain of its own: whatever becomes of it, the worker's next training does not wait.
+"""
+
+from django.conf import settings
+
+from apps.accounts.models import User
+from apps.adapters.models import Adapter
+from apps.outbox import services as outbox
+from apps.outbox.registry import SegmentKind, register_kind
+from apps.training.managers import roll_back_manager
+from apps.training.models import ManagerRun
+
+META = register_kind(SegmentKind(name="meta", links=("training.meta_train",)))
+
+
+def learn_managers(adapter: Adapter) -> None:
+    """Start the managers' learning after a training, in the running transaction, where that is switched on."""
+    if settings.TENTALIS["META_RL_ENABLED"] and adapter.run_id:
+        outbox.start("meta", subject_id=adapter.run_id, project_id=adapter.project_id)
+
+
+def roll_back(*, run: ManagerRun, by: User, reason: str) -> ManagerRun:
+    """Return a manager to the weights before its last fit; see `apps.training.managers`."""
+    return roll_back_manager(run=run, by=by, reason=reason)

@@ -1,0 +1,91 @@
+"""What a manager's feedback did to the work, as far as verified outcomes tell it. No experiment: see `core.meta`."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter
+from apps.feedback.models import Feedback
+from apps.rollouts.models import Rollout
+from apps.tasks.models import Attempt, Environment
+from apps.training.models import TrainingRun
+from tentalis.core.canon import content_hash
+from tentalis.core.desk import DeskError, parse_ticket
+from tentalis.core.meta import Difference, KindOutcomes, estimate_influence
+
+MOST_ATTEMPTS = 5_000
+HEARD_FROM = 0.5
+"""Share of a kind's tasks that learnt from the manager's word, from which the kind counts as heard."""
+
+Kinds = dict[str, list[float]]
+
+
+def find_influence(project: Project, handle: str, *, before_run: int | None) -> Difference:
+    """How much more the kinds of task gained in the last training that learnt from the manager's word on them.
+
+    Of the newest training before `before_run` (its adapter has worked since; the one just adopted has not). Four
+    queries.
+    """
+    unknown = Difference(None, -2.0, 2.0)
+    runs = TrainingRun.objects.filter(
+        project=project, purpose=TrainingRun.Purpose.POLICY, state=TrainingRun.State.SUCCEEDED
+    )
+    if before_run is not None:
+        runs = runs.filter(pk__lt=before_run)
+    run = runs.order_by("-pk").first()
+    adapter = Adapter.objects.filter(run_id=run.pk).first() if run else None
+    if run is None or adapter is None:
+        return unknown
+    heard = _find_heard(run, handle)
+    before, after = _find_outcomes(run, run.parent_id), _find_outcomes(run, adapter.pk)
+    return estimate_influence(
+        [
+            KindOutcomes(heard.get(kind, 0.0) >= HEARD_FROM, before[kind], after[kind])
+            for kind in before.keys() & after.keys()
+        ]
+    )
+
+
+def name_kind(environment: str, prompt: str, metadata: Mapping[str, Any]) -> str:
+    """What tasks have in common: what their sender says (`metadata.kind`), the desk's rule, or the very same prompt."""
+    if isinstance(kind := metadata.get("kind"), str) and kind:
+        return f"{environment}: {kind[:80]}"
+    if environment == Environment.DESK:
+        try:
+            ticket = parse_ticket(prompt)
+        except DeskError:
+            return "desk: no ticket"
+        return f"desk: {ticket.family}, {ticket.context}"
+    return f"{environment}: {content_hash(prompt)[:16]}"
+
+
+def _find_heard(run: TrainingRun, handle: str) -> dict[str, float]:
+    """Kind -> share of its tasks in the batch that learnt from the manager: by its hint, or with its word as reward."""
+    rollouts = Rollout.objects.filter(training_use__batch=run.batch_id).select_related("task", "hint__feedback")
+    spoken = set(
+        Feedback.objects.standing()
+        .filter(task__rollouts__training_use__batch=run.batch_id, author=handle, trust__gt=0)
+        .values_list("task", flat=True)
+    )
+    tasks: dict[int, tuple[str, bool]] = {}
+    for rollout in rollouts.defer("steps", "task__reference"):
+        task = rollout.task
+        is_hinted = rollout.hint is not None and rollout.hint.feedback.author == handle
+        is_judged = rollout.reward_source == Feedback.Source.AI and rollout.weight > 0 and task.pk in spoken
+        kind, is_heard = tasks.get(task.pk, (name_kind(task.environment, task.prompt, task.metadata), False))
+        tasks[task.pk] = kind, is_heard or is_hinted or is_judged
+    counted: dict[str, list[bool]] = defaultdict(list)
+    for kind, is_heard in tasks.values():
+        counted[kind].append(is_heard)
+    return {kind: sum(found) / len(found) for kind, found in counted.items()}
+
+
+def _find_outcomes(run: TrainingRun, adapter_id: int | None) -> Kinds:
+    """Kind -> verified outcomes of the worker's attempts under an adapter; None: under the base model."""
+    rows = Attempt.objects.filter(worker=run.worker_id, adapter=adapter_id, outcome__isnull=False).order_by("-id")
+    columns = ("task__environment", "task__prompt", "task__metadata", "outcome")
+    found: Kinds = defaultdict(list)
+    for environment, prompt, metadata, outcome in rows.values_list(*columns)[:MOST_ATTEMPTS]:
+        found[name_kind(environment, prompt, metadata)].append(outcome)
+    return dict(found)

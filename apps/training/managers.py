@@ -1,0 +1,220 @@
+"""The outer loop: rubric managers' weights are refitted to audits after every training, used, or taken back."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import BadInputError, ConflictError
+from apps.calibration.models import Comparison, Rater
+from apps.calibration.selectors import find_rubric
+from apps.calibration.services import set_rubric
+from apps.feedback.managers.rubric import PREFIX, written_weights
+from apps.feedback.models import StepFeedback
+from apps.outbox.services import final_write
+from apps.training.influence import find_influence
+from apps.training.models import ManagerRun, TrainingRun
+from tentalis.core.canon import content_hash
+from tentalis.core.meta import (
+    Auc,
+    Audit,
+    Difference,
+    Fall,
+    Refit,
+    find_fall,
+    gate_factor,
+    judge_items,
+    measure_auc,
+    refit,
+)
+
+BY = "meta"
+TRUTHS = (Comparison.Source.VERIFIED, Comparison.Source.GOLD, Comparison.Source.HUMAN)
+MAX_WORDS = 500
+
+
+@dataclass(frozen=True)
+class NumberedAudit:
+    """An audit, and the comparison in which the truth met it."""
+
+    number: int
+    audit: Audit
+
+
+def meta_train(run_id: int, *, by: str = BY) -> None:
+    """Let the project's rubric managers learn from what was audited since they last did, where that is switched on.
+
+    Run twice for one training it finds no new audits the second time and does nothing.
+    """
+    project = TrainingRun.objects.select_related("project").get(pk=run_id).project
+    if not settings.TENTALIS["META_RL_ENABLED"]:
+        return
+    with final_write():
+        raters = Rater.objects.filter(project=project, kind=Rater.Kind.AI, handle__startswith=PREFIX)
+        for handle in raters.order_by("handle").values_list("handle", flat=True):
+            train_manager(project=project, handle=handle, after_run=run_id, by=by)
+
+
+def train_manager(*, project: Project, handle: str, after_run: int | None = None, by: str = BY) -> ManagerRun | None:
+    """Refit one rubric manager to its audits in the window, or take its last fit back where that fell.
+
+    Args:
+        after_run: the training that was just adopted; the influence is that of the one before.
+    Returns:
+        What came of it; None where nothing was audited since the last time.
+    Raises:
+        DeskError: the project's rubric cannot be read.
+    """
+    with transaction.atomic():
+        Rater.objects.select_for_update().get(project=project, handle=handle)
+        runs = ManagerRun.objects.filter(project=project, manager=handle, kind=ManagerRun.Kind.RUBRIC)
+        marks = sorted(metrics["until"] for metrics in runs.values_list("metrics", flat=True))
+        audits = find_audits(project.pk, handle, limit=settings.TENTALIS["META_RL_WINDOW_SIZE"])
+        if not audits or (marks and audits[-1].number <= marks[-1]):
+            return None
+        written = written_weights(project, handle.removeprefix(PREFIX))
+        of = content_hash(written)
+        influence = find_influence(project, handle, before_run=after_run)
+        present = runs.filter(state=ManagerRun.State.APPLIED).first()
+        is_void = present is not None and present.metrics["of"] != of
+        if present is not None and not is_void:
+            fall = _find_fall(present, audits, influence)
+            if fall.rolls_back:
+                return _take_back(present, until=audits[-1].number, by=by, words=fall.words, auc=fall.before)
+        prior = _find_prior(runs.filter(metrics__of=of), audits[0].number) or written
+        rounds = _split_rounds(audits, marks)
+        found = refit(rounds, prior=prior, past_rounds=sum(mark < audits[0].number for mark in marks))
+        run = ManagerRun.objects.create(
+            project=project,
+            manager=handle,
+            parent=present,
+            before=find_rubric(project.pk, handle, of=of)[0] or written,
+            weights=dict(found.fit.weights),
+            audits=found.audits,
+            metrics={"of": of, "until": audits[-1].number, **_gather_metrics(found, audits, written, influence)},
+        )
+        payload = {"manager": handle, "audits": found.audits, "applies": found.applies}
+        record(Kind.MANAGER_FITTED, subject=run, by=by, payload=payload)
+        _use_or_refuse(run, present, found, by=by)
+    return run
+
+
+def roll_back_manager(*, run: ManagerRun, by: User, reason: str) -> ManagerRun:
+    """Return a manager to the weights before the fit in use, by a person's decision.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        BadInputError: no reason, or too long a one.
+        ConflictError: the fit is not the one in use.
+    """
+    require_right(by, run.project, Right.RUNS_WRITE)
+    words = reason.strip()
+    if not words or len(words) > 300 or "\x00" in words:
+        message = f"wanted 1 to 300 characters without NUL, found {len(words)}"
+        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+    with transaction.atomic():
+        row = ManagerRun.objects.select_for_update().get(pk=run.pk)
+        if row.state != ManagerRun.State.APPLIED:
+            raise ConflictError(f"manager run {run.pk} is not in use: it is {row.get_state_display().lower()}")
+        return _take_back(row, until=row.metrics["until"], by=by.handle, words=f"by {by.username}: {words}", auc=None)
+
+
+def find_audits(project_id: int, handle: str, *, limit: int) -> list[NumberedAudit]:
+    """A rubric manager's last judgements of whole attempts whose truth is known, oldest first. Two queries.
+
+    Truth is what the world verified, a gold item's known answer, or the word of a trusted person that overrules it.
+    """
+    rows = Comparison.objects.filter(
+        project=project_id, rater__handle=handle, step__isnull=True, counts=True, source__in=TRUTHS
+    )
+    last = rows.order_by("-id").values_list("attempt", "id", "said", "truth")[:limit]
+    known: dict[int, tuple[int, float, float]] = {}
+    for attempt, number, said, truth in last:
+        known.setdefault(attempt, (number, said, truth))
+    words = StepFeedback.objects.filter(feedback__author=handle, attempt__in=known, step__isnull=True).exclude(items={})
+    items: dict[int, Mapping[str, float]] = dict(words.order_by("id").values_list("attempt", "items"))
+    return [
+        NumberedAudit(number, Audit(items[attempt], said, truth))
+        for attempt, (number, said, truth) in reversed(known.items())
+        if attempt in items
+    ]
+
+
+def _split_rounds(audits: Sequence[NumberedAudit], marks: Sequence[int]) -> list[list[Audit]]:
+    """One round a training: what was audited between two fits, the last fit's mark included. None is empty."""
+    rounds = groupby(audits, key=lambda one: bisect_left(marks, one.number))
+    return [[one.audit for one in found] for _, found in rounds]
+
+
+def _find_prior(runs: QuerySet[ManagerRun], first: int) -> dict[str, float]:
+    """The weights in use before the window's first audit; {}: as written."""
+    used = runs.filter(state__in=(ManagerRun.State.APPLIED, ManagerRun.State.REPLACED), metrics__until__lt=first)
+    run = used.order_by("-id").first()
+    return dict(run.weights) if run else {}
+
+
+def _find_fall(present: ManagerRun, audits: Sequence[NumberedAudit], influence: Difference) -> Fall:
+    since = [one.audit for one in audits if one.number > present.metrics["until"]]
+    return find_fall(since, promised=present.metrics["auc_after"], before=present.before, influence=influence)
+
+
+def _use_or_refuse(run: ManagerRun, present: ManagerRun | None, found: Refit, *, by: str) -> None:
+    words = found.words[:MAX_WORDS]
+    if found.applies:
+        if present is not None:
+            move(present, ManagerRun.State.REPLACED, by=by, payload={"manager": run.manager, "run": run.pk})
+        weights = run.weights
+        move(run, ManagerRun.State.APPLIED, by=by, payload=_describe(run, found.gate, words), words=words)
+    else:
+        weights = find_rubric(run.project_id, run.manager, of=run.metrics["of"])[0]
+        move(run, ManagerRun.State.REFUSED, by=by, payload=_describe(run, found.gate, words), words=words)
+    of = run.metrics["of"]
+    set_rubric(project_id=run.project_id, handle=run.manager, of=of, weights=weights, gate=found.gate)
+
+
+def _take_back(run: ManagerRun, *, until: int, by: str, words: str, auc: Auc | None) -> ManagerRun:
+    """Use the weights before; those are trusted by what they show on the audits since, else by what they showed."""
+    gate = gate_factor(auc.value if auc is not None else run.metrics["auc_before"])
+    metrics = run.metrics | {"until": until}
+    changes = {"words": words[:MAX_WORDS], "metrics": metrics}
+    move(run, ManagerRun.State.ROLLED_BACK, by=by, payload=_describe(run, gate, words), **changes)
+    parent = run.parent
+    if parent is not None and parent.state == ManagerRun.State.REPLACED:
+        move(parent, ManagerRun.State.APPLIED, by=by, payload=_describe(parent, gate, "in use again"))
+    set_rubric(project_id=run.project_id, handle=run.manager, of=run.metrics["of"], weights=run.before, gate=gate)
+    return run
+
+
+def _describe(run: ManagerRun, gate: float, words: str) -> dict[str, Any]:
+    return {"manager": run.manager, "gate": round(gate, 4), "words": words[:300]}
+
+
+def _gather_metrics(
+    found: Refit, audits: Sequence[NumberedAudit], written: Mapping[str, float], influence: Difference
+) -> dict[str, Any]:
+    """What the pages show; `control` is the AUC the rubric as it is written has on the same audits."""
+    plain = [one.audit for one in audits]
+    control = measure_auc([judge_items(written, audit.items) for audit in plain], [audit.truth for audit in plain])
+    return {
+        "auc_before": found.present.value,
+        "auc_before_interval": [found.present.low, found.present.high],
+        "auc_after": found.candidate.value,
+        "auc_after_interval": [found.candidate.low, found.candidate.high],
+        "difference": found.difference.value,
+        "difference_interval": [found.difference.low, found.difference.high],
+        "gate": found.gate,
+        "control": control.value,
+        "stds": dict(found.fit.stds),
+        "influence": influence.value,
+        "influence_interval": [influence.low, influence.high],
+    }
