@@ -11,9 +11,11 @@ from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
 from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentViewSet, SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
+from apps.api.views.managers import ManagerRunViewSet
 from apps.api.views.prices import CostView, PriceViewSet
 from apps.api.views.providers import ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
+from apps.api.views.rewards import RewardView
 from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
 from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
@@ -37,6 +39,7 @@ router.register("rollouts", RolloutViewSet)
 router.register("batches", BatchViewSet)
 router.register("runs", RunViewSet)
 router.register("adapters", AdapterViewSet)
+router.register("manager-runs", ManagerRunViewSet)
 router.register("sessions", SessionViewSet)
 router.register("exchanges", ExchangeViewSet)
 router.register("turns", TurnViewSet)
@@ -61,6 +64,7 @@ urlpatterns = [
     path("v1/login", LoginView.as_view(), name="login"),
     path("v1/logout", LogoutView.as_view(), name="logout"),
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
+    re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
     path("v1/metrics/cost", CostView.as_view(), name="metrics-cost"),
     path("v1/metrics/queues", QueuesView.as_view(), name="metrics-queues"),

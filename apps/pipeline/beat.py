@@ -38,6 +38,7 @@ TIMETABLE = (
     Entry("cut sessions", 2.0, sweep.cut_sessions),
     Entry("sweep runs", 5.0, sweep.sweep_runs),
     Entry("label steps", 30.0, sweep.label_steps),
+    Entry("tend the cluster", 5.0, sweep.tend_cluster),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),
     Entry("watch canaries", 5.0, sweep.watch_canaries),
     Entry("tell webhooks", 0.5, tell),

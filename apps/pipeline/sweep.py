@@ -8,6 +8,7 @@ from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
 from apps.pipeline import canary, conversing, flow, supervision
+from apps.training.cluster import tend_all
 from apps.training.services import find_silent_runs
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,14 @@ def label_steps() -> None:
     """Have steps labelled where enough of them are new to train a step scorer."""
     if count := flow.label_due():
         logger.info("steps of %d workers are being labelled", count)
+
+
+def tend_cluster() -> None:
+    """Ask after the trainings on somebody else's machines."""
+    try:
+        tend_all()
+    except BrokerAwayError as error:
+        logger.info("%s", error)
 
 
 def sweep_adapters() -> None:

@@ -7,8 +7,9 @@ from django.db import models
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind as AuditKind
-from apps.base.models import Stateful
+from apps.base.models import Stateful, Timestamped
 from apps.rollouts.models import Batch
+from apps.tasks.models import Task
 from apps.workers.models import Worker
 
 
@@ -198,3 +199,44 @@ class ManagerRun(Stateful):
 
     def __str__(self) -> str:
         return f"manager run {self.pk} of {self.manager}"
+
+
+class RewardDoor(models.Model):
+    """Where an attempt at a run asks what its own answers are worth. Its secret is part of the address.
+
+    Attributes:
+        secret_hash: keyed hash of the secret, which is kept nowhere.
+    """
+
+    run = models.ForeignKey(TrainingRun, models.CASCADE, related_name="reward_doors")
+    attempt = models.PositiveSmallIntegerField()
+    secret_hash = models.CharField(max_length=64, unique=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "attempt"], name="one_reward_door_per_attempt")]
+
+    def __str__(self) -> str:
+        return f"rewards of {self.run}, attempt {self.attempt}"
+
+
+class RewardAnswer(Timestamped):
+    """What an answer was worth: the same question gets the same answer, however often it is asked.
+
+    Attributes:
+        query_sha256: of the prompt and answer.
+        answer: {"rewards", "scores", "extra_logs"}, or {"feedback"}: what a tool said.
+    """
+
+    run = models.ForeignKey(TrainingRun, models.CASCADE, related_name="reward_answers")
+    task = models.ForeignKey(Task, models.CASCADE, related_name="+")
+    query_sha256 = models.CharField(max_length=64)
+    answer = models.JSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "task", "query_sha256"], name="one_reward_per_answer"),
+        ]
+
+    def __str__(self) -> str:
+        return f"reward in {self.run} of an answer to {self.task}"

@@ -87,7 +87,7 @@ def reward(
         BadInputError: where the answer begins cannot be known.
         UnscoredError: no scorer had a word on it.
     """
-    uses = TrainingUse.objects.filter(batch_id=door.run.batch_id, rollout__task_id=task_id)
+    uses = TrainingUse.objects.filter(batch__run=door.run_id, rollout__task_id=task_id)
     if not uses.exists():
         raise ConflictError(f"wanted a task of run {door.run_id}'s batch, found task {task_id}")
     digest = hashlib.sha256(f"{is_cut}\n{query}".encode()).hexdigest()

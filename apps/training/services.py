@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of
@@ -26,16 +26,17 @@ from apps.outbox.models import Segment
 from apps.outbox.services import final_write
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
-from apps.training import gates
+from apps.training import cluster, gates
 from apps.training.alarms import watch_data, watch_training
 from apps.training.box import send_spec
+from apps.training.checkpoints import go_on
 from apps.training.costs import sum_up_data
 from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
 from apps.training.schedule import renew_place, take_place
-from apps.workers.models import Worker
+from apps.workers.recipes import choose_recipe
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
-from tentalis.core.learning.recipes import RECIPES, Recipe, RecipeError
+from tentalis.core.learning.recipes import RecipeError
 from tentalis.core.learning.refusals import find_refusal
 from tentalis.core.learning.suspicion import BatchFacts
 
@@ -79,20 +80,6 @@ def queue_run(
     return run
 
 
-def choose_recipe(project: Project, worker: Worker, *, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """The changes over the project's recipe over the settings over the measured one for this kind of worker."""
-    start = RECIPES["desk" if worker.kind == Worker.Kind.DESK else "chat"].to_json()
-    installation = {
-        "w_rl": settings.TENTALIS["RL_WEIGHT"],
-        "w_opd": settings.TENTALIS["OPD_WEIGHT"],
-        "opd_mode": settings.TENTALIS["OPD_MODE"],
-        "clip_low": settings.TENTALIS["TRAINING_CLIP_EPSILON"],
-        "clip_high": settings.TENTALIS["TRAINING_CLIP_EPSILON_HIGH"],
-        "teacher": settings.TENTALIS["OPD_TEACHER_MODEL"] or "base",
-    }
-    return Recipe.from_json(start | installation | project.recipe | dict(changes or {}))
-
-
 def dispatch_run(run_id: int, *, by: str) -> None:
     """Write the batch to a file and send the spec to the box; from here on the run waits for its result.
 
@@ -127,23 +114,27 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         output_uri=output.resolve().as_uri(),
         backend=run.backend,
         purpose=run.purpose,
+        **(cluster.describe(run) if run.backend == cluster.BACKEND else {}),
     )
+    spec = go_on(run, spec)
     with final_write():
         move(
             run,
             TrainingRun.State.RUNNING,
             by=by,
-            payload={"attempt": attempt, "spec": spec.content_hash},
+            payload={"attempt": attempt, "spec": spec.content_hash, "resumes": spec.resume_uri is not None},
             attempt=attempt,
             parent=parent,
             spec=spec.to_json(),
+            checkpoint_uri=spec.resume_uri or "",
             heartbeat_at=Now(),
             started_at=Now(),
             metrics=[],
             failure="",
             waiting_reason="",
+            external_id=cluster.name_job(run.pk, attempt) if run.backend == cluster.BACKEND else "",
         )
-        send_spec(spec)
+        (cluster.tend if run.backend == cluster.BACKEND else send_spec)(spec)
 
 
 def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> None:

@@ -117,6 +117,11 @@ def plan_stack(
         *stores,
         *_plan_engine(plan, _torch_environment(environment), engine_port),
         _plan_gpu(plan, _torch_environment(environment, f"{PREFIX}REDIS_URL"), store_names),
+        *_plan_cluster(
+            plan,
+            _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}RAY_URL", f"{PREFIX}RAY_TOKEN"),
+            store_names,
+        ),
         *_plan_set_up(plan, environment, store_names),
         _plan_web(plan, environment, web_port),
         _plan_gateway(plan, environment, gateway_port),
@@ -240,6 +245,24 @@ def _plan_gpu(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ..
         environment=environment,
         after=tuple(name for name in stores if name == "redis"),
     )
+
+
+def _plan_cluster(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
+    """The process that looks after trainings on a Ray cluster, where there is one."""
+    if not plan.settings["RAY_URL"]:
+        return []
+    return [
+        _queue_process(
+            plan,
+            name="cluster",
+            app="gpu_workers.celery",
+            queues=["cluster"],
+            pool="solo",
+            size=1,
+            environment=environment,
+            after=tuple(name for name in stores if name == "redis"),
+        )
+    ]
 
 
 def _plan_set_up(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:

@@ -17,7 +17,8 @@ from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.skills.models import Skill
 from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
-from apps.training.models import TrainingRun
+from apps.training.models import ManagerRun, TrainingRun
+from apps.training.rewards import open_door
 from apps.webhooks.models import Delivery, Webhook
 from tests.factories import make_task, make_user, make_worker
 
@@ -51,6 +52,13 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     run = TrainingRun.objects.create(
         project=project, worker=worker, batch=batch, recipe={}, recipe_hash="0" * 64, state=TrainingRun.State.FAILED
     )
+    sampling = TrainingRun.objects.create(
+        project=project, worker=worker, purpose="manager", recipe={}, recipe_hash="0" * 64, state="running", attempt=1
+    )
+    manager_run = ManagerRun.objects.create(
+        project=project, manager="agent:rubric:desk", state="applied",
+        metrics={"of": "0", "until": 0, "auc_before": None},
+    )  # fmt: skip
     segment = Segment.objects.create(
         kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers", state="dead"
     )
@@ -73,11 +81,13 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     rows = {
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
+        "manager_run": manager_run,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset,
         "eval_run": eval_run, "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
-    return {"slug": project.slug, **{name: row.pk for name, row in rows.items()}}
+    secret = open_door(sampling.pk, 1).rpartition("/")[2]
+    return {"slug": project.slug, "secret": secret, **{name: row.pk for name, row in rows.items()}}
 
 
 def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
@@ -92,6 +102,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
         "PATCH tokens/{token}": {"limits": {"requests_per_minute": 5}},
         "POST adapters/{adapter}/canary": {"percent": 10},
+        "POST manager-runs/{manager_run}/rollback": {"reason": "It fell."},
         "PATCH adapters/{adapter}/canary": {"percent": 20},
         "POST skills": {"project": slug, "name": "greet", "description": "How to greet.", "body": "Say good day."},
         "PATCH skills/{skill}": {"is_active": False},
@@ -133,6 +144,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
             "messages": [{"role": "assistant", "content": "hi"}],
             "metadata": {"project": slug},
         },
+        "POST rewards/{secret}": {"query": ["Hi?Hi."], "prompts": ["Hi?"], "labels": [f'{{"task": {ids["task"]}}}']},
         "POST runs": {"project": slug, "worker": "echo"},
     }
 

@@ -17,8 +17,10 @@ PLACEHOLDERS = {
     "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
     "proposals": "{proposal}",
+    "manager-runs": "{manager_run}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
     "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "datasets": "{dataset}",
+    "rewards": "{secret}",
     "eval-runs": "{eval_run}", "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip
 TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8"))

@@ -86,14 +86,15 @@ TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
-    "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}",
+    "manager-runs": "{manager_run}",
+    "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}", "rewards": "{secret}",
 }  # fmt: skip
 
 
 def fill(path: str, ids: dict[str, Any]) -> tuple[str, str]:
     """(route in the words of permissions.toml, path to send)."""
     placeholder = TEMPLATES.get(path.split("/")[0], "")
-    route = path.replace("{slug}", placeholder).replace("{id}", placeholder)
+    route = path.replace("{slug}", placeholder).replace("{id}", placeholder).replace("{secret}", placeholder)
     return route, route.format(**ids)
 
 

@@ -4,11 +4,11 @@ Nothing is held open: `advance` starts the job, or looks at it, and returns. A j
 whoever asks twice, or asks again after a lost message, finds the one that was started.
 """
 
+import dataclasses
 import json
 import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from gpu_workers.artifacts import ArtifactError, hash_files, path_from_uri, write_file
@@ -198,15 +198,17 @@ def _submit(spec: TrainSpec, cluster: RayJobs, *, output: Path, reward_url: str)
         w_opd=recipe.w_opd,
         opd_clip=recipe.opd_clip,
     )
+    for earlier in range(1, spec.attempt):
+        cluster.stop(name_job(dataclasses.replace(spec, attempt=earlier)))  # it was given up, and may not know it
     argv = reinforce(recipe, options, sizes, places, seed=spec.seed % 2**31)
     cluster.submit(
         name_job(spec),
         shlex.join(["python3", "-m", f"{PACKAGE}.entry", REINFORCE, *argv]),
-        variables={VARIABLE: json.dumps(asdict(told)), REWARD_VARIABLE: reward_url},
+        variables={VARIABLE: json.dumps(dataclasses.asdict(told)), REWARD_VARIABLE: reward_url},
         package=pack_plugin(),
         metadata={"run": str(spec.run_id), "attempt": str(spec.attempt), "spec": spec.content_hash},
     )
-    sent = {"job": name_job(spec), "argv": argv, "sizes": asdict(sizes), "told": asdict(told)}
+    sent = {"job": name_job(spec), "argv": argv, "sizes": dataclasses.asdict(sizes), "told": dataclasses.asdict(told)}
     write_file(output / SENT_FILE, canonical_json(sent))
 
 

@@ -104,7 +104,7 @@ async def _ask(
                 session.post(os.environ[URL_VARIABLE], json=body) as response,
             ):
                 if response.status == 200:
-                    found: dict[str, Any] = await response.json()
+                    found: dict[str, Any] = json.loads(await response.text())
                     return found
                 said = f"{response.status} {(await response.text())[:300]}"
                 if response.status < 500 and response.status not in {408, 425, 429}:

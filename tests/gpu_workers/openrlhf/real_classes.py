@@ -1,0 +1,53 @@
+"""OpenRLHF's own executors, experience and advantages, with stand-ins for what they import but Torch and aiohttp."""
+
+import contextlib
+import importlib
+import sys
+import types
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
+
+
+@contextlib.contextmanager
+def import_openrlhf() -> Iterator[SimpleNamespace]:
+    """Its modules `agent`, `generator`, `maker` and `experience`, importable while this lasts."""
+    root = fetch_openrlhf() / "openrlhf"
+    before = dict(sys.modules)
+    for name, path in {
+        "openrlhf.utils": root / "utils",
+        "openrlhf.models": root / "models",
+        "openrlhf.trainer": root / "trainer",
+        "openrlhf.trainer.ppo_utils": root / "trainer" / "ppo_utils",
+        "openrlhf.trainer.ray": None,
+    }.items():
+        sys.modules[name] = _package(name, [str(path)] if path else [])
+    sys.modules["openrlhf.trainer.ray.vllm_engine"] = _package("vllm_engine", [], batch_vllm_engine_call=None)
+    sys.modules["openrlhf.trainer.ray.launcher"] = _package("launcher", [], RayActorGroup=object)
+    for name, held in {"ray": {}, "vllm": {"SamplingParams": object}, "deepspeed": {}}.items():
+        sys.modules[name] = _package(name, [], **held)
+    sys.path.insert(0, str(root.parent))
+    try:
+        yield SimpleNamespace(
+            agent=importlib.import_module("openrlhf.utils.agent"),
+            experience=importlib.import_module("openrlhf.trainer.ppo_utils.experience"),
+            maker=importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker"),
+            generator=importlib.import_module("openrlhf.trainer.ppo_utils.samples_generator"),
+        )
+    finally:
+        sys.path.remove(str(root.parent))
+        ours = [name for name in sys.modules if name.split(".")[0] in ("openrlhf", "ray", "vllm", "deepspeed")]
+        for name in ours:
+            if name in before:
+                sys.modules[name] = before[name]
+            else:
+                del sys.modules[name]
+
+
+def _package(name: str, path: list[str], **held: Any) -> ModuleType:
+    module = types.ModuleType(name)
+    module.__path__ = path
+    vars(module).update(held)
+    return module
