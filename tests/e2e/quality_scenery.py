@@ -6,6 +6,7 @@ from apps.accounts.models import Project
 from apps.calibration.models import Comparison
 from apps.calibration.services import JudgedRow, Sitting, note_sittings
 from apps.tasks.models import Task
+from apps.training.models import ManagerRun
 
 
 def compare_raters(project: Project, tasks: Iterable[Task]) -> None:
@@ -42,6 +43,45 @@ def compare_raters(project: Project, tasks: Iterable[Task]) -> None:
                     )
                 ],
             )
+
+
+def let_a_manager_learn(project: Project) -> None:
+    """Three fits of a rubric manager: refused for want of audits, used and replaced, in use."""
+    before = {"order, new: ship": -1.5, "order, new: gift": 1.5, "the sums are right": 0.0}
+    after = {"order, new: ship": 2.4, "order, new: gift": -2.1, "the sums are right": 1.1}
+    aucs = [(None, None, 0.0), (0.48, 0.61, 0.05), (0.58, 0.94, 0.77)]
+    words = [
+        "wanted 4 good and as many bad audits, found 3 and 13; its word counts only where it is audited for 2 rounds",
+        "not worse: AUC 0.61 [0.44, 0.78] on audits it had not seen, 0.48 [0.31, 0.66] as it judged",
+        "not worse: AUC 0.94 [0.87, 1.00] on audits it had not seen, 0.58 [0.45, 0.71] as it judged",
+    ]
+    for place, state in enumerate(("refused", "replaced", "applied")):
+        judged, refitted, gate = aucs[place]
+        known = judged is not None and refitted is not None
+        ManagerRun.objects.create(
+            project=project,
+            manager="agent:rubric:desk",
+            state=state,
+            before=before,
+            weights=after,
+            audits=16 * (place + 1),
+            words=words[place],
+            metrics={
+                "of": "0" * 64,
+                "until": place,
+                "auc_before": judged,
+                "auc_before_interval": [judged - 0.15, judged + 0.15] if judged is not None else [0.0, 1.0],
+                "auc_after": refitted,
+                "auc_after_interval": [refitted - 0.1, min(1.0, refitted + 0.1)]
+                if refitted is not None
+                else [0.0, 1.0],
+                "gate": gate,
+                "control": 0.49 if known else None,
+                "stds": dict.fromkeys(after, 0.6),
+                "influence": 0.08 if known else None,
+                "influence_interval": [-0.03, 0.19] if known else [-2.0, 2.0],
+            },
+        )
 
 
 def _row(item: tuple[int, int | None, float, float], source: str) -> JudgedRow:

@@ -22,7 +22,7 @@ from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
 from tests.e2e.provider_scenery import add_servers
-from tests.e2e.quality_scenery import compare_raters
+from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn
 from tests.factories import make_project, make_task, make_user, make_worker
 
 ITEMS = 300
@@ -104,6 +104,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
     _converse(project, adapter)
     tell(project)
     compare_raters(project, [reviewed, in_review])
+    let_a_manager_learn(project)
     return Scene(
         project=project,
         alice=alice,

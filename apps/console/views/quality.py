@@ -8,6 +8,7 @@ from apps.accounts.rights import Right
 from apps.calibration.models import Rater
 from apps.calibration.services import reinstate
 from apps.console.selectors import quality
+from apps.console.selectors.managers import find_fits
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 
 
@@ -18,6 +19,7 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
     context = {
         "view": quality.show_quality(scene.project, only=only),
         "sees_all": _sees_all(scene),
+        "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "fragments": {"quality"},
     }
     return show(request, scene, "quality", context)

@@ -22,6 +22,7 @@ from apps.feedback.models import BulkJudgement
 from apps.inference.models import Exchange, Session
 from apps.supervision.models import Proposal
 from apps.tasks.models import Task
+from apps.training.models import ManagerRun
 from apps.webhooks.models import Delivery, Webhook
 from tests.e2e.pages import find_manager_pages, find_own_pages
 from tests.e2e.pages import find_pages as find_looked_at
@@ -95,6 +96,7 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         **make_webhook(project),
         "dataset_id": Dataset.objects.create(project=project, name="held-out", uri="file:///x", sha256="0", size=1).pk,
         "rater_id": Rater.objects.create(project=project, handle="user:bob", kind="person").pk,
+        "fit_id": ManagerRun.objects.create(project=project, manager="agent:rubric:desk").pk,
     }
 
 

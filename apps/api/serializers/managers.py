@@ -1,0 +1,38 @@
+"""What managers learnt from audits."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.training.models import ManagerRun
+
+
+class ManagerRunOut(serializers.ModelSerializer[ManagerRun]):
+    """One fit of a manager's judgement to what was audited.
+
+    `weights` and `before`: the rubric's weights by item. `metrics`: `auc_before` as it judged, `auc_after` refitted,
+    both on audits it had not seen; `control` of the rubric as it is written; `gate`, the factor its unaudited word
+    counts by; `influence` of its feedback on the work; `…_interval` of each at 90 %.
+    """
+
+    project = serializers.CharField(source="project.slug")
+    parent: Any = serializers.IntegerField(source="parent_id", allow_null=True)
+    run = serializers.IntegerField(source="run_id", allow_null=True)
+
+    class Meta:
+        model = ManagerRun
+        fields = [
+            "id",
+            "project",
+            "manager",
+            "kind",
+            "state",
+            "parent",
+            "run",
+            "audits",
+            "before",
+            "weights",
+            "metrics",
+            "words",
+            "created_at",
+        ]

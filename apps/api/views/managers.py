@@ -1,0 +1,46 @@
+"""What managers learnt from audits."""
+
+from typing import ClassVar
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.permissions import current_user
+from apps.api.serializers.judgement import ReasonIn
+from apps.api.serializers.managers import ManagerRunOut
+from apps.api.views.base import ResourceViewSet
+from apps.pipeline import meta
+from apps.training.models import ManagerRun
+
+
+class ManagerRunFilterSet(ProjectFilterSet):
+    state = filters.ChoiceFilter(choices=ManagerRun.State.choices)
+
+    class Meta:
+        model = ManagerRun
+        fields: ClassVar = ["manager"]
+
+
+class ManagerRunViewSet(ResourceViewSet):
+    """Managers' own learning: each fit, used or refused, and why."""
+
+    queryset = ManagerRun.objects.select_related("project")
+    serializer_class = ManagerRunOut
+    filterset_class = ManagerRunFilterSet
+    rights: ClassVar = {"list": Right.RUNS_READ, "retrieve": Right.RUNS_READ, "rollback": Right.RUNS_WRITE}
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=ReasonIn)
+    @action(detail=True, methods=["post"])
+    def rollback(self, request: Request, pk: str) -> Response:
+        """Let the manager judge by the weights before this fit again. 409 when the fit is not in use."""
+        run = self.get_object()
+        body = self.read_body(ReasonIn)
+        return self.show(meta.roll_back(run=run, by=current_user(request), reason=body["reason"]))

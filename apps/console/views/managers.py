@@ -1,0 +1,43 @@
+"""What managers learnt from audits: one fit of it, and back to the weights before."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.accounts.rights import Right
+from apps.console.selectors.managers import show_fit
+from apps.console.views.frame import Scene, act, leave, project_view, show
+from apps.pipeline import meta
+from apps.training.models import ManagerRun
+
+
+@require_GET
+@project_view(Right.RUNS_READ)
+def show_manager_run(request: HttpRequest, scene: Scene, fit_id: int) -> HttpResponse:
+    view = show_fit(scene.project, fit_id)
+    if view is None:
+        raise Http404(f"no manager run {fit_id}")
+    is_used = view.row.run.state == ManagerRun.State.APPLIED
+    context = {
+        "view": view,
+        "row": view.row,
+        "run": view.row.run,
+        "may_roll_back": is_used and scene.may(Right.RUNS_WRITE),
+        "fragments": {"manager_run"},
+    }
+    return show(request, scene, "manager_run", context)
+
+
+@require_POST
+@project_view(Right.RUNS_WRITE)
+def roll_back_manager(request: HttpRequest, scene: Scene, fit_id: int) -> HttpResponse:
+    run = ManagerRun.objects.select_related("project").filter(project=scene.project, pk=fit_id).first()
+    if run is None:
+        raise Http404(f"no manager run {fit_id}")
+    reason = request.POST.get("reason", "")
+    act(
+        request,
+        _("It judges by the weights before again."),
+        lambda: meta.roll_back(run=run, by=scene.user, reason=reason),
+    )
+    return leave(scene, "manager-run", fit_id)
