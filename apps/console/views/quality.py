@@ -9,6 +9,7 @@ from apps.calibration.models import Rater
 from apps.calibration.services import reinstate
 from apps.console.selectors import quality
 from apps.console.selectors.managers import find_fits
+from apps.console.selectors.scorers import find_scorers
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 
 
@@ -20,6 +21,7 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
         "view": quality.show_quality(scene.project, only=only),
         "sees_all": _sees_all(scene),
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
+        "scorers": find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "fragments": {"quality"},
     }
     return show(request, scene, "quality", context)
