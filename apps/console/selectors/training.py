@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from django.db.models import Q
+
 from apps.accounts.models import Project
 from apps.adapters.canary import TRIABLE
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
@@ -18,6 +20,7 @@ from apps.training.models import TrainingRun
 
 PAGE = 25
 MOST_PEOPLE = 12
+MOST_SERVED = 200
 SAMPLE_TASKS = 60
 OFFERED = 12
 
@@ -159,14 +162,18 @@ def find_deployments(project: Project) -> list[Deployment]:
     deployments = Deployment.objects.filter(worker__project=project).select_related(
         "worker", "adapter", "previous", "canary"
     )
-    people = deployments.exclude(end_user="").exclude(adapter=None).order_by("-moved_at")
-    return [*deployments.filter(end_user="").order_by("worker__name"), *people[:MOST_PEOPLE]]
+    latest = deployments.alias(is_own=Q(end_user="")).order_by("-is_own", "-moved_at")[:MOST_SERVED]
+    own = [one for one in latest if not one.end_user]
+    people = [one for one in latest if one.end_user and one.adapter_id is not None]
+    return [*sorted(own, key=lambda one: one.worker.name), *people[:MOST_PEOPLE]]
 
 
 def find_open_batches(project: Project) -> list[Batch]:
     """Those that fill: the workers', and of people the newest."""
-    filling = Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker").order_by("-id")
-    return [*filling.filter(end_user=""), *filling.exclude(end_user="")[:MOST_PEOPLE]]
+    filling = Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker")
+    latest = list(filling.alias(is_own=Q(end_user="")).order_by("-is_own", "-id")[:MOST_SERVED])
+    own = [batch for batch in latest if not batch.end_user]
+    return [*own, *latest[len(own) :][:MOST_PEOPLE]]
 
 
 def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:

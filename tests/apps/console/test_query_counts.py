@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 ROWS = 60
 QUERIES: Mapping[str, int] = {
-    "dashboard": 23,
+    "dashboard": 24,
     "tasks": 13,
     "task": 21,
     "failed_task": 17,
