@@ -30,8 +30,8 @@ _SYSTEM = (
 _FORM = (
     "Answer with one JSON object and nothing else: "
     '{"steps": [{"index": 0, "score": 0.0, "reason": "..."}], "overall": 0.0, "reason": "..."}. '
-    "Scores are numbers from 0 to 1. `steps` holds each quoted CRITERION exactly once, under the index in its block's "
-    "name; `overall` is how good the work is as a whole."
+    "Scores are numbers from 0 to 1. `steps` holds each criterion of the RUBRIC exactly once, under the number before "
+    "it; `overall` is how good the work is as a whole."
 )
 
 
@@ -58,7 +58,7 @@ def build_criteria_request(context: AttemptContext, criteria: tuple[str, ...]) -
     """
     if not criteria:
         raise ScoringError("rubric: wanted one criterion or more, found none")
-    blocks = {f"CRITERION {index}": criterion for index, criterion in enumerate(criteria)}
+    blocks = {"RUBRIC": "\n".join(f"{index}. {criterion}" for index, criterion in enumerate(criteria))}
     blocks["TASK"] = cap_text(context.prompt, PROMPT_CHARS)
     if context.reference is not None:
         blocks["REFERENCE"] = cap_text(context.reference, REFERENCE_CHARS)
