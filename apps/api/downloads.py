@@ -84,6 +84,9 @@ def rollout_parquet(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
             ("steps", pyarrow.list_(step)),
             ("missing_steps", pyarrow.int64()),
             ("weight", pyarrow.float64()),
+            ("candidate_hints", pyarrow.string()),
+            ("top_token_ids", pyarrow.list_(pyarrow.list_(pyarrow.int32()))),
+            ("top_logprobs", pyarrow.list_(pyarrow.list_(pyarrow.float32()))),
             ("schema", pyarrow.string()),
         ]
     )
@@ -107,6 +110,7 @@ def _flatten(record: dict[str, Any]) -> dict[str, Any]:
     return record | {
         "messages": json.dumps(record["messages"]),
         "hinted_messages": None if hinted is None else json.dumps(hinted),
+        "candidate_hints": json.dumps(record["candidate_hints"]),
         "steps": list(record["steps"]),
     }
 

@@ -23,6 +23,7 @@ WORDS = {
     415: "The body is not application/json.",
     422: "This Idempotency-Key was sent before with another request.",
     429: "Too many requests; `Retry-After` says how many seconds to wait.",
+    503: "It cannot be answered now; try again later.",
 }
 
 
