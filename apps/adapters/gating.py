@@ -56,6 +56,8 @@ from tentalis.core.learning.suspicion import (
 from tentalis.core.worlds import PanelItem
 
 SKILLS_SEED = 90_000
+SKILLS_DRAWN = 4
+"""Tasks that the base model is tried on for each one that it is hoped to do right."""
 AGAIN = 7_919
 """Added to a panel's seeds where it is measured once more."""
 
@@ -222,14 +224,18 @@ class _Sides:
         return self._find_or_try(SideResult.Kind.FRESH, model, fresh.items, panel=fresh.name)
 
     def suspect_skills(self, deployed: Adapter | None) -> Iterator[Finding]:
-        """On what no reward sees, greedily."""
+        """Greedily, on tasks that the base model did right: chosen by it alone, so that neither side is favoured."""
         size = min(self.policy.skills_size, self.panel.size)
-        items = self.panel.world.skills(size, SKILLS_SEED) if size else []
-        if not items:
+        drawn = self.panel.world.skills(SKILLS_DRAWN * size, SKILLS_SEED) if size else []
+        if not drawn:
             return
-        name = f"{self.panel.world.name}/{len(items)}/skills"
+        name = f"{self.panel.world.name}/{len(drawn)}/skills"
+        base = self._find_or_try(SideResult.Kind.SKILLS, None, drawn, panel=name, greedy=True)
+        items = [item for item, outcome in zip(drawn, base.outcomes, strict=True) if outcome == 1.0][:size]
+        if deployed is None or not items:
+            return  # what serves is the base model, which does all of them right by choice
         mine, before = (
-            self._find_or_try(SideResult.Kind.SKILLS, model, items, panel=name, greedy=True)
+            self._find_or_try(SideResult.Kind.SKILLS, model, items, panel=f"{name}/{len(items)}", greedy=True)
             for model in (self.adapter, deployed)
         )
         found = compare_paired(mine.outcomes, before.outcomes, confidence=self.policy.confidence)

@@ -32,6 +32,8 @@ class AttemptDraft:
     Args:
         text: everything the agent wrote, tool results included; answer: its last word.
         prompt_token_ids: (P,); token_ids, logprobs, sampled: (T,) each: exact tokens; empty where the server gave none.
+        top: (T,) the likeliest tokens at each place with their log-probs, most likely first, () where not sampled;
+            empty where they were not asked for.
         served_by: what the server says answered: an adapter's name, or the base model's.
         ended: whether it stopped by itself (and was not cut off).
         error: why there is no answer; "" when there is one.
@@ -48,6 +50,7 @@ class AttemptDraft:
     token_ids: Sequence[int] = ()
     logprobs: Sequence[float] = ()
     sampled: Sequence[bool] = ()
+    top: Sequence[Sequence[tuple[int, float]]] = ()
     served_by: str = ""
     finish_reason: str = ""
     ended: bool = True
@@ -116,7 +119,7 @@ class World(Protocol):
         """Held-out tasks, the same for the same seed; [] where the world has none."""
 
     def skills(self, size: int, seed: int) -> list[PanelItem]:
-        """Tasks of another kind than any reward sees, that a base model can do; [] where the world has none."""
+        """Held-out tasks of every kind alike, of which those a base model can do must not be lost; [] without any."""
 
 
 class Agent(Protocol):

@@ -121,7 +121,7 @@ class GatePolicy:
         canary_percent: share of the work that an adapter found safe gets first, in [0, 50]; 0: it serves at once.
         fresh_size: held-out tasks drawn for each candidate alone, which nothing can have been trained on; 0: none.
         sweep_size: tasks of the panel that it is tried on at other strengths; 0: it is not.
-        skills_size: tasks of other skills, which no reward sees; 0: none.
+        skills_size: tasks that the base model did right and that must not be lost; 0: none.
         skills_margin: share of those that may be lost.
         least_solved: distinct tasks that must be solved before anything is imitated or preferred.
         most_loss_ratio: of the validation loss to the training loss.

@@ -148,14 +148,17 @@ def ask_leak(held_out: int, on_panel: int, rollouts: int) -> GateAnswer:
 
 
 def ask_skills(lost: float | None, high: float | None, *, most: float = MOST_SKILLS_LOST) -> GateAnswer:
-    """G9: skills that no reward sees are kept.
+    """G9: what the base model could do already is kept.
 
     Args:
-        lost: candidate minus base on the capability panel, as a share; high: upper end of its interval.
+        lost: candidate minus what serves on the capability panel, as a share; high: upper end of its interval.
     """
     if lost is None or high is None:
-        return GateAnswer(gate="G9", passed=None, words="not asked: this environment has no panel of other skills")
-    words = f"{100 * lost:+.1f} points of other skills, at best {100 * high:+.1f}; {-100 * most:.1f} are allowed"
+        return GateAnswer(gate="G9", passed=None, words="not asked: nobody measured what the base model could do")
+    words = (
+        f"{100 * lost:+.1f} points on what the base model could do, at best {100 * high:+.1f}; "
+        f"{-100 * most:.1f} are allowed"
+    )
     return GateAnswer(gate="G9", passed=high >= -most, words=words.replace("-", "−"), found=lost, wanted=-most)
 
 

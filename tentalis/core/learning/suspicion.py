@@ -246,7 +246,7 @@ def suspect_leak(
     gap = kept.difference - fresh.difference
     error = math.sqrt(kept.std**2 / (kept.items + 2) + fresh.std**2 / (fresh.items + 2))
     reach = NormalDist().inv_cdf(confidence) * error
-    if gap - reach <= 0 or gap < LEAK_POINTS:
+    if kept.difference <= 0 or gap - reach <= 0 or gap < LEAK_POINTS:
         return ()
     words = f"its gain is on known tasks alone: {kept.points} on the panel, {fresh.points} on {fresh.items} drawn anew"
     return (Finding(check="leak", words=words),)
@@ -274,12 +274,12 @@ def suspect_reward(batch: BatchFacts, verified: PairedComparison) -> tuple[Findi
 
 
 def suspect_skills(found: PairedComparison, *, margin: float) -> tuple[Finding, ...]:
-    """Whether it lost what can be done now and no reward sees: more than `margin`, for sure.
+    """Whether it lost what the base model could do already: more than `margin`, for sure.
 
     Args:
         found: candidate against what serves: an honest line moves away from its base for good.
     """
     if found.high >= -margin:
         return ()
-    words = f"it lost skills that no reward sees: {found.points} against what serves"
+    words = f"it lost what the base model could do already: {found.points} against what serves"
     return (Finding(check="skills", words=words, is_broken=True),)

@@ -47,9 +47,9 @@ CASES: list[tuple[GateAnswer, str, bool | None, str]] = [
     (ask_leak(0, 0, 96), "G8", True, "none of 96 attempts"),
     (ask_leak(3, 0, 96), "G8", False, "3 of 96 attempts are on held-out tasks"),
     (ask_leak(0, 5, 96), "G8", False, "5 on the panel's own"),
-    (ask_skills(-0.01, 0.02), "G9", True, "−1.0 points of other skills"),
+    (ask_skills(-0.01, 0.02), "G9", True, "−1.0 points on what the base model could do"),
     (ask_skills(-0.12, -0.05), "G9", False, "at best −5.0"),
-    (ask_skills(None, None), "G9", None, "no panel of other skills"),
+    (ask_skills(None, None), "G9", None, "nobody measured what"),
     (ask_quantised(None), "G10", True, "not quantised"),
     (ask_quantised({"quantization_config": {"quant_method": "awq"}}), "G10", False, "quantised (awq)"),
 ]

@@ -1,0 +1,142 @@
+"""`python -m gpu_workers.exporting ADAPTER --format merged --base desk --out DIR`: an adapter for other programs.
+
+`peft` is the adapter's directory as it is; `merged` is the base model with the adapter added to its weights; `gguf` is
+llama.cpp's adapter file, written by its own converter, which no package registry holds: its path must be given.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from gpu_workers.desk import base_directory
+from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, read_weights, weight_files
+from gpu_workers.engine.errors import EngineError
+from gpu_workers.engine.lora import read_adapter
+from gpu_workers.engine.plain_model import PlainModel
+from tentalis.core.learning.refusals import ask_quantised
+
+FORMATS = ("peft", "merged", "gguf")
+CONVERTER = "convert_lora_to_gguf.py"
+CONVERTER_PATIENCE_S = 600
+_NOT_WEIGHTS = ("*.json", "*.txt", "*.model", "*.jinja", "*.md")
+
+
+class ExportError(ValueError):
+    """It cannot be exported so; the message says what was wanted and what was found."""
+
+
+def export(adapter: Path, *, form: str, base: Path, out: Path, converter: Path | None = None) -> Path:
+    """Write an adapter in another form.
+
+    Args:
+        base: directory of the model it was trained on.
+        out: a directory that is not there yet; for `gguf` the file's.
+        converter: llama.cpp's `convert_lora_to_gguf.py`.
+    Returns:
+        What was written.
+    Raises:
+        ExportError: it cannot be; nothing is left behind.
+        EngineError: the base or the adapter is not what it must be.
+    """
+    if out.exists():
+        raise ExportError(f"{out} is there already: wanted a new place")
+    staging = out.with_name(out.name + ".part")
+    shutil.rmtree(staging, ignore_errors=True)
+    try:
+        match form:
+            case "peft":
+                shutil.copytree(adapter, staging)
+            case "merged":
+                _merge(adapter, base, staging)
+            case "gguf":
+                _convert(adapter, base, staging, converter)
+            case _:
+                raise ExportError(f"format must be one of {', '.join(FORMATS)}, found {form!r}")
+        staging.rename(out)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return out
+
+
+def _merge(adapter: Path, base: Path, staging: Path) -> None:
+    config = read_config(base)
+    if (answer := ask_quantised(config)).passed is False:
+        raise ExportError(f"{answer.gate}: {answer.words}")
+    _check_base(adapter, base)
+    shape = plain_shape(config)
+    if shape is None:
+        raise ExportError(
+            f"a {config['model_type']} model of this kind is not merged here: wanted a plain Qwen2 or Llama"
+        )
+    whole = read_weights(base)
+    pairs = read_adapter(adapter, PlainModel(shape, whole, merges_adapters=None).adaptable).pairs
+    staging.mkdir()
+    for pattern in _NOT_WEIGHTS:
+        for file in base.glob(pattern):
+            if "safetensors.index" not in file.name:
+                shutil.copyfile(file, staging / file.name)
+    kinds = {name: one.dtype for path in weight_files(base) for name, one in load_file(path).items()}
+    merged = {
+        name: (weight + pairs[name].delta() if name in pairs else weight).to(kinds[name]).contiguous()
+        for name, weight in whole.items()
+    }
+    for name, weight in merged.items():
+        if not bool(torch.isfinite(weight).all()):
+            raise ExportError(f"{name} is not finite in {kinds[name]} once the adapter is added")
+    save_file(merged, staging / "model.safetensors", {"format": "pt"})
+
+
+def _check_base(adapter: Path, base: Path) -> None:
+    try:
+        manifest: Mapping[str, str] = json.loads((adapter / "manifest.json").read_bytes())
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{adapter / 'manifest.json'} cannot be read: {error}") from error
+    found = hash_files(weight_files(base))
+    if (wanted := manifest.get("base_sha256")) != found:
+        raise ExportError(f"the base model must hash to {wanted}, which it was trained on; {base} hashes to {found}")
+
+
+def _convert(adapter: Path, base: Path, staging: Path, converter: Path | None) -> None:
+    if converter is None or not converter.is_file():
+        raise ExportError(
+            f"GGUF adapters are written by llama.cpp's {CONVERTER}, which no package registry holds: "
+            f"give its path as the converter, found {converter or 'none'}"
+        )
+    staging.mkdir()
+    target = staging / "adapter.gguf"
+    argv = [sys.executable, str(converter), "--base", str(base), "--outfile", str(target), str(adapter)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=CONVERTER_PATIENCE_S, check=False)
+    if done.returncode != 0 or not target.is_file():
+        raise ExportError(f"{converter.name} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 written, 1 refused."""
+    parser = argparse.ArgumentParser(prog="python -m gpu_workers.exporting", description="An adapter for others.")
+    parser.add_argument("adapter", type=Path)
+    parser.add_argument("--format", choices=FORMATS, default="peft")
+    parser.add_argument("--base", default="desk", help="desk, or the directory of the model it was trained on")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--converter", type=Path, help=f"path to llama.cpp's {CONVERTER}")
+    given = parser.parse_args(argv)
+    base = base_directory() if given.base == "desk" else Path(given.base).expanduser()
+    try:
+        written = export(given.adapter, form=given.format, base=base, out=given.out, converter=given.converter)
+    except (ExportError, EngineError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"{written}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

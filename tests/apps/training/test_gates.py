@@ -1,0 +1,142 @@
+"""The gates around a training: refused before anything is sent, told afterwards, and alarms on the way."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+from pytest_django import Settings
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter, Deployment
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.pipeline import flow
+from apps.rollouts.models import Batch
+from apps.rollouts.services import build_rollouts, close_open_batch
+from apps.tasks.models import Task
+from apps.training import gates, schedule, services
+from apps.training.models import TrainingRun
+from apps.workers.models import Worker
+from tentalis.core.desk import make_tickets
+from tests.apps.training.test_runs import make_result
+from tests.factories import make_judged_task
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def store(settings: Settings, tmp_path: Path) -> Path:
+    """An artifact store of the test's own, and no model server."""
+    settings.ARTIFACTS = tmp_path
+    settings.ENGINE_URL = "http://127.0.0.1:1"
+    return tmp_path
+
+
+@pytest.fixture
+def batch(project: Project, worker: Worker) -> Batch:
+    """Two tasks of two attempts each, closed."""
+    for _ in range(2):
+        build_rollouts(make_judged_task(project, worker).pk, by="ledger")
+    return close_open_batch(worker, by="ledger")
+
+
+def ask(batch: Batch, **recipe: Any) -> TrainingRun:
+    run = services.queue_run(batch=batch, by="ledger", changes=recipe)
+    gates.ask_run(run.pk, by="gate")
+    run.refresh_from_db()
+    return run
+
+
+def answers_of(run: TrainingRun) -> dict[str, Any]:
+    return {one["gate"]: one["passed"] for one in run.gates}
+
+
+def test_an_honest_batch_is_asked_and_goes_on(batch: Batch) -> None:
+    run = ask(batch)
+    assert run.state == TrainingRun.State.QUEUED
+    assert answers_of(run) == {"G1": True, "G2": None, "G3": True, "G6": True, "G8": True, "G10": True}
+
+
+def test_imitation_of_too_few_solved_tasks_is_refused_in_words(batch: Batch) -> None:
+    run = ask(batch, algorithm="reward_weighted_sft")
+    assert run.state == TrainingRun.State.REFUSED
+    assert run.failure == "G1: 2 distinct tasks are solved, reward_weighted_sft wants 100"
+    assert AuditEntry.objects.get(kind=Kind.RUN_REFUSED).payload["reason"] == run.failure
+
+
+def test_the_projects_policy_says_how_many_are_enough(project: Project, batch: Batch) -> None:
+    Project.objects.filter(pk=project.pk).update(gate_policy={"least_solved": 2})
+    assert ask(batch, algorithm="reward_weighted_sft").state == TrainingRun.State.QUEUED
+
+
+def test_held_out_tasks_in_a_batch_are_refused(batch: Batch) -> None:
+    (ticket,) = make_tickets(1, 1, held_out=True)
+    Task.objects.filter(pk=Task.objects.earliest("pk").pk).update(environment="desk", prompt=ticket.text)
+    run = ask(batch)
+    assert run.state == TrainingRun.State.REFUSED
+    assert "G8: 2 of 4 attempts are on held-out tasks" in run.failure
+
+
+def test_a_refused_run_may_be_queued_again_and_nothing_of_it_is_sent(batch: Batch, worker: Worker) -> None:
+    run = ask(batch, algorithm="reward_weighted_sft")
+    services.dispatch_run(run.pk, by="control")
+    run.refresh_from_db()
+    assert (run.state, run.attempt) == ("refused", 0)
+    services.retry_run(run=run, by="alice")
+    assert run.state == TrainingRun.State.QUEUED
+
+
+def send_home(run: TrainingRun, store: Path, **changes: Any) -> Adapter:
+    TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, heartbeat_at=Now())
+    run.refresh_from_db()
+    flow.take_result(make_result(run, store, **changes), by="control")
+    run.refresh_from_db()
+    return Adapter.objects.get(run_id=run.pk)
+
+
+def test_what_it_was_taught_with_goes_with_the_adapter(batch: Batch, store: Path) -> None:
+    run = ask(batch)
+    adapter = send_home(run, store, metrics=[{"loss": 0.1, "grad_norm": 1.0, "mean_length_tokens": 9.0}])
+    assert (adapter.taught["rollouts"], adapter.taught["audited"], adapter.taught["held_out"]) == (4, 4, 0)
+    assert (adapter.state, answers_of(run)["G5"], answers_of(run)["G7"]) == ("candidate", True, True)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ([{"loss": 0.1, "grad_norm": 5_000.0}], "G7: loss and gradients are finite, the largest norm is 5e+03"),
+        ([{"mean_length_tokens": 20.0}, {"mean_length_tokens": 4.0}], "G5: answers of 4.0 tokens where 20.0 were"),
+    ],
+)
+def test_a_training_that_went_wrong_leaves_a_refused_adapter(
+    batch: Batch, store: Path, metrics: list[dict[str, float]], words: str
+) -> None:
+    run = ask(batch)
+    adapter = send_home(run, store, metrics=metrics)
+    assert (run.state, adapter.state) == ("succeeded", "refused")
+    assert words in adapter.verdicts.get().words
+
+
+def test_an_update_that_alarms_is_told_once(batch: Batch) -> None:
+    run = ask(batch)
+    TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1)
+    for update in (1, 2, 3):
+        services.note_heartbeat(run.pk, 1, {"update": update, "entropy": 0.1, "max_ratio": 50.0 if update > 1 else 1.0})
+    run.refresh_from_db()
+    assert [(one["detector"], one["update"]) for one in run.alarms] == [("max_ratio", 2)]
+    entry = AuditEntry.objects.get(kind=Kind.RUN_ALARMED)
+    assert entry.payload == {"detector": "max_ratio", "words": "a token became 50 times as likely", "update": 2}
+
+
+def test_while_what_serves_is_not_what_should_nothing_is_sent(batch: Batch, worker: Worker) -> None:
+    Deployment.objects.create(worker=worker, trouble="the model server does not know echo@v1")
+    run = ask(batch)
+    assert not schedule.admit(run)
+    run.refresh_from_db()
+    assert (run.state, run.waiting_reason) == (
+        "queued",
+        "what serves is not what should: the model server does not know echo@v1",
+    )
+    Deployment.objects.update(trouble="")
+    assert schedule.admit(run)

@@ -1,0 +1,82 @@
+"""Export: what was merged answers as the adapter does, and what must not be merged is refused in words."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpu_workers.engine import Engine
+from gpu_workers.exporting import ExportError, export, main
+
+pytestmark = pytest.mark.torch
+
+PROMPT, ANSWER = [5, 9, 2, 7], [3, 8, 1]
+
+
+@pytest.fixture
+def base(model_directory: Callable[[str], Path]) -> Path:
+    return model_directory("qwen2")
+
+
+def test_a_merged_model_answers_as_its_adapter_does(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter")
+    merged = export(adapter, form="merged", base=base, out=tmp_path / "merged")
+    engine = Engine.open(str(base), name="base")
+    engine.load_adapter("adapter", adapter)
+    wanted = engine.score([PROMPT], [ANSWER], "adapter")[0]
+    assert Engine.open(str(merged)).score([PROMPT], [ANSWER])[0] == pytest.approx(wanted, abs=1e-4)
+    assert engine.score([PROMPT], [ANSWER])[0] != pytest.approx(wanted, abs=1e-3)
+
+
+def test_peft_is_the_directory_as_it_is(base: Path, write_adapter: Callable[..., Path], tmp_path: Path) -> None:
+    adapter = write_adapter(tmp_path / "adapter")
+    out = export(adapter, form="peft", base=base, out=tmp_path / "peft")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+        path.name: path.read_bytes() for path in adapter.iterdir()
+    }
+
+
+def test_nothing_is_merged_into_a_quantised_base(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    quantised = tmp_path / "quantised"
+    quantised.mkdir()
+    for file in base.iterdir():
+        (quantised / file.name).write_bytes(file.read_bytes())
+    config = json.loads((base / "config.json").read_text())
+    (quantised / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "gptq"}}))
+    with pytest.raises(ExportError, match=r"G10: the base model is quantised \(gptq\)"):
+        export(write_adapter(tmp_path / "adapter"), form="merged", base=quantised, out=tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_another_base_than_it_was_trained_on_is_refused(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter")
+    (adapter / "manifest.json").write_text(json.dumps({"base_sha256": "0" * 64}))
+    with pytest.raises(ExportError, match="the base model must hash to 000"):
+        export(adapter, form="merged", base=base, out=tmp_path / "merged")
+
+
+def test_gguf_without_its_converter_is_refused_in_words(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter")
+    argv = [str(adapter), "--format", "gguf", "--base", str(base), "--out", str(tmp_path / "out")]
+    assert main(argv) == 1
+    assert "which no package registry holds: give its path as the converter" in capsys.readouterr().err
+
+
+def test_gguf_is_what_the_converter_writes(base: Path, write_adapter: Callable[..., Path], tmp_path: Path) -> None:
+    converter = tmp_path / "convert_lora_to_gguf.py"
+    converter.write_text("import sys, pathlib\npathlib.Path(sys.argv[4]).write_bytes(b'GGUF')\n")
+    adapter = write_adapter(tmp_path / "adapter")
+    out = export(adapter, form="gguf", base=base, out=tmp_path / "gguf", converter=converter)
+    assert (out / "adapter.gguf").read_bytes() == b"GGUF"
+    converter.write_text("raise SystemExit('no such architecture')")
+    with pytest.raises(ExportError, match="no such architecture"):
+        export(adapter, form="gguf", base=base, out=tmp_path / "other", converter=converter)
