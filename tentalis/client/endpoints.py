@@ -430,6 +430,17 @@ class Endpoints(Generic[Answer]):
     def resume_run(self, run_id: int) -> Answer:
         return self._post(f"runs/{run_id}/resume")
 
+    def list_manager_runs(self, **params: Any) -> Answer:
+        """What managers learnt from audits."""
+        return self._get("manager-runs", **params)
+
+    def get_manager_run(self, manager_run_id: int) -> Answer:
+        return self._get(f"manager-runs/{manager_run_id}")
+
+    def roll_back_manager_run(self, manager_run_id: int, *, reason: str) -> Answer:
+        """Let a manager judge by the weights before a fit again."""
+        return self._post(f"manager-runs/{manager_run_id}/rollback", reason=reason)
+
     def list_adapters(self, **params: Any) -> Answer:
         return self._get("adapters", **params)
 

@@ -1,0 +1,53 @@
+"""AI managers: what they learnt from audits, and back to the weights before."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from tentalis.cli.output import AsJson, Limit, Project, print_row, print_rows
+
+app = typer.Typer(no_args_is_help=True)
+FitId = Annotated[int, typer.Argument(min=1, help="Number of the fit.")]
+
+
+@app.command("runs")
+def list_fits(
+    project: Project = "",
+    manager: Annotated[str, typer.Option("--manager", "-m", help="Handle, such as agent:rubric:desk.")] = "",
+    state: Annotated[str, typer.Option(help="applied, refused, replaced or rolled_back.")] = "",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List what managers learnt, newest first."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        asked = {"project": project, "manager": manager, "state": state}
+        given = {name: value for name, value in asked.items() if value}
+        found = client.iterate(client.list_manager_runs, limit=min(limit, 200), **given)
+        rows = list(islice(found, limit))
+    columns = ("id", "manager", "state", "audits", "auc_before", "auc_after", "gate", "words")
+    shown = rows if as_json else [row["metrics"] | row for row in rows]
+    print_rows(shown, columns, as_json=as_json, empty="no manager learnt anything yet")
+
+
+@app.command()
+def show(fit: FitId, as_json: AsJson = False) -> None:
+    """Show a fit: weights by item before and after, AUCs, why."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(client.get_manager_run(fit), as_json=as_json)
+
+
+@app.command()
+def rollback(
+    fit: FitId, reason: Annotated[str, typer.Option("--reason", "-r", help="Why; the audit keeps it.")]
+) -> None:
+    """Let a manager judge by the weights before this fit again."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        run = client.roll_back_manager_run(fit, reason=reason)
+    typer.echo(f"{run['manager']} judges by the weights before fit {run['id']} again")
