@@ -2,7 +2,7 @@
 
 import pytest
 
-NAMES = ("openclaw",)
+NAMES = ("openclaw", "openrlhf")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

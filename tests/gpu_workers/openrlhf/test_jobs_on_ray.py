@@ -1,0 +1,246 @@
+"""A run's job on Ray, against a server that answers as Ray 2.55 does: started once, watched, stopped, read."""
+
+import hashlib
+import io
+import json
+import shlex
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from gpu_workers.backends.errors import CancelledError, NothingToLearnError
+from gpu_workers.backends.openrlhf.backend import ClusterJobFailedError, advance, collect, name_job
+from gpu_workers.backends.openrlhf.options import ClusterOptionsError, UnsupportedRecipeError
+from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, RayJobs, pack_plugin
+from tentalis.core.canon import canonical_json
+from tentalis.core.contracts import AdapterManifest, RolloutRecord, TrainSpec
+from tentalis.core.learning.recipes import Recipe
+from tests.gpu_workers.openrlhf.command_line import CommandLines
+from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
+from tests.gpu_workers.openrlhf.test_coming_home import write_events, write_saved
+
+RECIPE = Recipe(
+    lora_rank=4, lora_alpha=8.0, target_modules=("q_proj",), step_mix=0.0, w_rl=1.0, w_opd=0.0, minibatches=1
+)
+OPTIONS = {"samples_per_prompt": 2, "micro_batch": 1, "max_tokens": 64, "max_new_tokens": 44, "zero_stage": 0}
+
+
+class Ray:
+    """Ray's Jobs API, as far as a run needs it."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.packages: dict[str, bytes] = {}
+        self.stopped: list[str] = []
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: Any) -> None: ...
+
+            def answer(self, status: int, body: Any) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def read(self) -> bytes:
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+            def do_PUT(self) -> None:
+                owner.packages[self.path.rpartition("/")[2]] = self.read()
+                self.answer(200, {})
+
+            def do_POST(self) -> None:
+                body = self.read()
+                if self.path.endswith("/stop"):
+                    name = self.path.split("/")[3]
+                    owner.stopped.append(name)
+                    self.answer(200 if name in owner.jobs else 404, {"stopped": True})
+                    return
+                job = json.loads(body)
+                if job["submission_id"] in owner.jobs:
+                    self.answer(500, f"Job with submission_id {job['submission_id']} already exists")
+                    return
+                owner.jobs[job["submission_id"]] = {**job, "status": "PENDING", "message": ""}
+                self.answer(200, {"submission_id": job["submission_id"]})
+
+            def do_GET(self) -> None:
+                parts = self.path.split("/")
+                if parts[2] == "packages":
+                    self.answer(200 if parts[-1] in owner.packages else 404, {})
+                elif parts[3] not in owner.jobs:
+                    self.answer(404, f"Job {parts[3]} does not exist")
+                elif parts[-1] == "logs":
+                    self.answer(200, {"logs": "line\nRuntimeError: no reward for an answer: 404\n"})
+                else:
+                    self.answer(200, owner.jobs[parts[3]])
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self.client = RayJobs(f"http://127.0.0.1:{self.server.server_port}")
+
+
+@pytest.fixture
+def ray() -> Iterator[Ray]:
+    made = Ray()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def make_spec(folder: Path, *, attempt: int = 1, recipe: Recipe = RECIPE, **options: Any) -> TrainSpec:
+    """A spec of two tasks with two tries each, the first of them hinted."""
+    messages = [{"role": "user", "content": "Order: 2 mug at 2 EUR, new client. Total?"}]
+    rollouts = [
+        RolloutRecord(
+            rollout_id=number, group_id=number // 2 + 5, adapter="", policy_version=0, messages=messages,
+            hinted_messages=messages if number == 1 else None, prompt_token_ids=[3, 9, 1, 4], token_ids=[7, 1],
+            logprobs=[-1.0, -1.0], sampled=[True, True], reward=float(number % 2), weight=0.5,
+        )
+        for number in range(4)
+    ]  # fmt: skip
+    data = b"".join(canonical_json(rollout.to_json()) + b"\n" for rollout in rollouts)
+    (folder / "batch.jsonl").write_bytes(data)
+    output = folder / "out" / str(attempt)
+    output.mkdir(parents=True, exist_ok=True)
+    return TrainSpec(
+        run_id=3, attempt=attempt, worker="clerk", base_model="desk", parent_adapter_uri=None, parent_sha256=None,
+        policy_version=0, rollouts_uri=(folder / "batch.jsonl").as_uri(),
+        rollouts_sha256=hashlib.sha256(data).hexdigest(),
+        recipe=recipe.to_json(), seed=1, output_uri=output.as_uri(), backend="openrlhf",
+        options={**OPTIONS, "stops": ["</call>"], **options},
+    )  # fmt: skip
+
+
+def look(spec: TrainSpec, ray: Ray, *, cancelled: bool = False) -> Any:
+    seen: list[Any] = []
+    output = Path(spec.output_uri.removeprefix("file://"))
+    found = advance(
+        spec, ray.client, output=output, report=seen.append, is_cancelled=lambda: cancelled, reward_url="http://web/r/s"
+    )
+    return found, seen, output
+
+
+def test_a_job_is_started_once_with_what_its_parser_takes(ray: Ray, tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    assert look(spec, ray)[:2] == (None, [])
+    assert look(spec, ray)[:2] == (None, [])
+    (job,) = ray.jobs.values()
+    assert job["submission_id"] == name_job(spec) == "run-3-1"
+    _, _, module, cli, *argv = shlex.split(job["entrypoint"])
+    assert (module, cli) == ("tentalis_rlhf.entry", "openrlhf.cli.train_ppo_ray")
+    args = CommandLines(fetch_openrlhf()).plan(argv).args
+    assert (args.rollout.batch_size, args.train.batch_size, args.train.seed) == (2, 4, 1)
+    variables = job["runtime_env"]["env_vars"]
+    assert variables["TENTALIS_REWARD_URL"] == "http://web/r/s"
+    ours = {"TOKENIZERS_PARALLELISM", "NCCL_DEBUG", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"}
+    assert not ours & set(variables), "Ray refuses a variable that OpenRLHF sets too"
+    assert "http://web/r/s" not in "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    (package,) = ray.packages
+    assert job["runtime_env"]["working_dir"] == f"gcs://{package}"
+    names = zipfile.ZipFile(io.BytesIO(ray.packages[package])).namelist()
+    assert {"tentalis_rlhf/entry.py", "tentalis_rlhf/executor.py", "tentalis_rlhf/hooks.py"} <= set(names)
+
+
+def test_a_prompt_is_what_the_engine_saw_and_its_label_what_a_reward_needs(ray: Ray, tmp_path: Path) -> None:
+    taught = Recipe.from_json({**RECIPE.to_json(), "w_opd": 0.3})
+    spec = make_spec(tmp_path, recipe=taught, teacher_url="http://t", teacher_model="desk")
+    _, _, output = look(spec, ray)
+    lines = [json.loads(line) for line in (output / "prompts.jsonl").read_text().splitlines()]
+    first, second = (json.loads(line["label"]) for line in lines)
+    assert (first["task"], first["prompt_token_ids"], len(first["stop_token_ids"])) == (5, [3, 9, 1, 4], 1)
+    assert (first["weight"], first["hinted_prompt_token_ids"][0]) == (0.5, 3)
+    assert "hinted_prompt_token_ids" not in second
+
+
+def test_a_running_job_sends_its_curves_home_and_is_stopped_when_asked(ray: Ray, tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    _, _, output = look(spec, ray)
+    ray.jobs["run-3-1"]["status"] = "RUNNING"
+    write_events(
+        output / "curves" / "run" / "events.out.tfevents.1.h", (1, "train/reward", 0.25), (2, "train/reward", 0.5)
+    )
+    assert look(spec, ray)[:2] == (None, [{"update": 2.0, "updates": 2.0, "reward": 0.5}])
+    look(spec, ray, cancelled=True)
+    assert ray.stopped == ["run-3-1"]
+    ray.jobs["run-3-1"]["status"] = "STOPPED"
+    job, _, _ = look(spec, ray, cancelled=True)
+    with pytest.raises(CancelledError, match="while the cluster trained"):
+        collect(spec, ray.client, job, output=output, is_cancelled=lambda: True)
+
+
+def test_what_it_trained_becomes_an_adapter_with_a_manifest(ray: Ray, tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    _, _, output = look(spec, ray)
+    write_events(output / "curves" / "events.out.tfevents.1.h", (1, "train/reward", 0.25))
+    write_saved(output / "saved")
+    ray.jobs["run-3-1"]["status"] = "SUCCEEDED"
+    job, _, _ = look(spec, ray)
+    trained = collect(spec, ray.client, job, output=output, is_cancelled=lambda: False)
+    manifest = AdapterManifest.from_json(json.loads((trained.directory / "manifest.json").read_bytes()))
+    assert (manifest.rank, manifest.alpha, manifest.recipe_hash) == (4, 8.0, RECIPE.hash)
+    assert trained.directory.name == trained.sha256
+    assert trained.metrics == [{"update": 1.0, "updates": 1.0, "reward": 0.25}]
+    assert trained.versions["openrlhf"] == "0.11.2"
+    assert (output / "cluster.log").read_text().startswith("line")
+
+
+def test_a_job_that_failed_says_why(ray: Ray, tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    _, _, output = look(spec, ray)
+    ray.jobs["run-3-1"] |= {"status": "FAILED", "message": "exit code 1"}
+    job, _, _ = look(spec, ray)
+    with pytest.raises(ClusterJobFailedError, match=r"(?s)job failed: exit code 1.*no reward for an answer: 404"):
+        collect(spec, ray.client, job, output=output, is_cancelled=lambda: False)
+
+
+def test_a_cluster_that_forgot_a_job_is_no_reason_to_start_it_twice(ray: Ray, tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    look(spec, ray)
+    ray.jobs.clear()
+    with pytest.raises(ClusterAwayError, match="knows no job run-3-1 any more"):
+        look(spec, ray)
+    assert ray.jobs == {}
+
+
+def test_the_next_attempt_ends_what_the_last_one_left_at_work(ray: Ray, tmp_path: Path) -> None:
+    look(make_spec(tmp_path), ray)
+    look(make_spec(tmp_path, attempt=2), ray)
+    assert ray.stopped == ["run-3-1"]
+    assert set(ray.jobs) == {"run-3-1", "run-3-2"}
+
+
+def test_a_cluster_that_is_not_there_is_said_to_be_away(tmp_path: Path) -> None:
+    with pytest.raises(ClusterAwayError, match="cannot be reached"):
+        RayJobs("http://127.0.0.1:1").find("run-1-1")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "error"),
+    [
+        ({"algorithm": "cispo"}, {}, UnsupportedRecipeError),
+        ({"w_opd": 0.3}, {}, ClusterOptionsError),
+        ({}, {"max_new_tokens": 62}, NothingToLearnError),
+        ({}, {"stops": ["two words"]}, ClusterOptionsError),
+        ({}, {"micro_batch": 3}, ClusterOptionsError),
+    ],
+    ids=["algorithm", "no teacher", "no room", "stop", "sizes"],
+)
+def test_what_cannot_be_is_refused_before_anything_is_submitted(
+    ray: Ray, tmp_path: Path, recipe: dict[str, Any], options: dict[str, Any], error: type[Exception]
+) -> None:
+    spec = make_spec(tmp_path, recipe=Recipe.from_json({**RECIPE.to_json(), **recipe}), **options)
+    with pytest.raises(error):
+        look(spec, ray)
+    assert ray.jobs == {}
+    assert ray.packages == {}
+
+
+def test_the_plugins_bytes_follow_from_its_files_alone() -> None:
+    assert pack_plugin() == pack_plugin()
