@@ -456,6 +456,14 @@ class Endpoints(Generic[Answer]):
     def promote_adapter(self, adapter_id: int) -> Answer:
         return self._post(f"adapters/{adapter_id}/promote")
 
+    def quarantine_adapter(self, adapter_id: int, *, reason: str) -> Answer:
+        """Put an adapter under suspicion."""
+        return self._post(f"adapters/{adapter_id}/quarantine", reason=reason)
+
+    def release_adapter(self, adapter_id: int, *, reason: str) -> Answer:
+        """Let an adapter out of quarantine."""
+        return self._post(f"adapters/{adapter_id}/release", reason=reason)
+
     def roll_back_adapter(self, adapter_id: int) -> Answer:
         """Take a serving adapter out of service."""
         return self._post(f"adapters/{adapter_id}/rollback")

@@ -104,6 +104,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST adapters/{adapter}/canary": {"percent": 10},
         "POST manager-runs/{manager_run}/rollback": {"reason": "It fell."},
         "PATCH adapters/{adapter}/canary": {"percent": 20},
+        "POST adapters/{adapter}/quarantine": {"reason": "Odd."},
+        "POST adapters/{adapter}/release": {"reason": "Harmless."},
         "POST skills": {"project": slug, "name": "greet", "description": "How to greet.", "body": "Say good day."},
         "PATCH skills/{skill}": {"is_active": False},
         "POST webhooks": {"project": slug, "url": "https://hooks.example.com/T1"},

@@ -179,6 +179,7 @@ class AdapterOut(serializers.ModelSerializer[Adapter]):
             "run",
             "state",
             "is_anchor",
+            "suspicion",
             "sha256",
             "manifest",
             "created_at",

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
+from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.api.downloads import adapter_zip, rollout_lines, rollout_parquet, stream
 from apps.api.etags import is_among
@@ -19,6 +20,7 @@ from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import current_user
 from apps.api.selectors import trace_lineage
+from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.learning import (
     AdapterOut,
     BatchOut,
@@ -254,6 +256,8 @@ class AdapterViewSet(ResourceViewSet):
         "provenance": Right.ADAPTERS_READ,
         "download": Right.ADAPTERS_READ,
         "promote": Right.ADAPTERS_WRITE,
+        "quarantine": Right.ADAPTERS_WRITE,
+        "release": Right.ADAPTERS_WRITE,
         "rollback": Right.ADAPTERS_WRITE,
         "canary": Right.ADAPTERS_READ,
         "start_canary": Right.ADAPTERS_WRITE,
@@ -300,6 +304,20 @@ class AdapterViewSet(ResourceViewSet):
         adapter = self.get_object()
         self.read_body(NoFields)
         return Response(DeploymentOut(flow.promote(adapter=adapter, by=current_user(request))).data)
+
+    @extend_schema(request=ReasonIn, responses=AdapterOut)
+    @action(detail=True, methods=["post"])
+    def quarantine(self, request: Request, pk: str) -> Response:
+        """Put an adapter that does not serve under suspicion: it cannot before somebody releases it."""
+        adapter, reason = self.get_object(), self.read_body(ReasonIn)["reason"]
+        return self.show(adapters.suspect(adapter=adapter, by=current_user(request), reason=reason))
+
+    @extend_schema(request=ReasonIn, responses=AdapterOut)
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """Let an adapter out of quarantine: it counts as safe, and may be promoted."""
+        adapter, reason = self.get_object(), self.read_body(ReasonIn)["reason"]
+        return self.show(adapters.release(adapter=adapter, by=current_user(request), reason=reason))
 
     @extend_schema(request=NoFields, responses=DeploymentOut)
     @action(detail=True, methods=["post"])
