@@ -26,7 +26,7 @@ from apps.adapters.panels import (
 )
 from apps.adapters.scales import serve_scaled
 from apps.adapters.selectors import find_anchor, find_deployed
-from apps.adapters.services import BASE, client_of, give_verdict, load, refuse
+from apps.adapters.services import BASE, client_of, give_verdict, load, quarantine, refuse
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
 from apps.inference.errors import ProviderRefusedError
@@ -326,11 +326,6 @@ def _store(adapter: Adapter, found: Examination, *, by: str) -> None:
                 is_anchor=False
             )
             Adapter.objects.filter(pk=adapter.pk).update(is_anchor=True)
-
-
-def quarantine(adapter: Adapter, *, words: str, by: str) -> None:
-    """Let a person look at it before it serves, in the running transaction."""
-    move(adapter, Adapter.State.QUARANTINED, by=by, payload={"words": words[:300]}, suspicion=words)
 
 
 def _say(found: Examination) -> str:

@@ -147,6 +147,31 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
         return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
 
 
+def quarantine(adapter: Adapter, *, words: str, by: str) -> None:
+    """Let a person look at it before it serves, in the running transaction."""
+    move(adapter, Adapter.State.QUARANTINED, by=by, payload={"words": words[:300]}, suspicion=words)
+
+
+def suspect(*, adapter: Adapter, by: User, reason: str) -> Adapter:
+    """Put an adapter under suspicion by a person's decision: it cannot serve before somebody releases it.
+
+    Raises:
+        BadInputError: no reason is given.
+        IllegalMoveError: it serves (roll it back first), or was refused.
+    """
+    require_right(by, adapter.project, Right.ADAPTERS_WRITE)
+    _require_reason(reason, "what is suspicious")
+    if Adapter.State.QUARANTINED not in Adapter.MOVES[Adapter.State(adapter.state)]:
+        message = f"{adapter.name} cannot be put under suspicion: wanted one that does not serve, found {adapter.state}"
+        raise IllegalMoveError(message)
+    with transaction.atomic():
+        deployment = lock_deployment(adapter.worker, end_user=adapter.end_user)
+        if deployment.canary_id == adapter.pk:
+            clear_canary(deployment, outcome="stopped", words=reason[:300], by=by.handle)
+        quarantine(adapter, words=reason.strip(), by=by.handle)
+    return adapter
+
+
 def release(*, adapter: Adapter, by: User, reason: str) -> Adapter:
     """Let an adapter out of quarantine by a person's decision: it counts as safe, and may be promoted.
 
@@ -155,14 +180,18 @@ def release(*, adapter: Adapter, by: User, reason: str) -> Adapter:
         IllegalMoveError: it is not in quarantine.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
-    if not reason.strip():
-        message = "wanted why it is harmless, found nothing"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+    _require_reason(reason, "why it is harmless")
     if adapter.state != Adapter.State.QUARANTINED:
         raise IllegalMoveError(f"{adapter.name} cannot be released: wanted quarantined, found {adapter.state}")
     payload = {"words": f"released by a person: {reason.strip()[:240]}", "suspicion": adapter.suspicion[:300]}
     move(adapter, Adapter.State.VERIFIED, by=by.handle, payload=payload)
     return adapter
+
+
+def _require_reason(reason: str, wanted: str) -> None:
+    if not reason.strip():
+        message = f"wanted {wanted}, found nothing"
+        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
 
 
 def promote_tried(deployment: Deployment, *, by: str) -> Deployment:

@@ -1,8 +1,12 @@
 """Adapters: what was learnt, its verdicts, and what serves."""
 
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
+from zipfile import ZipFile
 
 import typer
 
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
+FORMATS = ("peft", "merged", "gguf")
 Name = Annotated[str, typer.Argument(help="Name or number of the adapter.")]
 
 
@@ -19,7 +24,7 @@ Name = Annotated[str, typer.Argument(help="Name or number of the adapter.")]
 def list_adapters(
     project: Project = "",
     worker: Annotated[str, typer.Option("--worker", "-w")] = "",
-    state: Annotated[str, typer.Option(help="candidate, verified, deployed, retired or refused.")] = "",
+    state: Annotated[str, typer.Option(help="candidate, quarantined, verified, deployed, retired or refused.")] = "",
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -63,6 +68,32 @@ def promote(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def quarantine(
+    name: Name,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="What is suspicious.")],
+    as_json: AsJson = False,
+) -> None:
+    """Put an adapter under suspicion: it cannot serve before somebody releases it."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(client.quarantine_adapter(find_adapter(client, name)["id"], reason=reason), as_json=as_json)
+
+
+@app.command()
+def release(
+    name: Name,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why it is harmless.")],
+    as_json: AsJson = False,
+) -> None:
+    """Let an adapter out of quarantine, so that it may be promoted."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        print_row(client.release_adapter(find_adapter(client, name)["id"], reason=reason), as_json=as_json)
+
+
+@app.command()
 def rollback(
     worker: Annotated[str, typer.Argument(help="Name or number of the worker.")],
     project: Project = "",
@@ -79,20 +110,48 @@ def rollback(
 @app.command()
 def export(
     name: Name,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File; default: NAME.zip here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where; default: NAME.zip, or a directory NAME.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="peft, merged or gguf.")] = "peft",
+    base: Annotated[str, typer.Option(help="Directory of the base model, for merged and gguf.")] = "desk",
+    converter: Annotated[Path | None, typer.Option(help="llama.cpp's convert_lora_to_gguf.py, for gguf.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save an adapter as a zip in PEFT's layout, with its manifest."""
+    """Save an adapter: as a zip in PEFT's layout, merged into its base model, or as llama.cpp's adapter.
+
+    Merging and converting happen on this machine. Nothing is merged into a quantised base.
+    """
     from tentalis.cli.session import open_client
 
-    with open_client() as client:
+    if form not in FORMATS:
+        raise typer.BadParameter(f"format must be one of {', '.join(FORMATS)}, found {form!r}")
+    with open_client() as client, TemporaryDirectory() as scratch:
         adapter = find_adapter(client, name)
-        target = out or Path(f"{adapter['name']}.zip")
-        size = client.download(f"adapters/{adapter['id']}/download", target)
+        target = out or Path(f"{adapter['name']}.zip" if form == "peft" else f"{adapter['name']}-{form}")
+        archive = target if form == "peft" else Path(scratch) / "adapter.zip"
+        size = client.download(f"adapters/{adapter['id']}/download", archive)
+        if form != "peft":
+            _convert(archive, Path(scratch) / "adapter", form=form, base=base, out=target, converter=converter)
     if as_json:
-        print_json({"file": str(target), "size_bytes": size, "sha256": adapter["sha256"]})
+        print_json({"file": str(target), "format": form, "size_bytes": size, "sha256": adapter["sha256"]})
     else:
-        typer.echo(f"{target}: {size} bytes")
+        typer.echo(f"{target}: {size} bytes" if form == "peft" else str(target))
+
+
+def _convert(archive: Path, directory: Path, *, form: str, base: str, out: Path, converter: Path | None) -> None:
+    """Have the training box's own program write it: torch is not loaded here."""
+    with ZipFile(archive) as file:
+        file.extractall(directory)
+    manifest = next(directory.rglob("adapter_config.json"), None)
+    if manifest is None:
+        raise typer.BadParameter("the download holds no adapter_config.json")
+    argv = [sys.executable, "-m", "gpu_workers.exporting", str(manifest.parent), "--format", form, "--base", base]
+    argv += ["--out", str(out), *(["--converter", str(converter)] if converter else [])]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        typer.echo(done.stderr.strip(), err=True)
+        raise typer.Exit(1)
 
 
 def find_adapter(client: "Client", name: str) -> "Json":
