@@ -194,7 +194,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("REWARD_BASE_URL", read_url("http", "https"), "", "where the cluster reaches this platform's web"),
         Variable("TASK_TIMEOUT_SECONDS", read_float(1, 86_400), 300.0, "one link's work on a task"),
         Variable(
-            "OPD_MODE", read_choice("lightweight", "logprobs"), "logprobs", "hint text only, or teacher log-probs"
+            "OPD_MODE", read_choice("lightweight", "logprobs", "top_k"), "logprobs", "hint text only, or the teacher's"
         ),
         Variable("OPD_TEACHER_MODEL", read_text, "", "teacher of OPD; empty: the frozen base model"),
         Variable("OPD_WEIGHT", read_float(0, 10), 0.3, "weight of the OPD loss"),

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from apps.calibration.selectors import weights_of
-from apps.feedback.models import Feedback
+from apps.feedback.models import Feedback, Hint
 from apps.tasks.models import Attempt, Task
 
 VERIFIERS = frozenset({"step_verifier"})
@@ -140,6 +140,20 @@ def find_hint(task: Task) -> str:
     )
     found = dict(hints)  # the last one of a source wins
     return next((found[rank] for rank in RANKS if rank in found), "")
+
+
+def find_hints(task_ids: Collection[int]) -> dict[int, list[str]]:
+    """Task id -> every hint for it that counts, each once: a person's before an app's before an AI's. One query.
+
+    The task's hint is `find_hint`'s; these are what a teacher may choose from.
+    """
+    hints = Hint.objects.filter(task__in=task_ids, feedback__in=Feedback.objects.counting()).exclude(text="")
+    found = list(hints.order_by("-id").values_list("task_id", "feedback__source", "text"))
+    texts: dict[int, list[str]] = {}
+    for task_id, _, text in sorted(found, key=lambda row: RANKS.index(row[1])):
+        if text not in texts.setdefault(task_id, []):
+            texts[task_id].append(text)
+    return texts
 
 
 def _judge(reward: _Reward | None, steps: Mapping[int, float], said: Mapping[int, StepSaid]) -> Judgement:

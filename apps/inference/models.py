@@ -9,7 +9,7 @@ from django.db.models import Q
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
 from apps.inference.registry import CHOICES
-from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32
+from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32, unpack_top
 from tentalis.outbound.addresses import check_url
 
 
@@ -155,6 +155,8 @@ class Exchange(Timestamped):
         prompt_token_ids, token_ids: packed little-endian int32; empty where the server gave none.
         logprobs: packed float32, natural log; same length as token_ids, 0 where not sampled.
         sampled: packed bits, 1 where the policy chose the token (tool results are 0).
+        top_token_ids, top_logprobs: packed int32 and float32, the same number K of each for every token: the likeliest
+            tokens there, most likely first, id -1 where there is none; empty where the recipe did not ask for them.
     """
 
     public_id = models.UUIDField(default=uuid.uuid4, db_default=RandomUUID(), editable=False)
@@ -186,6 +188,8 @@ class Exchange(Timestamped):
     token_ids = models.BinaryField(default=b"")
     logprobs = models.BinaryField(default=b"")
     sampled = models.BinaryField(default=b"")
+    top_token_ids = models.BinaryField(default=b"", db_default=b"")
+    top_logprobs = models.BinaryField(default=b"", db_default=b"")
     prompt_tokens = models.PositiveIntegerField(default=0)
     completion_tokens = models.PositiveIntegerField(default=0)
     cached_tokens = models.PositiveIntegerField(default=0)
@@ -236,6 +240,10 @@ class Exchange(Timestamped):
 
     def unpack_sampled(self) -> list[bool]:
         return unpack_bools(self.sampled, len(self.token_ids) // 4)
+
+    def unpack_top(self) -> list[list[tuple[int, float]]]:
+        """(T,) the likeliest tokens at each place with their log-probs; [] where they were not asked for."""
+        return unpack_top(self.top_token_ids, self.top_logprobs, size=len(self.token_ids) // 4)
 
 
 class SpoolPosition(models.Model):

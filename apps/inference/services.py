@@ -11,7 +11,7 @@ from apps.inference.metering import Call, find_meter
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.prices import find_price
 from apps.inference.providers import open_key
-from tentalis.core.packing import pack_bools, pack_float32, pack_int32
+from tentalis.core.packing import pack_bools, pack_float32, pack_int32, pack_top
 from tentalis.core.token_use import TokenUse
 from tentalis.core.worlds import AttemptDraft
 
@@ -96,6 +96,7 @@ def record_exchanges(
             token_ids=pack_int32(draft.token_ids),
             logprobs=pack_float32(draft.logprobs),
             sampled=pack_bools(draft.sampled),
+            **_pack_top(draft),
             prompt_tokens=len(draft.prompt_token_ids) or draft.use.prompt,
             completion_tokens=len(draft.token_ids) or draft.use.completion,
             cached_tokens=draft.use.cached,
@@ -106,6 +107,11 @@ def record_exchanges(
         )
         for draft in drafts
     )
+
+
+def _pack_top(draft: AttemptDraft) -> dict[str, bytes]:
+    token_ids, logprobs = pack_top(draft.top)
+    return {"top_token_ids": token_ids, "top_logprobs": logprobs}
 
 
 def _count_tokens(draft: AttemptDraft) -> TokenUse:

@@ -9,12 +9,14 @@ from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.environments.registry import get_world
+from apps.feedback.selectors import find_hints
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.tasks.models import Task
 from apps.tasks.selectors import MOST, count_tasks
 from tentalis.core.contracts import RolloutRecord, StepReward
+from tentalis.core.hints import list_candidates
 from tentalis.core.lineage import Conversation
 
 LATEST = 2_000
@@ -48,19 +50,22 @@ def iterate_records(batch: Batch) -> Iterator[RolloutRecord]:
 
 
 def make_records(rollouts: Sequence[Rollout]) -> Iterator[RolloutRecord]:
-    """Rollouts as they go over the wire, one record a sequence of tokens: three queries, however many.
+    """Rollouts as they go over the wire, one record a sequence of tokens: three queries, one for hints to choose from.
 
     Raises:
         ContractError, ValueError: parts of one do not fit each other.
         IncompleteConversationError: a part of a conversation was deleted.
     """
     conversations = load_conversations(rollout.attempt for rollout in rollouts)
+    hinted = {rollout.task_id for rollout in rollouts if _may_choose(rollout)}
+    hints = find_hints(hinted) if hinted else {}
     for rollout in rollouts:
         parts = read_parts(rollout.attempt, conversations)
         if not parts:
             raise ValueError(f"rollout {rollout.pk} is usable and has no exchange")
         for part in parts:
-            yield _make_record(rollout, part, conversations, is_last=part is parts[-1])
+            told = hints.get(rollout.task_id, ())
+            yield _make_record(rollout, part, conversations, told, is_last=part is parts[-1])
 
 
 def make_record(rollout: Rollout) -> RolloutRecord:
@@ -69,14 +74,29 @@ def make_record(rollout: Rollout) -> RolloutRecord:
     return record
 
 
+def _may_choose(rollout: Rollout) -> bool:
+    """Whether a hint is chosen for it: it has one, and the likeliest tokens to choose by."""
+    exchange = rollout.attempt.exchange
+    return rollout.hint_id is not None and exchange is not None and bool(exchange.top_token_ids)
+
+
 def _make_record(
-    rollout: Rollout, part: Part, conversations: Mapping[int, Conversation], *, is_last: bool
+    rollout: Rollout,
+    part: Part,
+    conversations: Mapping[int, Conversation],
+    hints: Sequence[str],
+    *,
+    is_last: bool,
 ) -> RolloutRecord:
     tokens, end = part.joined, part.start + len(part.joined.tokens)
     messages = [] if rollout.attempt.is_private else conversations[part.exchange.pk].messages
-    hinted = None
+    hinted, candidates = None, []
     if messages and rollout.hint is not None and rollout.hint.text:
-        hinted = get_world(rollout.task.environment).hinted_messages(messages, rollout.hint.text)
+        world, text = get_world(rollout.task.environment), rollout.hint.text
+        hinted = world.hinted_messages(messages, text)
+        if part.top is not None and _may_choose(rollout):
+            others = [world.hinted_messages(messages, other) for other in list_candidates(text, hints)]
+            candidates = [one for place, one in enumerate(others) if one not in others[:place]]
     # attempts at one task are compared with each other; parts of one attempt are not: their reward is the same
     is_beside = not is_last and rollout.task.group_size == 1
     return RolloutRecord(
@@ -98,6 +118,9 @@ def _make_record(
         ),
         missing_steps=rollout.missing_steps if is_last else 0,
         weight=rollout.weight,
+        candidate_hints=candidates,
+        top_token_ids=None if part.top is None else [[token for token, _ in top] for top in part.top],
+        top_logprobs=None if part.top is None else [[value for _, value in top] for top in part.top],
     )
 
 

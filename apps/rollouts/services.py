@@ -15,9 +15,11 @@ from apps.environments.registry import get_world
 from apps.feedback.models import Hint
 from apps.feedback.selectors import Judgement, effective_judgement, find_hint
 from apps.outbox.services import final_write
+from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
+from apps.workers.recipes import choose_recipe
 from tentalis.core.learning.advantages import UNJUDGED
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
@@ -129,7 +131,7 @@ def _put(task: Task, rollouts: Sequence[Rollout], *, end_user: str, by: str) -> 
     Batch.objects.filter(pk=batch.pk).update(
         task_count=F("task_count") + 1, rollout_count=F("rollout_count") + len(rollouts)
     )
-    if batch.task_count >= batch.target_tasks:
+    if is_full(batch, choose_recipe(task.project, task.worker)):
         close(batch, by=by)
     return batch
 

@@ -1,6 +1,6 @@
 """An attempt's exact tokens: of its one call, or of several, as few sequences as they are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from django.db.models import prefetch_related_objects
@@ -19,11 +19,14 @@ class Part(NamedTuple):
     Args:
         exchange: the first of them.
         start: of its tokens among all of the attempt's, in which steps are counted.
+        top: (T,) the likeliest tokens at each place of the joined ones, [] where not sampled; None where a call does
+            not tell them.
     """
 
     exchange: Exchange
     joined: Joined
     start: int
+    top: list[list[tuple[int, float]]] | None
 
 
 def load_conversations(attempts: Iterable[Attempt]) -> dict[int, Conversation]:
@@ -61,6 +64,18 @@ def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> l
     for chain in split_chains(calls):
         hidden = [(first - start, end - start) for first, end in attempt.hidden]
         joined = join_calls(chain, hidden=hidden)
-        parts.append(Part(firsts[place], joined, start))
+        top = _read_top(firsts[place : place + len(chain)], joined)
+        parts.append(Part(firsts[place], joined, start, top))
         place, start = place + len(chain), start + len(joined.tokens)
     return parts
+
+
+def _read_top(exchanges: Sequence[Exchange], joined: Joined) -> list[list[tuple[int, float]]] | None:
+    """(T,) the likeliest tokens at each place of calls that were joined."""
+    top: list[list[tuple[int, float]]] = [[] for _ in joined.tokens]
+    for exchange, (start, end) in zip(exchanges, joined.spans, strict=True):
+        told = exchange.unpack_top()
+        if not told:
+            return None
+        top[start:end] = told
+    return top

@@ -15,6 +15,7 @@ from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.lessons import Lesson, Support
 from gpu_workers.backends.micro_batches import pack_items
 from gpu_workers.backends.optimizer import Optimizer
+from gpu_workers.backends.plans import count_totals, plan_updates, summarise, sum_up_rewards
 from gpu_workers.backends.preparing import prepare_lessons
 from gpu_workers.backends.rollout_files import read_rollouts
 from gpu_workers.learning.losses import (
@@ -29,7 +30,6 @@ from gpu_workers.learning.losses import (
     weighted_imitation,
 )
 from tentalis.core.contracts import TrainSpec
-from tentalis.core.learning.batching import split_minibatches
 from tentalis.core.learning.recipes import Recipe
 
 
@@ -103,12 +103,7 @@ class PolicyCourse:
         self._lessons, self._refused = prepare_lessons(self._rollouts, spec, recipe, base)
         if recipe.importance_cap is not None:
             self._lessons = self._score_start(Optimizer(start, recipe, base.device))
-        groups = [lesson.rollout.group_id for lesson in self._lessons]
-        self._plan = [
-            part
-            for epoch in range(recipe.epochs)
-            for part in split_minibatches(groups, minibatches=recipe.minibatches, seed=spec.seed + epoch)
-        ]
+        self._plan = plan_updates(self._lessons, recipe, seed=spec.seed)
 
     @property
     def updates(self) -> int:
@@ -120,7 +115,7 @@ class PolicyCourse:
         started = time.perf_counter()
         lessons = [self._lessons[index] for index in self._plan[number - 1]]
         tokens = sum(lesson.sampled_tokens for lesson in lessons)
-        totals = self._count_totals(lessons)
+        totals = count_totals(lessons, self._recipe)
         sums: defaultdict[str, float] = defaultdict(float)
         max_ratio = 0.0
         items = [(lesson.rollout.prompt_token_ids, lesson.rollout.token_ids) for lesson in lessons]
@@ -130,10 +125,8 @@ class PolicyCourse:
                 sums[name] += value
             max_ratio = max(max_ratio, ratio)
         grad_norm = optimizer.step(sums["loss"])
-        rewards = [lesson.rollout.reward for lesson in lessons if lesson.rollout.reward is not None]
         return {
-            "reward": sum(rewards) / len(rewards) if rewards else 0.0,
-            "accuracy": sum(reward == 1.0 for reward in rewards) / len(rewards) if rewards else 0.0,
+            **sum_up_rewards([lesson.rollout for lesson in lessons]),
             **sums,
             "max_ratio": max_ratio,
             "grad_norm": grad_norm,
@@ -144,17 +137,7 @@ class PolicyCourse:
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The whole run in a few numbers."""
-        rewards = [rollout.reward for rollout in self._rollouts if rollout.reward is not None]
-        return {
-            "rollouts": float(len(self._rollouts)),
-            "rollouts_learned": float(len(self._lessons)),
-            "rollouts_hinted": float(sum(lesson.is_hinted for lesson in self._lessons)),
-            "updates": float(len(metrics)),
-            "reward": sum(rewards) / len(rewards) if rewards else 0.0,
-            "max_ratio": max(metric["max_ratio"] for metric in metrics),
-            "clip_fraction": sum(metric["clip_fraction"] for metric in metrics) / len(metrics),
-            **{f"refused_{reason}": float(count) for reason, count in sorted(self._refused.items()) if count},
-        }
+        return summarise(metrics, self._rollouts, self._lessons, self._refused)
 
     @torch.inference_mode()
     def _score_start(self, optimizer: Optimizer) -> list[Lesson]:
@@ -167,18 +150,6 @@ class PolicyCourse:
             for member, part in zip(members, parts, strict=True):
                 lessons[member] = replace(lessons[member], start_logprobs=part.tolist())
         return lessons
-
-    def _count_totals(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """What each term's sum is divided by over the update, at least 1."""
-        rewarded = [lesson for lesson in lessons if lesson.advantages is not None]
-        rl = float(sum(lesson.sampled_tokens for lesson in rewarded))
-        if self._recipe.algorithm == "dr_grpo":
-            rl = float(len(rewarded) * self._recipe.answer_tokens)
-        return {
-            "sampled": max(1.0, sum(lesson.sampled_tokens for lesson in lessons)),
-            "rl": max(1.0, rl),
-            "opd": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.is_hinted)),
-        }
 
     def _backward(
         self, batch: Batch, lessons: Sequence[Lesson], totals: Mapping[str, float], optimizer: Optimizer

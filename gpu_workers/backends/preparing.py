@@ -8,6 +8,7 @@ from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.errors import NothingToLearnError
 from gpu_workers.backends.lessons import Lesson
 from gpu_workers.backends.micro_batches import score_frozen
+from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.teachers import add_teacher
 from tentalis.core.contracts import RolloutRecord, TrainSpec
 from tentalis.core.learning.advantages import imitation_weights, token_advantages
@@ -19,6 +20,20 @@ def prepare_lessons(
     rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, base: BaseModel
 ) -> tuple[list[Lesson], Counter[str]]:
     """Lessons that move a weight, and how many rollouts teach nothing, by reason."""
+    lessons, refused = find_lessons(rollouts, spec, recipe, base)
+    if recipe.uses_teacher:
+        lessons = add_teacher(lessons, recipe, base, refused)
+    teaching = keep_teaching(lessons, recipe, refused, found=len(rollouts))
+    if recipe.kl_coef > 0:
+        scored = score_frozen(base, [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in teaching])
+        teaching = [replace(lesson, base_logprobs=logprobs) for lesson, logprobs in zip(teaching, scored, strict=True)]
+    return teaching, refused
+
+
+def find_lessons(
+    rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, reader: Reader
+) -> tuple[list[Lesson], Counter[str]]:
+    """What the rewards of usable rollouts teach, and how many rollouts are unusable, by reason."""
     usable, refused = sort_rollouts(
         rollouts,
         policy_version=spec.policy_version,
@@ -27,37 +42,39 @@ def prepare_lessons(
     )
     fitting = []
     for rollout in usable:
-        if reason := _misfit(rollout, base):
+        if reason := _misfit(rollout, reader):
             refused[reason] += 1
         else:
             fitting.append(rollout)
     if recipe.algorithm == "reward_weighted_sft":
-        lessons = _imitation_lessons(fitting, recipe)
-    else:
-        lessons = [
-            Lesson(rollout, advantages)
-            for rollout, advantages in zip(fitting, token_advantages(fitting, recipe), strict=True)
-        ]
-    if recipe.uses_teacher:
-        lessons = add_teacher(lessons, recipe, base, refused)
+        return _imitation_lessons(fitting, recipe), refused
+    advantages = token_advantages(fitting, recipe)
+    return [Lesson(rollout, values) for rollout, values in zip(fitting, advantages, strict=True)], refused
+
+
+def keep_teaching(lessons: Sequence[Lesson], recipe: Recipe, refused: Counter[str], *, found: int) -> list[Lesson]:
+    """The lessons that move a weight; the others are counted.
+
+    Args:
+        found: rollouts there were at first.
+    Raises:
+        NothingToLearnError: there is none; the message counts the reasons.
+    """
     teaching = [lesson for lesson in lessons if lesson.teaches(recipe)]
     refused["no_advantage"] += len(lessons) - len(teaching)
     if not teaching:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items()) if count)
-        raise NothingToLearnError(f"none of {len(rollouts)} rollouts would move a weight: {reasons or 'no rollout'}")
-    if recipe.kl_coef > 0:
-        scored = score_frozen(base, [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in teaching])
-        teaching = [replace(lesson, base_logprobs=logprobs) for lesson, logprobs in zip(teaching, scored, strict=True)]
-    return teaching, refused
+        raise NothingToLearnError(f"none of {found} rollouts would move a weight: {reasons or 'no rollout'}")
+    return teaching
 
 
-def _misfit(rollout: RolloutRecord, base: BaseModel) -> str:
+def _misfit(rollout: RolloutRecord, reader: Reader) -> str:
     """Why the model cannot read this rollout; "" when it can."""
-    if len(rollout.prompt_token_ids) + len(rollout.token_ids) > base.context_length:
+    if len(rollout.prompt_token_ids) + len(rollout.token_ids) > reader.context_length:
         return "longer_than_the_context"
     parts = (rollout.prompt_token_ids, rollout.token_ids, *(rollout.top_token_ids or ()))
     highest, lowest = max(max(part) for part in parts if part), min(min(part) for part in parts if part)
-    return "unknown_token" if lowest < 0 or highest >= base.vocabulary_size else ""
+    return "unknown_token" if lowest < 0 or highest >= reader.vocabulary_size else ""
 
 
 def _imitation_lessons(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[Lesson]:

@@ -1,7 +1,7 @@
 """The frozen teacher who reads the hint: how far from the behaviour policy it finds each token."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.lessons import Lesson, Support
 from gpu_workers.backends.micro_batches import pack_items, score_frozen
+from gpu_workers.backends.readers import Reader
 from gpu_workers.learning.logprobs import top_tokens
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.recipes import Recipe
@@ -36,16 +37,15 @@ def add_teacher(lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refu
         for index, support in _find_supports(lessons, recipe, base, teacher, refused).items():
             taught[index] = replace(lessons[index], support=support)
     else:
-        for index, gaps in _find_gaps(lessons, recipe, base, teacher, refused).items():
-            taught[index] = replace(lessons[index], gaps=gaps)
+        return add_gaps(lessons, recipe, base, teacher, refused, score=lambda items: score_frozen(teacher, items))
     return taught
 
 
 def _read_hinted(
     messages: Sequence[Mapping[str, str]],
     rollout: RolloutRecord,
-    base: BaseModel,
-    teacher: BaseModel,
+    base: Reader,
+    teacher: Reader,
     refused: Counter[str],
 ) -> Prompt | None:
     """The hinted conversation as the teacher reads it; None, and counted, where it cannot be used."""
@@ -59,23 +59,33 @@ def _read_hinted(
     return None
 
 
-def _find_gaps(
-    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, teacher: BaseModel, refused: Counter[str]
-) -> dict[int, list[float]]:
-    """Position of a lesson -> the teacher's gap at each of its tokens (T,), in nats."""
+def add_gaps(
+    lessons: Sequence[Lesson],
+    recipe: Recipe,
+    base: Reader,
+    teacher: Reader,
+    refused: Counter[str],
+    *,
+    score: Callable[[Sequence[tuple[Prompt, RolloutRecord]]], Sequence[Sequence[float]]],
+) -> list[Lesson]:
+    """Give each lesson with a hint the teacher's gap at each of its tokens (T,), in nats.
+
+    Args:
+        score: (hinted prompt, rollout) each -> the teacher's log-probs of the rollout's tokens (T,), in nats.
+    """
+    taught = list(lessons)
     hinted: dict[int, Prompt] = {}
     for index, lesson in enumerate(lessons):
         if lesson.rollout.hinted_messages:
             prompt = _read_hinted(lesson.rollout.hinted_messages, lesson.rollout, base, teacher, refused)
             if prompt is not None:
                 hinted[index] = prompt
-    scored = score_frozen(teacher, [(prompt, lessons[index].rollout) for index, prompt in hinted.items()])
-    found = {}
+    scored = score([(prompt, lessons[index].rollout) for index, prompt in hinted.items()])
     for index, logprobs in zip(hinted, scored, strict=True):
         rollout = lessons[index].rollout
         gaps = token_opd_advantages(logprobs, rollout.logprobs, rollout.sampled, gap_max=recipe.opd_clip)
-        found[index] = [rollout.weight * gap for gap in gaps]
-    return found
+        taught[index] = replace(lessons[index], gaps=[rollout.weight * gap for gap in gaps])
+    return taught
 
 
 class _Opinion(NamedTuple):

@@ -132,12 +132,18 @@ class AnswerWriter:
             offset += len(piece)
         alternatives = None
         if top is not None:
-            alternatives = [{self._spell(each): value for each, value in entry} for entry in top]
+            alternatives = [{self._name(each): value for each, value in entry} for entry in top]
+        if self._request.names_by_id:
+            pieces = [self._name(token) for token in token_ids]
         return {"tokens": pieces, "token_logprobs": logprobs, "top_logprobs": alternatives, "text_offset": offsets}
 
     def _name_token(self, token: int, piece: str | None, logprob: float) -> Json:
         spelled = self._codec.bytes_of(token)
-        return {"token": self._spell(token) if piece is None else piece, "logprob": logprob, "bytes": list(spelled)}
+        name = self._name(token) if piece is None or self._request.names_by_id else piece
+        return {"token": name, "logprob": logprob, "bytes": list(spelled)}
+
+    def _name(self, token: int) -> str:
+        return f"token_id:{token}" if self._request.names_by_id else self._spell(token)
 
     def _spell(self, token: int) -> str:
         return self._codec.bytes_of(token).decode("utf-8", "replace")

@@ -36,7 +36,6 @@ _NEUTRAL: Mapping[str, Sequence[Any]] = {
     "response_format": (None, {"type": "text"}),
     "continue_final_message": (None, False),
     "spaces_between_special_tokens": (None, True),
-    "return_tokens_as_token_ids": (None, False),
     "detokenize": (None, True),
 }
 """Fields the engine does not support, with the values that ask for nothing."""
@@ -129,6 +128,7 @@ class GenerationRequest:
 
     Args:
         returns_token_ids: put token ids of prompt and answer into the response.
+        names_by_id: log-probs name each token `token_id:N`, so that alternatives of one spelling stay apart.
         includes_usage: a stream ends with a usage chunk.
     """
 
@@ -138,6 +138,7 @@ class GenerationRequest:
     returns_token_ids: bool
     includes_usage: bool
     is_chat: bool
+    names_by_id: bool = False
 
 
 def read_completion(body: object, find_lane: Callable[[str], Lane], codec: TextCodec) -> GenerationRequest:
@@ -214,9 +215,10 @@ def _read_rest(
         streams=streams,
     )
     returns_token_ids = fields.flag("return_token_ids")
+    names_by_id = fields.flag("return_tokens_as_token_ids")
     fields.finish()
     includes_usage = bool(stream_options and stream_options.get("include_usage"))
-    return GenerationRequest(lane, prompts, options, returns_token_ids, includes_usage, is_chat)
+    return GenerationRequest(lane, prompts, options, returns_token_ids, includes_usage, is_chat, names_by_id)
 
 
 def _read_prompts(fields: Fields, codec: TextCodec) -> list[list[int]]:

@@ -92,6 +92,20 @@ def parse_hint(text: str) -> Hint | NoHint:
     return Hint(hint)
 
 
+_PARTS = re.compile(r"(?<=[.;!])\s+|,\s+(?:and\s+)?|\n+")
+
+
+def list_candidates(hint: str, others: Sequence[str] = ()) -> list[str]:
+    """Hints a teacher may choose from: the hint, others given for the same work, and the hint with its end left out.
+
+    What is left of a hint of several parts (sentences, or what commas part) still says its beginning; a teacher who is
+    told less may stay nearer to what the policy would say.
+    """
+    parts = [part.group() for part in re.finditer(r".+?(?:" + _PARTS.pattern + r"|$)", hint.strip(), re.DOTALL)]
+    shorter = ["".join(parts[:size]).strip().rstrip(",;") for size in range(len(parts) - 1, 0, -1)]
+    return list(dict.fromkeys(text for text in (hint, *others, *shorter) if text.strip()))
+
+
 def hinted_messages(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
     """The conversation with the hint after the person's last words; the given messages stay as they are.
 

@@ -45,6 +45,44 @@ def unpack_bools(data: bytes | memoryview, size: int) -> list[bool]:
     return [bool(packed[index >> 3] >> (index & 7) & 1) for index in range(size)]
 
 
+NOBODY = -1
+"""Id in the place of an alternative that there is not."""
+
+
+def pack_top(tops: Sequence[Sequence[tuple[int, float]]]) -> tuple[bytes, bytes]:
+    """(T,) of up to K alternatives (id, log-prob in nats) -> 4 T K bytes of ids and 4 T K bytes of log-probs.
+
+    K is the most any place has; shorter ones are filled with `NOBODY`.
+    """
+    width = max(map(len, tops), default=0)
+    filled = [[*top, *[(NOBODY, 0.0)] * (width - len(top))] for top in tops]
+    return (
+        pack_int32([token for top in filled for token, _ in top]),
+        pack_float32([value for top in filled for _, value in top]),
+    )
+
+
+def unpack_top(
+    token_ids: bytes | memoryview, logprobs: bytes | memoryview, *, size: int
+) -> list[list[tuple[int, float]]]:
+    """What `pack_top` packed for `size` places; [] of nothing.
+
+    Raises:
+        ValueError: the bytes are not those of as many places.
+    """
+    ids, values = unpack_int32(token_ids), unpack_float32(logprobs)
+    if not ids and not values:
+        return []
+    if len(ids) != len(values) or size == 0 or len(ids) % size:
+        raise ValueError(
+            f"wanted as many ids as log-probs, the same for each of {size} tokens, found {len(ids)} and {len(values)}"
+        )
+    width = len(ids) // size
+    entries = list(zip(ids, values, strict=True))
+    rows = [entries[start : start + width] for start in range(0, len(entries), width)]
+    return [[entry for entry in row if entry[0] != NOBODY] for row in rows]
+
+
 def _to_bytes(values: "array[int] | array[float]") -> bytes:
     if sys.byteorder == "big":
         values.byteswap()

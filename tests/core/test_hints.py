@@ -14,6 +14,7 @@ from tentalis.core.hints import (
     NoHint,
     build_hint_messages,
     hinted_messages,
+    list_candidates,
     parse_hint,
 )
 
@@ -140,3 +141,20 @@ def test_a_message_of_parts_gets_one_more_part() -> None:
 def test_a_hint_that_has_no_place_is_refused(messages: Any, hint: str, words: str) -> None:
     with pytest.raises(HintError, match=words):
         hinted_messages(messages, hint)
+
+
+def test_a_hint_of_several_parts_is_also_offered_with_its_end_left_out() -> None:
+    assert list_candidates("use gift, write the unit, check the sum") == [
+        "use gift, write the unit, check the sum",
+        "use gift, write the unit",
+        "use gift",
+    ]
+
+
+def test_other_hints_for_the_same_work_come_before_what_is_left_of_one() -> None:
+    assert list_candidates("Be brief. Say why.", ["Be kind.", "Be brief."]) == [
+        "Be brief. Say why.",
+        "Be kind.",
+        "Be brief.",
+    ]
+    assert list_candidates("plain", ["", "plain"]) == ["plain"]

@@ -11,6 +11,7 @@ from apps.workers.agents.chat import ChatAgent
 from apps.workers.agents.desk import BASE_MODEL, DeskAgent
 from apps.workers.agents.echo import EchoAgent
 from apps.workers.agents.openclaw import OpenClawAgent
+from apps.workers.recipes import choose_recipe
 from tentalis.core.worlds import Agent
 
 if TYPE_CHECKING:
@@ -33,14 +34,16 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
     if worker.kind == "openclaw":
         return _make_openclaw(worker, task_id)
     client = client_for(worker.provider)
+    top_k = choose_recipe(worker.project, worker).stored_top_k
     if worker.kind == "desk":
         return DeskAgent(
             client,
             base_model=worker.base_model or BASE_MODEL,
             system_prompt=worker.system_prompt,
+            top_k=top_k,
             **worker.sampling,
         )
-    return ChatAgent(client, system_prompt=worker.system_prompt, **worker.sampling)
+    return ChatAgent(client, system_prompt=worker.system_prompt, top_k=top_k, **worker.sampling)
 
 
 def _make_openclaw(worker: "Worker", task_id: int | None) -> OpenClawAgent:

@@ -18,6 +18,7 @@ class ChatAgent:
     Args:
         max_tokens: of one answer.
         top_p: nucleus sampling; 1 is off.
+        top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
     """
 
     def __init__(
@@ -28,12 +29,14 @@ class ChatAgent:
         temperature: float = 1.0,
         max_tokens: int = MAX_TOKENS,
         top_p: float = 1.0,
+        top_k: int = 0,
     ) -> None:
         self._client = client
         self._system_prompt = system_prompt
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._top_p = top_p
+        self._top_k = top_k
 
     def work(
         self,
@@ -77,6 +80,7 @@ class ChatAgent:
                 temperature=0.0 if greedy else self._temperature,
                 top_p=self._top_p,
                 seed=None if seed is None else seed + len(drafts),
+                top_k=0 if greedy else self._top_k,
             )
             elapsed_s = perf_counter() - started
             drafts += [read_sample(sample, messages, elapsed_s) for sample in samples]
@@ -96,6 +100,7 @@ def read_sample(sample: Sample, messages: Sequence[Mapping[str, str]], elapsed_s
         token_ids=sample.token_ids if is_exact else (),
         logprobs=sample.logprobs if is_exact else (),
         sampled=[True] * len(sample.token_ids) if is_exact else (),
+        top=sample.top if is_exact and len(sample.top) == len(sample.token_ids) else (),
         served_by=sample.served_by,
         finish_reason=sample.finish_reason,
         ended=sample.finish_reason != "length",

@@ -19,6 +19,7 @@ from apps.rollouts.models import Batch
 from apps.training import services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, TrainResult
 
@@ -234,7 +235,7 @@ def test_a_reviewer_and_a_stranger_cannot_train(worker: Worker, bob: User, charl
 
 def test_the_projects_recipe_wins_over_the_settings_and_is_stored_whole(project: Project, worker: Worker) -> None:
     project.recipe = {"w_opd": 0.0}
-    recipe = services.choose_recipe(project, worker)
+    recipe = choose_recipe(project, worker)
     assert (recipe.w_opd, recipe.w_rl, recipe.clip_high) == (0.0, 0.7, 0.28)
 
 

@@ -97,3 +97,28 @@ def test_the_base_solves_some_held_out_tickets_and_far_from_all(client: ModelCli
     groups = work(client, [item.prompt for item in panel], seed=5, group_size=1)
     found = [world.verify(item.prompt, None, group[0]) for item, group in zip(panel, groups, strict=True)]
     assert 0.15 <= sum(each.outcome for each in found if each) / 300 <= 0.40
+
+
+def test_the_likeliest_tokens_are_noted_where_they_are_asked_for_and_change_nothing(client: ModelClient) -> None:
+    prompts = stock_tickets(3)
+    plain = work(client, prompts, seed=4)
+    agent = DeskAgent(client, top_k=4)
+    noted = agent.work(prompts=prompts, world=DeskWorld(), group_size=4, seeds=[4] * 3, model="desk")
+    drafts = [draft for group in noted for draft in group]
+    assert [(draft.text, draft.steps) for draft in drafts] == [
+        (draft.text, draft.steps) for group in plain for draft in group
+    ]
+    assert any(draft.tool_calls for draft in drafts)
+    for draft in drafts:
+        assert len(draft.top) == len(draft.token_ids)
+        for top, token, logprob, sampled in zip(draft.top, draft.token_ids, draft.logprobs, draft.sampled, strict=True):
+            values = [value for _, value in top]
+            assert len(top) >= 4 if sampled else not top
+            assert values == sorted(values, reverse=True)
+            assert dict(top).get(token, logprob) == pytest.approx(logprob, abs=1e-6)
+
+
+def test_a_conversations_likeliest_tokens_are_told_by_id(client: ModelClient) -> None:
+    [sample] = client.chat([{"role": "user", "content": stock_tickets(1)[0]}], model="desk", max_tokens=8, top_k=3)
+    assert [len(top) for top in sample.top] == [3] * len(sample.token_ids)
+    assert b"".join(bytes(text) for text in sample.token_texts if isinstance(text, bytes)).decode() == sample.text

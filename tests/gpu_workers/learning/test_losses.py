@@ -16,6 +16,7 @@ from gpu_workers.learning.losses import (
     mean_entropy,
     measure_drift,
     top_k_distillation,
+    truncated_importance,
     weighted_imitation,
 )
 from tentalis.core.opd import token_opd_advantages, top_k_advantages
@@ -220,3 +221,31 @@ def test_top_k_wants_two_axes() -> None:
     values = torch.zeros(3)
     with pytest.raises(ValueError, match=r"wanted logprobs \(N, K\)"):
         top_k_distillation(values, values, values, every(values))
+
+
+def test_truncated_importance_worked_by_hand() -> None:
+    # an old policy gave .1 .4 .2 what the starting one gives .3 .2 .2: ratios 3 .5 1, capped at 2
+    weights = truncated_importance(logs(0.3, 0.2, 0.2), logs(0.1, 0.4, 0.2), torch.tensor([True, True, False]), cap=2.0)
+    assert weights.tolist() == pytest.approx([2.0, 0.5, 0.0])
+
+
+def test_importance_scales_each_tokens_loss_and_gradient() -> None:
+    old, advantages = logs(0.2, 0.2), torch.tensor([1.0, -1.0], dtype=torch.float64)
+    current = old.clone().requires_grad_()
+    plain = gradient_of(clipped_surrogate(current, old, advantages, every(old)), current)
+    weights = torch.tensor([2.0, 0.5], dtype=torch.float64)
+    weighed = gradient_of(clipped_surrogate(current, old, advantages, every(old), importance=weights), current)
+    assert weighed.tolist() == pytest.approx([plain[0].item() * 2.0, plain[1].item() * 0.5])
+    assert_loss_learns(lambda *tokens: clipped_surrogate(*tokens, importance=torch.full_like(tokens[0], 0.7)))
+
+
+def test_the_top_k_loss_moves_the_policy_towards_what_the_teacher_prefers() -> None:
+    case = GOLDEN["top_k"]
+    old, teacher = logs(*case["old"]), logs(*case["teacher"])
+    advantages = torch.tensor([[token.advantage for token in top_k_advantages(old.tolist(), teacher.tolist())]])
+    current = old[None].clone().requires_grad_()
+    gradient = gradient_of(top_k_distillation(current, old[None], advantages, torch.tensor([True])), current)
+    wanted = (teacher - old).sign()
+    assert all(
+        pull * want > 0 or want == 0 for pull, want in zip((-gradient[0]).tolist(), wanted.tolist(), strict=True)
+    )

@@ -1,0 +1,26 @@
+"""How a worker learns: the project's recipe over the installation's over the measured one for its kind."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from apps.accounts.models import Project
+from tentalis.core.learning.recipes import RECIPES, Recipe
+
+if TYPE_CHECKING:
+    from apps.workers.models import Worker
+
+
+def choose_recipe(project: Project, worker: "Worker", *, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """The changes over the project's recipe over the settings over the measured one for this kind of worker."""
+    start = RECIPES["desk" if worker.kind == "desk" else "chat"].to_json()
+    installation = {
+        "w_rl": settings.TENTALIS["RL_WEIGHT"],
+        "w_opd": settings.TENTALIS["OPD_WEIGHT"],
+        "opd_mode": settings.TENTALIS["OPD_MODE"],
+        "clip_low": settings.TENTALIS["TRAINING_CLIP_EPSILON"],
+        "clip_high": settings.TENTALIS["TRAINING_CLIP_EPSILON_HIGH"],
+        "teacher": settings.TENTALIS["OPD_TEACHER_MODEL"] or "base",
+    }
+    return Recipe.from_json(start | installation | project.recipe | dict(changes or {}))
