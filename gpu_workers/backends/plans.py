@@ -1,0 +1,61 @@
+"""Which lessons an update has, what its terms are divided by, and what is told of it: the same wherever it is made."""
+
+from collections.abc import Mapping, Sequence
+
+from gpu_workers.backends.lessons import Lesson
+from tentalis.core.contracts import RolloutRecord
+from tentalis.core.learning.batching import split_minibatches
+from tentalis.core.learning.recipes import Recipe
+
+
+def plan_updates(lessons: Sequence[Lesson], recipe: Recipe, *, seed: int) -> list[list[int]]:
+    """Positions in `lessons` of each update, in order."""
+    groups = [lesson.rollout.group_id for lesson in lessons]
+    return [
+        part
+        for epoch in range(recipe.epochs)
+        for part in split_minibatches(groups, minibatches=recipe.minibatches, seed=seed + epoch)
+    ]
+
+
+def count_totals(lessons: Sequence[Lesson], recipe: Recipe) -> dict[str, float]:
+    """What the sum of each term over an update is divided by, at least 1: `sampled`, `rl`, `opd`."""
+    rewarded = [lesson for lesson in lessons if lesson.advantages is not None]
+    rl = float(sum(lesson.sampled_tokens for lesson in rewarded))
+    if recipe.algorithm == "dr_grpo":
+        rl = float(len(rewarded) * recipe.answer_tokens)
+    return {
+        "sampled": max(1.0, sum(lesson.sampled_tokens for lesson in lessons)),
+        "rl": max(1.0, rl),
+        "opd": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.is_hinted)),
+    }
+
+
+def sum_up_rewards(rollouts: Sequence[RolloutRecord]) -> dict[str, float]:
+    """Mean reward and the share of full ones; 0 where nobody could judge."""
+    rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+    count = max(1, len(rewards))
+    return {"reward": sum(rewards) / count, "accuracy": sum(reward == 1.0 for reward in rewards) / count}
+
+
+def summarise(
+    metrics: Sequence[Mapping[str, float]],
+    rollouts: Sequence[RolloutRecord],
+    lessons: Sequence[Lesson],
+    refused: Mapping[str, int],
+) -> dict[str, float]:
+    """A whole run in a few numbers.
+
+    Args:
+        metrics: of every update; rollouts: all of the batch; lessons: of those that taught; refused: others by reason.
+    """
+    return {
+        "rollouts": float(len(rollouts)),
+        "rollouts_learned": float(len(lessons)),
+        "rollouts_hinted": float(sum(lesson.is_hinted for lesson in lessons)),
+        "updates": float(len(metrics)),
+        "reward": sum_up_rewards(rollouts)["reward"],
+        "max_ratio": max(metric["max_ratio"] for metric in metrics),
+        "clip_fraction": sum(metric["clip_fraction"] for metric in metrics) / len(metrics),
+        **{f"refused_{reason}": float(count) for reason, count in sorted(refused.items()) if count},
+    }
