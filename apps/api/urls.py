@@ -16,6 +16,7 @@ from apps.api.views.prices import CostView, PriceViewSet
 from apps.api.views.providers import ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
 from apps.api.views.rewards import RewardView
+from apps.api.views.scorers import RewardModelViewSet
 from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
 from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
@@ -40,6 +41,7 @@ router.register("batches", BatchViewSet)
 router.register("runs", RunViewSet)
 router.register("adapters", AdapterViewSet)
 router.register("manager-runs", ManagerRunViewSet)
+router.register("reward-models", RewardModelViewSet)
 router.register("sessions", SessionViewSet)
 router.register("exchanges", ExchangeViewSet)
 router.register("turns", TurnViewSet)

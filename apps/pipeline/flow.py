@@ -31,6 +31,8 @@ from apps.pipeline import conversing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
+from apps.scoring import reward_models
+from apps.scoring.models import RewardModel
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
 from apps.training import gates, schedule, scorers
@@ -365,6 +367,14 @@ def train_scorer(*, worker: Worker, by: User) -> TrainingRun:
         run = scorers.queue_by_hand(worker=worker, by=by)
         train_next(worker.pk)
     return run
+
+
+def retire_scorer(*, model: RewardModel, by: User) -> RewardModel:
+    """Take a step scorer out of use by a person's decision."""
+    require_right(by, model.project, Right.RUNS_WRITE)
+    with transaction.atomic():
+        reward_models.retire(model, by=by.handle)
+    return model
 
 
 def train_waiting() -> None:

@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "rollout": Entry("tentalis.cli.rollout", "app", "What was done and judged, as training data."),
     "train": Entry("tentalis.cli.run", "train", "Train a worker now."),
     "run": Entry("tentalis.cli.run", "app", "Look at trainings and watch them."),
+    "prm": Entry("tentalis.cli.prm", "app", "Trained step scorers: train one, look, retire."),
     "manager": Entry("tentalis.cli.manager", "app", "What AI managers learnt from audits."),
     "adapter": Entry("tentalis.cli.adapter", "app", "What was learnt, and what serves."),
     "canary": Entry("tentalis.cli.canary", "app", "Adapters tried on a share of the work."),

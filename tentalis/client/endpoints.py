@@ -412,6 +412,19 @@ class Endpoints(Generic[Answer]):
         """Train now, with what the worker's batch holds, or one person's; `recipe` holds fields for this run alone."""
         return self._post("runs", project=project, worker=worker, backend=backend, recipe=recipe, end_user=end_user)
 
+    def train_scorer(self, *, project: str, worker: str) -> Answer:
+        """Train a step scorer now, on what is labelled; the answer is the run."""
+        return self._post("reward-models", project=project, worker=worker)
+
+    def list_scorers(self, **params: Any) -> Answer:
+        return self._get("reward-models", **params)
+
+    def get_scorer(self, scorer_id: int) -> Answer:
+        return self._get(f"reward-models/{scorer_id}")
+
+    def retire_scorer(self, scorer_id: int) -> Answer:
+        return self._post(f"reward-models/{scorer_id}/retire")
+
     def list_runs(self, **params: Any) -> Answer:
         return self._get("runs", **params)
 

@@ -14,6 +14,7 @@ from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange, Price, Provider, Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.scoring.models import RewardModel
 from apps.skills.models import Skill
 from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
@@ -59,6 +60,10 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         project=project, manager="agent:rubric:desk", state="applied",
         metrics={"of": "0", "until": 0, "auc_before": None},
     )  # fmt: skip
+    reward_model = RewardModel.objects.create(
+        project=project, worker=worker, name="shop.echo.prm@v1-00000000", version=1, run_id=sampling.pk,
+        uri="file:///nowhere", sha256="0" * 64, manifest={}, state="live",
+    )  # fmt: skip
     segment = Segment.objects.create(
         kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers", state="dead"
     )
@@ -81,7 +86,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     rows = {
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
-        "manager_run": manager_run,
+        "manager_run": manager_run, "reward_model": reward_model,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset,
         "eval_run": eval_run, "experiment": experiment, "webhook": webhook, "delivery": delivery,
@@ -148,6 +153,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         },
         "POST rewards/{secret}": {"query": ["Hi?Hi."], "prompts": ["Hi?"], "labels": [f'{{"task": {ids["task"]}}}']},
         "POST runs": {"project": slug, "worker": "echo"},
+        "POST reward-models": {"project": slug, "worker": "echo"},
     }
 
 

@@ -86,7 +86,7 @@ TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
-    "manager-runs": "{manager_run}",
+    "manager-runs": "{manager_run}", "reward-models": "{reward_model}",
     "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}", "rewards": "{secret}",
 }  # fmt: skip
 

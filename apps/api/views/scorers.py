@@ -1,0 +1,61 @@
+"""Trained step scorers."""
+
+from typing import ClassVar
+
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_project_for, find_worker
+from apps.api.permissions import current_user
+from apps.api.serializers.learning import RunOut
+from apps.api.serializers.scorers import RewardModelIn, RewardModelOut
+from apps.api.serializers.strict import NoFields
+from apps.api.views.base import ResourceViewSet
+from apps.pipeline import flow
+from apps.scoring.models import RewardModel
+
+
+class RewardModelFilterSet(ProjectFilterSet):
+    state = filters.ChoiceFilter(choices=RewardModel.State.choices)
+
+    class Meta:
+        model = RewardModel
+        fields: ClassVar = ["state"]
+
+
+class RewardModelViewSet(ResourceViewSet):
+    """Trained step scorers: each version, what its gate measured, and why it scores or not."""
+
+    queryset = RewardModel.objects.select_related("project", "worker")
+    serializer_class = RewardModelOut
+    filterset_class = RewardModelFilterSet
+    rights: ClassVar = {
+        "list": Right.RUNS_READ,
+        "retrieve": Right.RUNS_READ,
+        "create": Right.RUNS_WRITE,
+        "retire": Right.RUNS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=RewardModelIn, responses={201: RunOut})
+    def create(self, request: Request) -> Response:
+        """Train one now; the answer is the run. 409 while another is trained, or nothing is labelled."""
+        body = self.read_body(RewardModelIn)
+        project = find_project_for(request, body["project"], Right.RUNS_WRITE)
+        run = flow.train_scorer(worker=find_worker(project, body["worker"]), by=current_user(request))
+        return Response(RunOut(run, context=self.get_serializer_context()).data, status=201)
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
+    def retire(self, request: Request, pk: str) -> Response:
+        """Take it out of use; steps are then judged as before there was one. 409 when it is not in use."""
+        model = self.get_object()
+        self.read_body(NoFields)
+        return self.show(flow.retire_scorer(model=model, by=current_user(request)))
