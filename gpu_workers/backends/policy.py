@@ -15,7 +15,7 @@ from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.lessons import Lesson, Support
 from gpu_workers.backends.micro_batches import pack_items
 from gpu_workers.backends.optimizer import Optimizer
-from gpu_workers.backends.plans import count_totals, plan_updates, summarise, sum_up_rewards
+from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.preparing import prepare_lessons
 from gpu_workers.backends.rollout_files import read_rollouts
 from gpu_workers.learning.losses import (
