@@ -37,7 +37,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "proposals_decided": path("proposal-decided"),
         "proposal_rules": path("proposal-rules"),
         "quality": path("quality"),
-        "manager_run": path("manager-run", scene.project.manager_runs.earliest("pk").pk),
+        "manager_run": path("manager-run", scene.project.manager_runs.latest("pk").pk),
         "rater": path("rater", Rater.objects.get(project=scene.project, handle="user:bob").pk),
         "runs": path("run-list"),
         "run": path("run", scene.run.pk),
