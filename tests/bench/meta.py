@@ -158,13 +158,12 @@ def load_rows(path: Path) -> dict[tuple[str, int, int], dict[str, Any]]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=24)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[20, 21, 22])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[20, 21, 22, 23, 24])
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     parser.add_argument("--model", default="desk", help="desk, or a model directory")
-    parser.add_argument("--fresh", action="store_true", help="measure again what an interrupted run left")
     options = parser.parse_args(argv)
     CACHE.parent.mkdir(parents=True, exist_ok=True)
-    done = {} if options.fresh else load_rows(CACHE)
+    done = load_rows(CACHE)
     base = measure_base(options.model)
     print(f"base: {base[0]:.3f} sampled, {base[1]:.3f} greedy", flush=True)
     rows: list[dict[str, Any]] = []
@@ -204,6 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             ratios["meta_minus_audit_only"] = round(means["meta"] - means["audit only"], 4)
     passed = not ratios or (ratios["meta_over_fixed"] >= GAIN_BAR and ratios["meta_audited_auc"] >= AUC_BAR)
     base_row = {"arm": "base", "sampled": base[0], "greedy": base[1]}
+    CACHE.unlink(missing_ok=True)  # a whole run is measured anew the next time
     print(json.dumps({"bench": "meta", "rows": [base_row, *rows], "ratios": ratios, "passed": passed}))
     return 0 if passed else 1
 
