@@ -123,7 +123,9 @@ class PairRecord:
         group_id: the task's id; held-out splits go by it.
         source: where the preference comes from: attempts, choice, edit, supervision or ensemble.
         prompt_token_ids: (P,) what both answer, exactly as the engine saw it.
-        chosen_token_ids, rejected_token_ids: (C,), (R,) the answers, end token included.
+        chosen_token_ids, rejected_token_ids: (C,), (R,) the answers, end token included; an empty one is in
+            `chosen_answer` or `rejected_answer`, and the trainer encodes it itself.
+        chosen_answer, rejected_answer: the text of an answer that nobody sampled, without its end token; "" for tokens.
         chosen_sampled, rejected_sampled: True where a token counts (False for tool results).
         chosen_logprobs, rejected_logprobs: nats, of the reference policy; None: the trainer computes them with the
             adapter it continues from.
@@ -141,12 +143,19 @@ class PairRecord:
     rejected_sampled: Sequence[bool]
     chosen_logprobs: Sequence[float] | None = None
     rejected_logprobs: Sequence[float] | None = None
+    chosen_answer: str = ""
+    rejected_answer: str = ""
     weight: float = 1.0
     schema: str = PAIR_SCHEMA
 
     def __post_init__(self) -> None:
         for side in ("chosen", "rejected"):
             size = len(getattr(self, f"{side}_token_ids"))
+            if bool(size) == bool(getattr(self, f"{side}_answer")):
+                raise ContractError(
+                    f"pair {self.pair_id}: wanted either {side}_token_ids or {side}_answer, found "
+                    f"{'both' if size else 'neither'}"
+                )
             for name in (f"{side}_sampled", f"{side}_logprobs"):
                 value = getattr(self, name)
                 if value is not None and len(value) != size:

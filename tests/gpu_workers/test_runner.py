@@ -16,7 +16,7 @@ from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.contracts import AdapterManifest, TrainResult, TrainSpec
-from tentalis.core.learning.recipes import ALGORITHMS, Recipe
+from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
 pytestmark = pytest.mark.torch
@@ -84,7 +84,7 @@ def mean_logprob(directory: Path | None, rollouts: list[Any]) -> float:
     return float(sum(score.sum() for score in scores))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", sorted({*ALGORITHMS} - PREFERENCES))
 def test_right_answers_become_likelier_and_wrong_ones_less(tmp_path: Path, algorithm: str) -> None:
     rollouts = make_rollouts()
     recipe = dataclasses.replace(RECIPE, algorithm=algorithm, w_rl=1.0, w_opd=0.0, epochs=4)

@@ -36,6 +36,19 @@ NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
         "max_staleness": "it makes its rollouts itself, from the policy it trains",
         "sft_temperature": "it cannot weigh demonstrations",
         "sft_weight_max": "it cannot weigh demonstrations",
+        **dict.fromkeys(
+            (
+                "beta",
+                "nll_coef",
+                "kto_desirable",
+                "kto_undesirable",
+                "held_out_share",
+                "least_pair_accuracy",
+                "most_logprob_drop",
+                "most_length_drift",
+            ),
+            "it is no algorithm of reinforcement learning that reads it",
+        ),
         "schema": "it is ours",
     }
 )

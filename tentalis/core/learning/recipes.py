@@ -14,11 +14,14 @@ RECIPE_SCHEMA = "tentalis.recipe/1"
 
 LEARNS_FROM: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(("grpo", "dr_grpo", "dapo", "cispo", "reinforce_pp", "reward_weighted_sft"), "rollouts")
+    | {"dpo": "pairs", "ipo": "pairs", "kto": "rollouts", "sft": "demonstrations"}
 )
 """Algorithm -> the kind of record it reads: rollouts, pairs or demonstrations. The trainer dispatches by it."""
 ALGORITHMS = tuple(LEARNS_FROM)
 CLIPPED = frozenset({"grpo", "dr_grpo", "dapo", "reinforce_pp"})
 """Algorithms whose loss is the clipped surrogate; they differ in their advantages and in what they divide by."""
+PREFERENCES = frozenset({"dpo", "ipo", "kto", "sft"})
+"""Algorithms that learn from answers whoever wrote them: no ratio, no advantage, no teacher, and no age."""
 OPD_MODES = ("lightweight", "logprobs", "top_k")
 SINGLES = ("batch", "off")
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -53,7 +56,8 @@ class Recipe:
             by the group's std, and divides by `answer_tokens` an answer instead of by the tokens it has; `dapo` is
             `grpo` on groups whose rewards differ alone, and a batch fills on until it holds enough of those;
             `cispo` clips the weight and never the gradient; `reinforce_pp` takes the group's mean away and whitens over
-            the batch; `reward_weighted_sft` imitates.
+            the batch; `reward_weighted_sft` imitates. `dpo` and `ipo` learn from pairs of answers, `kto` from single
+            judged ones, `sft` imitates demonstrations.
         lora_rank, lora_alpha, target_modules: shape of the adapter; its scale is alpha / rank.
         learning_rate, beta1, beta2, weight_decay: AdamW.
         minibatches: optimiser updates per pass over the batch; each sees a share of every group.
@@ -81,6 +85,13 @@ class Recipe:
         teacher: `base` is the frozen base model; else the directory of a model with the same tokenizer.
         max_staleness: a rollout older than this many adapter versions is refused.
         sft_temperature, sft_weight_max: weight of imitation is min(exp((r - mean) / temperature), max).
+        beta: how strongly preferences hold the policy to the one the run starts from: DPO's and KTO's beta, IPO's tau.
+        nll_coef: weight of the chosen answer's negative log-likelihood a token, beside DPO's and IPO's loss.
+        kto_desirable, kto_undesirable: weight of KTO's good and bad answers, once both sides weigh the same.
+        held_out_share: share of the tasks that preferences and demonstrations are checked on instead of learnt from.
+        least_pair_accuracy: share of held-out pairs that must be ordered right; of preferences alone.
+        most_logprob_drop: nats a token that the held-out good answers may lose.
+        most_length_drift: by how much the mean length of answers may change, relative.
     """
 
     algorithm: str = _choice("grpo", ALGORITHMS)
@@ -118,6 +129,14 @@ class Recipe:
     max_staleness: int = _number(4, "an integer in 0..1000", 0, 1000)
     sft_temperature: float = _number(0.5, "a number in (0, 100]", 0.0, 100.0, open_low=True)
     sft_weight_max: float = _number(4.0, "a number in (0, 1000]", 0.0, 1000.0, open_low=True)
+    beta: float = _number(0.1, "a number in (0, 10]", 0.0, 10.0, open_low=True, is_later=True)
+    nll_coef: float = _number(0.2, "a number in [0, 10]", 0.0, 10.0, is_later=True)
+    kto_desirable: float = _number(1.0, "a number in (0, 100]", 0.0, 100.0, open_low=True, is_later=True)
+    kto_undesirable: float = _number(1.0, "a number in (0, 100]", 0.0, 100.0, open_low=True, is_later=True)
+    held_out_share: float = _number(0.1, "a number in [0.01, 0.5]", 0.01, 0.5, is_later=True)
+    least_pair_accuracy: float = _number(0.6, "a number in [0.5, 1]", 0.5, 1.0, is_later=True)
+    most_logprob_drop: float = _number(0.1, "a number in [0, 1] nats", 0.0, 1.0, is_later=True)
+    most_length_drift: float = _number(0.2, "a number in [0, 1]", 0.0, 1.0, is_later=True)
     schema: str = RECIPE_SCHEMA
 
     def __post_init__(self) -> None:
@@ -157,7 +176,8 @@ class Recipe:
     @property
     def uses_teacher(self) -> bool:
         """Whether a hint becomes a loss: only with log-probs and a weight."""
-        return self.opd_mode != "lightweight" and self.w_opd > 0 and self.algorithm != "reward_weighted_sft"
+        imitates = self.algorithm == "reward_weighted_sft" or self.algorithm in PREFERENCES
+        return self.opd_mode != "lightweight" and self.w_opd > 0 and not imitates
 
     @property
     def stored_top_k(self) -> int:
@@ -230,6 +250,10 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "desk-cispo": Recipe(algorithm="cispo", w_rl=1.0, w_opd=0.0, step_mix=0.0),
         "desk-reinforce-pp": Recipe(algorithm="reinforce_pp", w_rl=1.0, w_opd=0.0, step_mix=0.0),
         "desk-hybrid": Recipe(opd_mode="top_k"),
+        "desk-dpo": Recipe(algorithm="dpo", learning_rate=2e-3),
+        "desk-ipo": Recipe(algorithm="ipo", learning_rate=2e-3),
+        "desk-kto": Recipe(algorithm="kto", learning_rate=2e-3),
+        "desk-sft": Recipe(algorithm="sft", learning_rate=2e-3),
         "chat": Recipe(learning_rate=1e-5, lora_rank=16, lora_alpha=32.0, kl_coef=1e-3, beta2=0.99, answer_tokens=1024),
     }
 )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.advantages import is_informative, overlong_penalty, token_advantages, whiten
-from tentalis.core.learning.recipes import ALGORITHMS, Recipe
+from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 from tests.core.learning.rollout_factory import make_rollout
 
 PLAIN: dict[str, Any] = {"w_rl": 1.0, "w_opd": 0.0, "step_mix": 0.0}
@@ -75,7 +75,7 @@ def test_a_group_is_informative_when_its_rewards_differ(rewards: list[float], ex
     assert is_informative(rewards) == expected
 
 
-@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "reward_weighted_sft"])
+@pytest.mark.parametrize("algorithm", sorted({*ALGORITHMS} - PREFERENCES - {"reward_weighted_sft"}))
 @given(rewards=groups, rng=st.randoms(use_true_random=False))
 def test_the_order_of_rollouts_does_not_matter(algorithm: str, rewards: list[list[float]], rng: Any) -> None:
     rollouts, recipe = make_groups(rewards), Recipe(algorithm=algorithm, **PLAIN)
