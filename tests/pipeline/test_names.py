@@ -8,6 +8,7 @@ import pytest
 from django.conf import settings
 
 from apps.outbox.registry import KINDS, queue_of
+from apps.training import cluster
 from apps.training.box import QUEUE, TRAIN
 from tentalis.celery import app
 from tentalis.env import VARIABLES
@@ -49,6 +50,14 @@ def test_the_box_has_the_job_that_we_send_it_and_answers_to_jobs_that_we_have() 
     assert (has_job, queue) == ("True", QUEUE)
     assert control == settings.CELERY_TASK_DEFAULT_QUEUE
     assert {record, heartbeat} <= set(app.tasks)
+
+
+def test_the_box_tends_the_runs_on_a_cluster_by_the_name_and_the_queue_we_send_to() -> None:
+    code = (
+        "from gpu_workers.celery import app; app.loader.import_default_modules(); from gpu_workers.tending import "
+        f"CLUSTER_QUEUE; print({cluster.TEND!r} in app.tasks, CLUSTER_QUEUE)"
+    )
+    assert run_python(code).split() == ["True", cluster.QUEUE]
 
 
 def test_the_web_side_loads_no_torch() -> None:

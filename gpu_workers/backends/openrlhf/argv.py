@@ -77,10 +77,10 @@ def reinforce(recipe: Recipe, options: ClusterOptions, sizes: Sizes, places: Pla
         "reward.overlong_buffer_len": recipe.overlong_buffer or None,
         "reward.overlong_penalty_factor": recipe.overlong_penalty if recipe.overlong_buffer else None,
         **_importance(recipe),
-        **_optimiser(recipe, prefix="actor."),
-        **_shared(recipe, options, places),
+        **optimiser(recipe, prefix="actor."),
+        **shared(recipe, options, places),
     }
-    return _write(flags)
+    return write_flags(flags)
 
 
 def _importance(recipe: Recipe) -> Flags:
@@ -94,7 +94,7 @@ def _importance(recipe: Recipe) -> Flags:
     }
 
 
-def _optimiser(recipe: Recipe, *, prefix: str) -> Flags:
+def optimiser(recipe: Recipe, *, prefix: str) -> Flags:
     return {
         f"{prefix}optim": "adam",
         f"{prefix}adam.lr": recipe.learning_rate,
@@ -106,7 +106,7 @@ def _optimiser(recipe: Recipe, *, prefix: str) -> Flags:
     }
 
 
-def _shared(recipe: Recipe, options: ClusterOptions, places: Places) -> Flags:
+def shared(recipe: Recipe, options: ClusterOptions, places: Places) -> Flags:
     return {
         "ds.zero_stage": options.zero_stage,
         "ds.attn_implementation": options.attention,
@@ -124,7 +124,7 @@ def _shared(recipe: Recipe, options: ClusterOptions, places: Places) -> Flags:
     }
 
 
-def _write(flags: Flags) -> list[str]:
+def write_flags(flags: Flags) -> list[str]:
     """`--name value …` for each; a True is the name alone, a False or None nothing."""
     argv: list[str] = []
     for name, value in flags.items():
