@@ -1,0 +1,106 @@
+"""What serves is watched: another model's answers hold training up, and a canary that alarms is taken back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.adapters.models import Adapter, Deployment, PanelResult
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.inference.models import Exchange, Provider
+from apps.pipeline import canary, watching
+from apps.pipeline.beat import TIMETABLE
+from apps.tasks.models import Attempt
+from apps.workers.models import Worker
+from tentalis.core.packing import pack_float32
+from tests.apps.adapters.test_canary import TruthfulServer
+from tests.apps.adapters.test_deployment import deploy, make_adapter
+from tests.factories import make_attempt, make_task, make_worker
+
+pytestmark = pytest.mark.django_db
+
+PROFILE = {
+    "answers": 100,
+    "broken_tag_rate": 0.0,
+    "missing_end_rate": 0.0,
+    "entropy_nats": 1.9,
+    "length_tokens": 5.0,
+    "self_overlap": 0.0,
+}
+
+
+@pytest.fixture
+def server() -> Iterator[TruthfulServer]:
+    with TruthfulServer() as server:
+        server.encode(" ".join(f"word{number}" for number in range(40)))  # so that it knows the tokens of our attempts
+        yield server
+
+
+@pytest.fixture
+def served(project: Project, server: TruthfulServer) -> Worker:
+    """A worker with version 1 in service, version 2 found safe, and a panel both were let in by."""
+    provider = Provider.objects.create(
+        project=project, name="box", kind="vllm", base_url=server.url, allow_private=True
+    )
+    worker = make_worker(project, "chatty", Worker.Kind.CHAT, provider=provider, base_model="desk")
+    for version in (1, 2):
+        adapter = make_adapter(worker, version)
+        PanelResult.objects.create(
+            worker=worker, adapter=adapter, panel="p", outcomes=[1.0], step_scores=[1.0], signals=PROFILE
+        )
+        server.models.append(adapter.name)
+    deploy(worker, Adapter.objects.get(version=1))
+    return worker
+
+
+def answer(worker: Worker, version: int, *, times: int = 1, **changes: Any) -> None:
+    """Answers whose log-probs recompute: the server says a token's is minus an eighth of its number."""
+    adapter = Adapter.objects.get(worker=worker, version=version)
+    task = make_task(worker.project, worker, group_size=times)
+    for index in range(times):
+        attempt = make_attempt(task, index, adapter=adapter)
+        told = [-token / 8 if token != 12 else 0.0 for token in range(10, 16)]
+        values = {"adapter_name": adapter.name, "finish_reason": "stop", "logprobs": pack_float32(told)}
+        Exchange.objects.filter(pk=attempt.exchange_id).update(**values | changes)
+
+
+def test_it_is_on_the_timetable() -> None:
+    assert "watch what serves" in {entry.name for entry in TIMETABLE}
+
+
+def test_answers_as_on_the_panel_raise_no_alarm(served: Worker) -> None:
+    answer(served, 1, times=50)
+    assert watching.watch_served() == 0
+    deployment = Deployment.objects.get()
+    assert (deployment.trouble, deployment.watched_id) == ("", Attempt.objects.latest("pk").pk)
+
+
+def test_logprobs_of_another_model_are_trouble_until_they_come_out_again(served: Worker) -> None:
+    answer(served, 1, logprobs=pack_float32([-0.1] * 6))
+    watching.watch_served()
+    assert "another model answered" in Deployment.objects.get().trouble
+    assert AuditEntry.objects.filter(kind=Kind.DEPLOYMENT_TROUBLED).count() == 1
+    answer(served, 1, times=3)
+    watching.watch_served()
+    assert Deployment.objects.get().trouble == ""
+    assert AuditEntry.objects.filter(kind=Kind.DEPLOYMENT_SETTLED).count() == 1
+
+
+def test_a_server_that_does_not_know_the_adapter_is_trouble(served: Worker, server: TruthfulServer) -> None:
+    answer(served, 1)
+    server.models.remove("chatty@v1")
+    watching.watch_served()
+    assert Deployment.objects.get().trouble == "the model server does not know chatty@v1"
+
+
+def test_a_canary_whose_answers_fall_apart_is_taken_back_and_quarantined(served: Worker, alice: User) -> None:
+    canary.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
+    answer(served, 2, times=50, finish_reason="length")
+    watching.watch_served()
+    deployment = Deployment.objects.get()
+    adapter = Adapter.objects.get(version=2)
+    assert (deployment.canary, adapter.state) == (None, "quarantined")
+    assert "no end in 100.0% of answers" in adapter.suspicion
+    assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "harm"
