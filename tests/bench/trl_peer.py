@@ -1,4 +1,4 @@
-"""The peer of `tests.bench.trainer`: TRL's GRPOTrainer and Hugging Face's generate, in an environment of its own.
+"""The peer of `tests.bench.trainer`: TRL's GRPO and SDPO trainers and Hugging Face's generate, apart from ours.
 
 `python trl_peer.py work.json` reads what both sides do and prints one JSON line: seconds a step, and tokens a second.
 It imports nothing of ours: rewards arrive as a table of what each ticket's right answer looks like.
@@ -16,6 +16,7 @@ from datasets import Dataset
 from peft import LoraConfig
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
 
 class Clock(TrainerCallback):
@@ -36,8 +37,12 @@ def load(work: dict[str, Any]) -> Any:
     return model
 
 
-def train(work: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
-    """GRPO steps as TRL runs them; the first one warms up and is not counted."""
+def train(work: dict[str, Any], tokenizer: PreTrainedTokenizerFast, *, hinted: bool) -> dict[str, float]:
+    """Steps as TRL runs them; the first one warms up and is not counted.
+
+    Args:
+        hinted: SDPO instead of GRPO: the base without the adapter reads each answer under the ticket's hint.
+    """
     answers = dict(zip(work["prompts"], work["answers"], strict=True))
     clock = Clock()
     lengths: list[int] = []
@@ -50,34 +55,45 @@ def train(work: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> dict[str,
         ]
 
     with tempfile.TemporaryDirectory() as directory:
-        config = GRPOConfig(
-            output_dir=directory,
-            per_device_train_batch_size=work["tasks"] * work["group"],
-            num_generations=work["group"],
-            max_completion_length=work["max_tokens"],
-            max_steps=work["steps"] + 1,
-            learning_rate=work["learning_rate"],
-            loss_type="dapo",
-            epsilon=0.2,
-            epsilon_high=0.28,
-            beta=0.0,
-            temperature=1.0,
-            top_k=0,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            save_strategy="no",
-            report_to=[],
-            log_level="error",
-            disable_tqdm=True,
-            shuffle_dataset=False,
-        )
-        trainer = GRPOTrainer(
+        shared: dict[str, Any] = {
+            "output_dir": directory,
+            "per_device_train_batch_size": work["tasks"] * work["group"],
+            "num_generations": work["group"],
+            "max_completion_length": work["max_tokens"],
+            "max_steps": work["steps"] + 1,
+            "learning_rate": work["learning_rate"],
+            "epsilon": 0.2,
+            "epsilon_high": 0.28,
+            "beta": 0.0,
+            "temperature": 1.0,
+            "top_k": 0,
+            "use_cpu": True,
+            "bf16": False,
+            "gradient_checkpointing": False,
+            "save_strategy": "no",
+            "report_to": [],
+            "log_level": "error",
+            "disable_tqdm": True,
+            "shuffle_dataset": False,
+        }
+        config: Any = GRPOConfig(loss_type="dapo", **shared)
+        if hinted:
+            config = SDPOConfig(
+                distillation_weight=work["distillation_weight"],
+                teacher_model_kind="base",
+                use_successful_as_teacher=False,
+                include_environment_feedback=True,
+                reprompt_template="{prompt}{feedback}",
+                feedback_template=" Hint: {feedback_raw}.",
+                **shared,
+            )
+        rows = zip(work["prompts"], work["hints"], strict=True)
+        trainer = (SDPOTrainer if hinted else GRPOTrainer)(
             model=load(work),
             reward_funcs=reward,
             args=config,
             train_dataset=Dataset.from_list(
-                [{"prompt": [{"role": "user", "content": prompt}]} for prompt in work["prompts"]]
+                [{"prompt": [{"role": "user", "content": prompt}], "privileged_context": hint} for prompt, hint in rows]
             ),
             processing_class=tokenizer,
             peft_config=LoraConfig(
@@ -135,7 +151,12 @@ def main() -> None:
     torch.set_num_threads(1)
     work = json.loads(Path(sys.argv[1]).read_bytes())
     tokenizer = PreTrainedTokenizerFast.from_pretrained(work["model"])
-    sys.stdout.write(json.dumps({"train": train(work, tokenizer), "generate": generate(work, tokenizer)}) + "\n")
+    found = {
+        "grpo": train(work, tokenizer, hinted=False),
+        "sdpo": train(work, tokenizer, hinted=True),
+        "generate": generate(work, tokenizer),
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
