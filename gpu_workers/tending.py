@@ -10,13 +10,13 @@ from typing import Any
 from kombu.exceptions import OperationalError
 
 from gpu_workers.artifacts import ArtifactError, path_from_uri
-from gpu_workers.backends.errors import TrainingError
+from gpu_workers.backends.errors import CancelledError, TrainingError
 from gpu_workers.backends.openrlhf.backend import advance, find_cluster
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError
 from gpu_workers.celery import CONTROL_QUEUE, app
 from gpu_workers.jobs import HEARTBEAT_JOB, send_result
 from gpu_workers.runner import CANCEL_FILE, PAUSE_FILE, RESULT_FILE, run
-from tentalis.core.contracts import ContractError, TrainSpec
+from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
 CLUSTER_QUEUE = "cluster"
 SEND_FOR_S = 5.0
@@ -40,6 +40,11 @@ def tend(spec_json: Mapping[str, Any], reward_url: str) -> None:
     except ClusterAwayError as error:
         logger.warning("run %d attempt %d: %s", spec.run_id, spec.attempt, error)
         return
+    except (TrainingError, ContractError, ArtifactError) as error:
+        name, said = type(error).__name__, str(error)
+        failure = TrainResult(run_id=spec.run_id, attempt=spec.attempt, ok=False, error_type=name, error_message=said)
+        send_result(failure, for_s=SEND_FOR_S)
+        return
     if is_over:
         send_result(run(spec, latest.update), for_s=SEND_FOR_S)
         return
@@ -50,7 +55,11 @@ def tend(spec_json: Mapping[str, Any], reward_url: str) -> None:
 
 
 def _is_over(spec: TrainSpec, reward_url: str, latest: dict[str, float]) -> bool:
-    """Whether there is a result to make or to send: `run` then finds the ended job, or why it cannot begin."""
+    """Whether there is a result to make or to send: `run` then finds the ended job, or that nobody wants it.
+
+    Raises:
+        TrainingError, ContractError, ArtifactError: it cannot begin. ClusterAwayError: the cluster did not answer.
+    """
     try:
         output = path_from_uri(spec.output_uri)
         cancel, pause = output / CANCEL_FILE, output / PAUSE_FILE
@@ -64,8 +73,6 @@ def _is_over(spec: TrainSpec, reward_url: str, latest: dict[str, float]) -> bool
             is_cancelled=lambda: cancel.exists() or pause.exists(),
             reward_url=reward_url,
         )
-    except ClusterAwayError:
-        raise
-    except (TrainingError, ContractError, ArtifactError):
+    except CancelledError:
         return True
     return job is not None

@@ -1,0 +1,58 @@
+"""The box's nudge, in a real queue process: whoever gets it starts the job or looks; what cannot begin says why."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from gpu_workers.celery import make_app
+from tests.gpu_workers.openrlhf.test_coming_home import write_saved
+from tests.gpu_workers.openrlhf.test_jobs_on_ray import Ray, make_spec, ray
+from tests.gpu_workers.test_jobs import ROOT, receive_until
+
+__all__ = ["ray"]
+
+pytestmark = [pytest.mark.torch, pytest.mark.broker, pytest.mark.slow]
+
+
+def test_a_nudge_starts_a_job_brings_its_adapter_home_and_says_why_one_cannot_begin(ray: Ray, tmp_path: Path) -> None:
+    broker = urlunsplit(urlsplit(os.environ["TENTALIS_REDIS_URL"])._replace(path="/8"))
+    app = make_app(broker)
+    folders = {name: tmp_path / name for name in ("whole", "full", "cancel", "pause")}
+    for folder in folders.values():
+        folder.mkdir()
+    spec = make_spec(folders["whole"])
+
+    def nudge(*args: object) -> None:
+        app.send_task("gpu.tend", args=[*args, "http://web/r"], queue="cluster")
+
+    command = [sys.executable, "-m", "celery", "-A", "gpu_workers.celery:app", "worker", "-Q", "cluster", "-P", "solo"]
+    url = f"http://127.0.0.1:{ray.server.server_port}"
+    environ = os.environ | {"TENTALIS_REDIS_URL": broker, "TENTALIS_RAY_URL": url}
+    box = subprocess.Popen(command, cwd=ROOT, env=environ)
+    try:
+        nudge(spec.to_json())
+        assert receive_until(app, "training.heartbeat")[-1][1] == [3, 1, {}]
+        write_saved(folders["whole"] / "out" / "1" / "saved")
+        ray.jobs["run-3-1"]["status"] = "SUCCEEDED"
+        for _ in range(2):  # the second finds the result of the first
+            nudge(spec.to_json())
+            ((_, (result,)),) = receive_until(app, "training.record")
+            assert (result["ok"], result["run_id"], result["error_message"]) == (True, 3, "")
+        ray.jobs.clear()
+        nudge(make_spec(folders["full"], max_new_tokens=62).to_json())
+        ((_, (result,)),) = receive_until(app, "training.record")
+        assert (result["ok"], result["error_type"]) == (False, "NothingToLearnError")
+        for file, error in (("cancel", "CancelledError"), ("pause", "PausedError")):
+            unwanted = make_spec(folders[file])
+            (folders[file] / "out" / "1" / file).touch()
+            nudge(unwanted.to_json())
+            ((_, (result,)),) = receive_until(app, "training.record")
+            assert result["error_type"] == error
+        assert ray.jobs == {}
+    finally:
+        box.terminate()
+        box.wait(30)
