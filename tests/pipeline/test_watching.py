@@ -63,7 +63,7 @@ def answer(worker: Worker, version: int, *, times: int = 1, **changes: Any) -> N
         attempt = make_attempt(task, index, adapter=adapter)
         told = [-token / 8 if token != 12 else 0.0 for token in range(10, 16)]
         values = {"adapter_name": adapter.name, "finish_reason": "stop", "logprobs": pack_float32(told)}
-        Exchange.objects.filter(pk=attempt.exchange_id).update(**values | changes)
+        Exchange.objects.filter(pk=attempt.exchange_id or 0).update(**values | changes)
 
 
 def test_it_is_on_the_timetable() -> None:
