@@ -191,6 +191,9 @@ VARIABLES: dict[str, Variable] = {
         Variable("RAY_URL", read_url("http", "https"), "", "dashboard of the Ray cluster OpenRLHF trains on"),
         Variable("RAY_TOKEN", read_text, "", "bearer token in front of it", secret=True),
         Variable("OPENRLHF_OPTIONS", read_object, {}, "sizes and addresses of runs on it, a JSON object"),
+        Variable("TINKER_URL", read_url("https", "http"), None, "the Tinker service; unset: the one its client knows"),
+        Variable("TINKER_API_KEY", read_text, None, "its key", secret=True),
+        Variable("TINKER_OPTIONS", read_object, {}, "model and retention of runs there, a JSON object"),
         Variable("REWARD_BASE_URL", read_url("http", "https"), "", "where the cluster reaches this platform's web"),
         Variable("TASK_TIMEOUT_SECONDS", read_float(1, 86_400), 300.0, "one link's work on a task"),
         Variable(

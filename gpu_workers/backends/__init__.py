@@ -61,6 +61,11 @@ def find_backend(name: str, *, purpose: str = "policy") -> Backend:
         from gpu_workers.backends.openrlhf.backend import train as train_on_cluster
 
         return train_on_cluster
-    if name in NAMES:
-        raise BackendNotInstalledError(f"backend {name!r} is not available on this box; standalone is")
+    if name == "tinker":
+        from gpu_workers.backends.tinker import require_client
+
+        require_client()
+        from gpu_workers.backends.tinker.backend import train as train_at_tinker
+
+        return train_at_tinker
     raise BackendNotInstalledError(f"no backend is named {name!r}; there are {', '.join(NAMES)}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from torch import Tensor
 from gpu_workers.artifacts import publish_directory, read_checked, staged_directory
 from gpu_workers.backends.errors import DivergedError, ParentMismatchError
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import AdapterManifest
+from tentalis.core.contracts import AdapterManifest, TrainSpec
+from tentalis.core.learning.recipes import Recipe
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
@@ -108,11 +110,35 @@ def _shape(shape: torch.Size | None) -> str:
     return "absent" if shape is None else str(tuple(shape))
 
 
-def publish_adapter(tensors: LoraTensors, manifest_fields: Mapping[str, Any], *, parent: Path) -> tuple[Path, str]:
+def describe_adapter(spec: TrainSpec, recipe: Recipe, base_sha256: str) -> dict[str, Any]:
+    """`AdapterManifest` without `files` and `versions`, of what this spec trains."""
+    return {
+        "worker": spec.worker,
+        "base_model": spec.base_model,
+        "base_sha256": base_sha256,
+        "parent_sha256": spec.parent_sha256 or "",
+        "run_id": spec.run_id,
+        "attempt": spec.attempt,
+        "recipe_hash": recipe.hash,
+        "rollouts_sha256": spec.rollouts_sha256,
+        "rank": recipe.lora_rank,
+        "alpha": recipe.lora_alpha,
+        "target_modules": sorted(recipe.target_modules),
+    }
+
+
+def publish_adapter(
+    tensors: LoraTensors,
+    manifest_fields: Mapping[str, Any],
+    *,
+    parent: Path,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
+) -> tuple[Path, str]:
     """Write an adapter under `parent`, named by the SHA-256 of its manifest.
 
     Args:
         manifest_fields: `AdapterManifest` without `files` and `versions`.
+        beside: further files, by name, that are part of it.
     Returns:
         The directory, and the manifest's lower-case hex SHA-256.
     Raises:
@@ -129,6 +155,7 @@ def publish_adapter(tensors: LoraTensors, manifest_fields: Mapping[str, Any], *,
         ),
         OPTIMIZER_FILE: save({name: tensor.cpu().contiguous() for name, tensor in tensors.moments.items()}),
         CONFIG_FILE: canonical_json(_peft_config(manifest_fields)),
+        **beside,
     }
     manifest = AdapterManifest(
         **manifest_fields,

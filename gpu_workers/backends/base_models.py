@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,27 @@ class BaseModel:
                 raise BaseModelError(f"{self.directory.name}: {error}") from error
             self.prompts[key] = tuple(self.codec.encode([text], add_special_tokens=False)[0])
         return self.prompts[key]
+
+    @cached_property
+    def end_of_turn(self) -> int:
+        """The token that ends an answer, as the chat template writes it; without a template, the first one there is.
+
+        Raises:
+            BaseModelError: the model names none.
+        """
+        config: Any = self.model.generation_config
+        named = config.eos_token_id if config.eos_token_id is not None else self.model.config.eos_token_id
+        ends = named if isinstance(named, list) else [] if named is None else [named]
+        try:
+            turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+            text = self.codec.render_chat(turns, add_generation_prompt=False)
+            written = self.codec.encode([text], add_special_tokens=False)[0]
+        except EngineError:
+            written = []
+        found = next((token for token in reversed(written) if token in ends), ends[0] if ends else None)
+        if found is None:
+            raise BaseModelError(f"{self.directory.name} names no token that ends an answer (eos_token_id)")
+        return int(found)
 
     def lay_out(self, rows: Sequence[PackedRow]) -> Batch:
         """Prompts and completions as this model reads them fastest."""

@@ -21,6 +21,10 @@ class DivergedError(TrainingError):
     """A loss, a gradient or a weight is no longer finite."""
 
 
+class UnfitAdapterError(TrainingError):
+    """What was trained fails its own check on held-out tasks; it is not published."""
+
+
 class BaseModelError(TrainingError):
     """The base model or a teacher cannot be loaded, or cannot be trained this way."""
 

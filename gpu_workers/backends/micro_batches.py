@@ -1,10 +1,11 @@
 """Sharing prompts and their completions out over micro-batches of a bounded size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from gpu_workers.backends.base_models import BaseModel, Batch
+from gpu_workers.backends.plain_decoder import LowRank
 from gpu_workers.learning.packing import PackedRow, split_rows
 from tentalis.core.contracts import RolloutRecord
 
@@ -30,12 +31,24 @@ def pack_items(items: Sequence[tuple[Sequence[int], Sequence[int]]], model: Base
     ]
 
 
-@torch.inference_mode()
 def score_frozen(model: BaseModel, items: Sequence[tuple[Sequence[int], RolloutRecord]]) -> list[list[float]]:
     """Log-probs in nats of each rollout's tokens after the given prompt, under the model as it is."""
+    return score_answers(model, [(prompt, rollout.token_ids) for prompt, rollout in items], {})
+
+
+@torch.inference_mode()
+def score_answers(
+    model: BaseModel, items: Sequence[tuple[Sequence[int], Sequence[int]]], changes: Mapping[str, LowRank]
+) -> list[list[float]]:
+    """Log-probs in nats of each answer's tokens after its prompt, under the model with these changes.
+
+    Args:
+        items: (prompt, answer) token ids.
+        changes: full module name -> low-rank change of its weight; empty for the base itself.
+    """
     scored: list[list[float]] = [[] for _ in items]
-    for batch, members in pack_items([(prompt, rollout.token_ids) for prompt, rollout in items], model):
-        parts = torch.split(model.score(batch, {}).logprobs.cpu(), list(batch.sizes))
+    for batch, members in pack_items(items, model):
+        parts = torch.split(model.score(batch, changes).logprobs.cpu(), list(batch.sizes))
         for member, part in zip(members, parts, strict=True):
             scored[member] = part.tolist()
     return scored

@@ -16,6 +16,7 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends import TrainedAdapter
 from gpu_workers.backends.adapter_files import (
     LoraTensors,
+    describe_adapter,
     package_versions,
     publish_adapter,
     read_adapter,
@@ -28,8 +29,9 @@ from gpu_workers.backends.checkpoints import open_checkpoint, save_checkpoint
 from gpu_workers.backends.errors import CancelledError, ParentMismatchError
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.policy import PolicyCourse
+from gpu_workers.backends.preference import PreferenceCourse
 from tentalis.core.contracts import TrainSpec
-from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 
 
 class Course(Protocol):
@@ -44,8 +46,10 @@ class Course(Protocol):
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]: ...
 
 
-COURSES: Mapping[str, Callable[[TrainSpec, Recipe, BaseModel, LoraTensors], Course]] = {"rollouts": PolicyCourse}
-"""`Recipe.learns_from` -> who prepares the course from the spec's records."""
+COURSES: Mapping[str, Callable[[TrainSpec, Recipe, BaseModel, LoraTensors], Course]] = {
+    name: PreferenceCourse if name in PREFERENCES else PolicyCourse for name in ALGORITHMS
+}
+"""Algorithm -> who prepares the course from the spec's records."""
 
 
 def train(
@@ -64,7 +68,7 @@ def train(
     recipe = Recipe.from_json(spec.recipe)
     base = load_base(spec.base_model)
     start = _open_adapter(spec, recipe, base, base.find_linears(recipe.target_modules))
-    course = COURSES[recipe.learns_from](spec, recipe, base, start)
+    course = COURSES[recipe.algorithm](spec, recipe, base, start)
     tensors, metrics = open_checkpoint(spec, start)
     optimizer = Optimizer(tensors, recipe, base.device)
     for number in range(len(metrics) + 1, course.updates + 1):
@@ -76,20 +80,7 @@ def train(
         report(metrics[-1])
     if is_cancelled():
         raise CancelledError(f"cancelled after {course.updates} of {course.updates} updates, before publishing")
-    fields = {
-        "worker": spec.worker,
-        "base_model": spec.base_model,
-        "base_sha256": base.sha256,
-        "parent_sha256": spec.parent_sha256 or "",
-        "run_id": spec.run_id,
-        "attempt": spec.attempt,
-        "recipe_hash": recipe.hash,
-        "rollouts_sha256": spec.rollouts_sha256,
-        "rank": recipe.lora_rank,
-        "alpha": recipe.lora_alpha,
-        "target_modules": sorted(recipe.target_modules),
-    }
-    directory, sha256 = publish_adapter(optimizer.tensors(), fields, parent=output)
+    directory, sha256 = publish_adapter(optimizer.tensors(), describe_adapter(spec, recipe, base.sha256), parent=output)
     shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
     summary = course.summarise(metrics) | {"wall_s": time.perf_counter() - started}
     return TrainedAdapter(directory, sha256, metrics, summary, package_versions())

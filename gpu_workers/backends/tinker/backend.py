@@ -1,0 +1,163 @@
+"""A spec trained at Tinker: the standalone trainer's updates, made by requests; its adapter brought home at the end.
+
+The same records become the same lessons, minibatches and sums. The service computes in its own precision on its own
+machines, so that nothing is promised bit for bit, a resumed run neither.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import tinker
+
+from gpu_workers.artifacts import hash_files, path_from_uri
+from gpu_workers.backends import TrainedAdapter
+from gpu_workers.backends.adapter_files import package_versions, publish_adapter
+from gpu_workers.backends.base_models import locate_base
+from gpu_workers.backends.checkpoints import DIRECTORY
+from gpu_workers.backends.errors import CancelledError, DivergedError
+from gpu_workers.backends.lessons import Lesson
+from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
+from gpu_workers.backends.preparing import find_lessons, keep_teaching
+from gpu_workers.backends.readers import TokenizerReader
+from gpu_workers.backends.rollout_files import read_rollouts
+from gpu_workers.backends.teachers import add_gaps
+from gpu_workers.backends.tinker import require_client
+from gpu_workers.backends.tinker.datums import plan_passes
+from gpu_workers.backends.tinker.home import fetch_export, read_export
+from gpu_workers.backends.tinker.measuring import measure_update
+from gpu_workers.backends.tinker.options import DAY_S, TinkerOptions
+from gpu_workers.backends.tinker.recipes import RecipeNotForTinkerError, find_modules, require_possible
+from gpu_workers.backends.tinker.service import Service, find_service, open_service
+from gpu_workers.backends.tinker.states import (
+    LEFT_FILE,
+    Left,
+    find_parent,
+    open_checkpoint,
+    save_checkpoint,
+)
+from tentalis.core.contracts import TrainSpec
+from tentalis.core.learning.recipes import Recipe
+
+EXPORT = "export"
+
+
+def train(
+    spec: TrainSpec,
+    *,
+    output: Path,
+    report: Callable[[Mapping[str, float]], None],
+    is_cancelled: Callable[[], bool],
+) -> TrainedAdapter:
+    """Train one spec at the service; what it cannot do is refused before anything is sent.
+
+    Raises:
+        TrainingError, ContractError, ArtifactError: see `gpu_workers.backends.errors`; nothing is published then. A
+            trained adapter that could not be brought home is where the checkpoint says, and another attempt fetches it.
+    """
+    started = time.perf_counter()
+    client = require_client()
+    recipe, options = Recipe.from_json(spec.recipe), TinkerOptions.from_json(spec.options)
+    if spec.purpose != "policy":
+        raise RecipeNotForTinkerError(f"purpose must be policy with Tinker, found {spec.purpose}")
+    require_possible(recipe)
+    address = find_service()
+    base = locate_base(spec.base_model)
+    reader = TokenizerReader(base)
+    parent = find_parent(spec, recipe, model=options.model)
+    state, metrics = open_checkpoint(spec)
+    rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
+    lessons, refused = find_lessons(rollouts, spec, recipe, reader)
+    with open_service(address, name=f"run {spec.run_id}.{spec.attempt}", is_cancelled=is_cancelled) as service:
+        if recipe.uses_teacher:
+            lessons = add_gaps(
+                lessons, recipe, reader, reader, refused, score=lambda items: service.score(items, model=options.model)
+            )
+        lessons = keep_teaching(lessons, recipe, refused, found=len(rollouts))
+        if recipe.importance_cap is not None:
+            lessons = _score_start(service, lessons, options, parent)
+        plan = plan_updates(lessons, recipe, seed=spec.seed)
+        if (start := state or (parent.state if parent else None)) is not None:
+            adapter = service.open_adapter(start)
+        else:
+            modules = find_modules(recipe)
+            adapter = service.start_adapter(
+                options.model, rank=recipe.lora_rank, modules=modules, seed=spec.seed % 2**31
+            )
+        for number in range(len(metrics) + 1, len(plan) + 1):
+            if is_cancelled():
+                raise CancelledError(f"cancelled after {number - 1} of {len(plan)} updates")
+            chosen = [lessons[index] for index in plan[number - 1]]
+            metrics.append({"update": number, "updates": len(plan), **_run_update(service, adapter, chosen, recipe)})
+            if number < len(plan) and options.checkpoint_every and number % options.checkpoint_every == 0:
+                state = service.save_state(adapter, _name(spec, number), keep_s=options.checkpoint_s)
+                save_checkpoint(output, spec, state, metrics)
+            report(metrics[-1])
+        if is_cancelled():
+            raise CancelledError(f"cancelled after {len(plan)} of {len(plan)} updates, before publishing")
+        left = Left(
+            options.model,
+            service.save_state(adapter, _name(spec, len(plan)), keep_s=options.keep_s),
+            service.save_sampler(adapter, _name(spec, len(plan)), keep_s=options.keep_s),
+        )
+        save_checkpoint(output, spec, left.state, metrics)
+        fetch_export(service.export(adapter, _name(spec, len(plan)), keep_s=DAY_S), output / EXPORT)
+    weights = sorted(base.glob("*.safetensors"))
+    fields = {
+        "worker": spec.worker,
+        "base_model": spec.base_model,
+        "base_sha256": hash_files(weights) if weights else "",
+        "parent_sha256": spec.parent_sha256 or "",
+        "run_id": spec.run_id,
+        "attempt": spec.attempt,
+        "recipe_hash": recipe.hash,
+        "rollouts_sha256": spec.rollouts_sha256,
+        "rank": recipe.lora_rank,
+        "alpha": recipe.lora_alpha,
+        "target_modules": sorted(recipe.target_modules),
+    }
+    tensors = read_export(output / EXPORT, recipe)
+    directory, sha256 = publish_adapter(tensors, fields, parent=output, beside={LEFT_FILE: left.to_bytes()})
+    for leftover in (DIRECTORY, EXPORT):
+        shutil.rmtree(output / leftover, ignore_errors=True)
+    summary = summarise(metrics, rollouts, lessons, refused) | {"wall_s": time.perf_counter() - started}
+    return TrainedAdapter(directory, sha256, metrics, summary, package_versions() | {"tinker": client})
+
+
+def _score_start(
+    service: Service, lessons: Sequence[Lesson], options: TinkerOptions, parent: Left | None
+) -> list[Lesson]:
+    """The lessons with the log-probs of the policy that the run, not this attempt at it, starts from."""
+    scored = service.score(
+        [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in lessons],
+        model=options.model,
+        weights=parent.sampler if parent else None,
+    )
+    return [replace(lesson, start_logprobs=values) for lesson, values in zip(lessons, scored, strict=True)]
+
+
+def _run_update(
+    service: Service, adapter: "tinker.TrainingClient", lessons: Sequence[Lesson], recipe: Recipe
+) -> dict[str, float]:
+    """Make one update; its metrics."""
+    started = time.perf_counter()
+    totals = count_totals(lessons, recipe)
+    passes = plan_passes(lessons, recipe, totals)
+    step = service.update(adapter, passes, recipe)
+    measured = measure_update(lessons, recipe, totals, passes, step)
+    tokens = sum(lesson.sampled_tokens for lesson in lessons)
+    if not all(value - value == 0 for value in (*measured.values(), *step.told.values())):
+        raise DivergedError(f"what Tinker tells of an update must be finite, found {measured | step.told}")
+    return {
+        **sum_up_rewards([lesson.rollout for lesson in lessons]),
+        **measured,
+        "mean_length_tokens": tokens / len(lessons),
+        "rollouts": float(len(lessons)),
+        "tokens_per_s": tokens / (time.perf_counter() - started),
+    }
+
+
+def _name(spec: TrainSpec, update: int) -> str:
+    return f"run-{spec.run_id}-{spec.attempt}-{update}"

@@ -1,0 +1,75 @@
+"""The numbers of an update, computed here from the log-probs the service tells, by the standalone trainer's losses."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from gpu_workers.backends.lessons import Lesson
+from gpu_workers.backends.policy import REWARD_LOSSES, Tokens
+from gpu_workers.backends.tinker.datums import Pass, weigh_tokens
+from gpu_workers.backends.tinker.service import Step
+from gpu_workers.learning.losses import clipped_surrogate, combine_losses, measure_drift
+from tentalis.core.learning.recipes import Recipe
+
+
+@torch.no_grad()
+def measure_update(
+    lessons: Sequence[Lesson], recipe: Recipe, totals: Mapping[str, float], passes: Sequence[Pass], step: Step
+) -> dict[str, float]:
+    """Losses, distance from the policy that sampled, and what the service itself told (`tinker_…`).
+
+    Args:
+        totals: from `count_totals`.
+    """
+    found: dict[int, list[float]] = {}
+    for one, rows in zip(passes, step.logprobs, strict=True):
+        for member, values in zip(one.members, rows, strict=True):
+            found.setdefault(member, values[-len(lessons[member].rollout.token_ids) :])
+    seen = [lessons[index] for index in sorted(found)]
+    logprobs = _join([found[index] for index in sorted(found)])
+    sampled = torch.tensor([flag for lesson in seen for flag in lesson.rollout.sampled])
+    behaviour = _join([lesson.rollout.logprobs for lesson in seen])
+    tokens = Tokens(logprobs, behaviour, None)
+    if recipe.importance_cap is not None:
+        start = _join([lesson.start_logprobs or lesson.rollout.logprobs for lesson in seen])
+        tokens = Tokens(logprobs, start, _join([weigh_tokens(lesson, recipe) for lesson in seen]))
+    reward = REWARD_LOSSES[recipe.algorithm](
+        recipe, tokens, *_values([lesson.advantages for lesson in seen], seen, sampled), totals["rl"]
+    )
+    hint = clipped_surrogate(
+        tokens.logprobs,
+        tokens.old,
+        *_values([lesson.gaps for lesson in seen], seen, sampled),
+        clip_low=recipe.clip_low,
+        clip_high=recipe.clip_high,
+        importance=tokens.importance,
+        total=totals["opd"],
+    )
+    drift = measure_drift(logprobs, behaviour, sampled, clip_low=recipe.clip_low, clip_high=recipe.clip_high)
+    told = {f"tinker_{name.replace('/', '_').replace(':', '_')}": value for name, value in step.told.items()}
+    norm = next((value for name, value in step.told.items() if name.rpartition("/")[2] == "grad_norm"), None)
+    return {
+        "loss": float(combine_losses(reward, hint, w_rl=recipe.w_rl, w_opd=recipe.w_opd)),
+        "loss_rl": float(reward),
+        "loss_opd": float(hint),
+        "kl": float(drift.divergence) / totals["sampled"],
+        "clip_fraction": float(drift.clipped) / totals["sampled"],
+        "max_ratio": float(drift.max_ratio),
+        **({} if norm is None else {"grad_norm": norm}),
+        **told,
+    }
+
+
+def _join(parts: Sequence[Sequence[float]]) -> Tensor:
+    return torch.tensor([value for part in parts for value in part], dtype=torch.float32)
+
+
+def _values(
+    values: Sequence[Sequence[float] | None], lessons: Sequence[Lesson], sampled: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Values of all lessons end to end (N,), 0 where a lesson has none, and which tokens count (N,)."""
+    pairs = list(zip(values, lessons, strict=True))
+    numbers = [value or [0.0] * len(lesson.rollout.token_ids) for value, lesson in pairs]
+    present = [value is not None for value, lesson in pairs for _ in lesson.rollout.token_ids]
+    return _join(numbers), sampled & torch.tensor(present)
