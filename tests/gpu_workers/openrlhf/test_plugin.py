@@ -106,6 +106,26 @@ def test_a_model_starts_from_its_parent_and_refuses_another_shape(tmp_path: Path
         Actor(2)
 
 
+def test_vllm_gets_the_parents_policy_before_it_samples() -> None:
+    told: list[str] = []
+
+    class Trainer:
+        def __init__(self, engines: list[str]) -> None:
+            self.vllm_engines = engines
+            self.strategy = SimpleNamespace(args=SimpleNamespace(vllm=SimpleNamespace(enable_sleep=False)))
+
+        def broadcast_to_vllm(self) -> None:
+            told.extend(self.vllm_engines)
+
+    module: Any = ModuleType("ppo_actor")
+    module.ActorPPOTrainer = Trainer
+    lora.start_from_the_parent(module)
+    Trainer([])
+    assert told == []
+    Trainer(["engine"])
+    assert told == ["engine"]
+
+
 class Teacher:
     """A server in vLLM's dialect that gives every token the same log-prob; the first answer of each is 503."""
 

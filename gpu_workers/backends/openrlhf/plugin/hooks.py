@@ -12,5 +12,5 @@ def install() -> None:
     when_imported("openrlhf.models.actor", lambda module: lora.continue_parent(module, told))
     when_imported("openrlhf.trainer.ray.ppo_actor", lora.send_merged_weights)
     if told.parent:
-        when_imported("openrlhf.trainer.ppo_trainer", lora.start_from_the_parent)
+        when_imported("openrlhf.trainer.ray.ppo_actor", lora.start_from_the_parent)
     when_imported("openrlhf.trainer.ppo_trainer", lambda module: distillation.weigh_advantages(module, told))

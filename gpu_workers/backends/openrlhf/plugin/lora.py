@@ -97,14 +97,22 @@ def continue_parent(module: ModuleType, told: Told) -> None:
 
 
 def start_from_the_parent(module: ModuleType) -> None:
-    """Let `openrlhf.trainer.ppo_trainer` send the parent's weights to vLLM before the first rollout."""
-    trainer = module.BasePPOTrainer
-    init = trainer.init_checkpoint_states
+    """Let `openrlhf.trainer.ray.ppo_actor` send the parent's policy to vLLM before the first rollout.
 
-    def init_checkpoint_states(self: Any) -> Any:
-        states = init(self)
-        if not states["global_step"]:
-            self.broadcast_to_vllm()
-        return states
+    OpenRLHF sends weights after an update: until then vLLM would sample from the bare base. The trainer's own class is
+    the place to do so: an actor's class is copied whole, inherited methods too, before anybody could change it.
+    """
+    trainer = module.ActorPPOTrainer
+    start = trainer.__init__
 
-    trainer.init_checkpoint_states = init_checkpoint_states
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        start(self, *args, **kwargs)
+        if not self.vllm_engines:
+            return
+        if self.strategy.args.vllm.enable_sleep:
+            from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
+
+            batch_vllm_engine_call(self.vllm_engines, "wake_up", tags=["weights"])
+        self.broadcast_to_vllm()
+
+    trainer.__init__ = begin
