@@ -112,8 +112,7 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
 def choose_held_out(group_ids: set[int], *, share: float) -> set[int]:
     """Tasks to check on: a share of them, at least one, at most all but one; none of fewer than two.
 
-    They are chosen by the hash of their ids: a task that is held out is so in whatever company it comes again, but for
-    the rounding.
+    Those whose ids hash lowest: as far as numbers allow, a task that is held out is so again in other company.
     """
     if len(group_ids) < 2:
         return set()

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from gpu_workers.backends.base_models import load_base
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import RolloutRecord, StepReward, TrainSpec
+from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, StepReward, TrainSpec
 from tentalis.core.learning.recipes import Recipe
 
 torch.set_num_threads(1)
@@ -41,6 +41,7 @@ def tiny_model() -> Path:
         num_key_value_heads=2,
         max_position_embeddings=64,
         initializer_range=0.2,
+        eos_token_id=WORDS.index("<|end|>"),
         tie_word_embeddings=True,
     )
     Qwen2ForCausalLM(config).save_pretrained(directory)
@@ -87,7 +88,7 @@ def make_rollouts(*, groups: int = 3, size: int = 4, seed: int = 0, **fields: An
 
 def make_spec(
     directory: Path,
-    rollouts: Sequence[RolloutRecord],
+    rollouts: Sequence[RolloutRecord | PairRecord | DemonstrationRecord],
     *,
     recipe: Recipe | Mapping[str, Any] = RECIPE,
     parent: tuple[str, str] | None = None,

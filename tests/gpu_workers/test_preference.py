@@ -1,0 +1,245 @@
+"""The trainer of preferences and demonstrations, whole: records in, a checked adapter or a refusal out."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_workers.artifacts import path_from_uri
+from gpu_workers.backends import examination
+from gpu_workers.backends.base_models import load_base
+from gpu_workers.backends.examples import choose_held_out, gather, read_examples
+from gpu_workers.engine import Engine
+from gpu_workers.runner import run
+from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainResult, TrainSpec
+from tentalis.core.learning.recipes import Recipe
+from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tiny_model
+
+pytestmark = pytest.mark.torch
+RECIPE = Recipe(
+    lora_rank=4,
+    lora_alpha=8.0,
+    algorithm="dpo",
+    learning_rate=1e-2,
+    epochs=6,
+    answer_tokens=12,
+    held_out_share=0.25,
+    most_length_drift=1.0,
+    most_logprob_drop=1.0,
+)
+GOOD_WORD, BAD_WORD = 9, 20
+"""People prefer answers that say the one over those that say the other: what is learnt holds for unseen tasks."""
+
+
+def make_answers(groups: int = 8) -> list[RolloutRecord]:
+    """Two answers a task, the first good: they differ in one word."""
+    found = []
+    for one in make_rollouts(groups=groups, size=2):
+        word = GOOD_WORD if one.reward == 1 else BAD_WORD
+        found.append(
+            dataclasses.replace(one, token_ids=[word, 5, 1], logprobs=[-3.0] * 3, sampled=[True] * 3, steps=())
+        )
+    return found
+
+
+def make_pairs(groups: int = 8, **fields: Any) -> list[PairRecord]:
+    rollouts = make_answers(groups)
+    pairs = []
+    for good, bad in zip(rollouts[::2], rollouts[1::2], strict=True):
+        values: dict[str, Any] = {
+            "pair_id": good.rollout_id,
+            "group_id": good.group_id,
+            "source": "attempts",
+            "messages": good.messages,
+            "prompt_token_ids": good.prompt_token_ids,
+            "chosen_token_ids": good.token_ids,
+            "rejected_token_ids": bad.token_ids,
+            "chosen_sampled": good.sampled,
+            "rejected_sampled": bad.sampled,
+        }
+        pairs.append(PairRecord(**(values | fields)))
+    return pairs
+
+
+def make_demonstrations(groups: int = 8) -> list[DemonstrationRecord]:
+    return [
+        DemonstrationRecord(
+            demonstration_id=pair.pair_id, group_id=pair.group_id, source="edit", messages=pair.messages, answer="w5 w1"
+        )
+        for pair in make_pairs(groups)
+    ]
+
+
+def train(directory: Path, records: Sequence[Any], **changes: Any) -> TrainResult:
+    return run(make_spec(directory, records, recipe=dataclasses.replace(RECIPE, **changes)), lambda _: None)
+
+
+def train_well(directory: Path, records: Sequence[Any], **changes: Any) -> TrainResult:
+    result = train(directory, records, **changes)
+    assert result.ok, f"{result.error_type}: {result.error_message}"
+    return result
+
+
+def measure_gains(result: TrainResult, rollouts: Sequence[RolloutRecord]) -> list[float]:
+    """Nats each answer won over the base, by the engine that would serve the adapter."""
+    engine = Engine("tiny", tiny_model())
+    engine.load_adapter("trained", path_from_uri(result.adapter_uri))
+    prompts, tokens = [one.prompt_token_ids for one in rollouts], [one.token_ids for one in rollouts]
+    after, before = engine.score(prompts, tokens, "trained"), engine.score(prompts, tokens, None)
+    return [float(new.sum() - old.sum()) for new, old in zip(after, before, strict=True)]
+
+
+@pytest.mark.parametrize("algorithm", ["dpo", "ipo", "kto"])
+def test_what_people_prefer_wins_on_tasks_that_were_held_out(tmp_path: Path, algorithm: str) -> None:
+    records = make_answers() if algorithm == "kto" else make_pairs()
+    result = train_well(tmp_path, records, algorithm=algorithm)
+    assert result.summary["held_out_pair_accuracy"] == 1.0
+    assert result.summary["examples_held_out"] == (4 if algorithm == "kto" else 2)
+    gains = measure_gains(result, make_answers())
+    assert all(good > bad for good, bad in zip(gains[::2], gains[1::2], strict=True))
+    assert result.metrics[-1]["loss_preference"] < result.metrics[0]["loss_preference"]
+
+
+def test_demonstrations_in_words_are_imitated_to_their_end(tmp_path: Path) -> None:
+    result = train_well(tmp_path, make_demonstrations(), algorithm="sft")
+    assert result.summary["chosen_logprob_change"] > 0.1
+    assert result.summary["val_loss"] < result.metrics[0]["loss"]
+    base = load_base(str(tiny_model()))
+    spec = make_spec(tmp_path / "again", make_demonstrations(), recipe=RECIPE)
+    examples = read_examples(spec, "sft", base, held_out_share=0.25)
+    (answer,) = examples.learnt[0].answers
+    assert answer.tokens[-1] == base.end_of_turn == 1
+
+
+def test_an_edited_answer_in_words_beats_the_original(tmp_path: Path) -> None:
+    edit = {"chosen_token_ids": [], "chosen_sampled": [], "chosen_answer": "w5 w5"}
+    result = train_well(tmp_path, make_pairs(**edit))
+    assert result.summary["held_out_pair_accuracy"] == 1.0
+
+
+def test_stored_log_probs_are_the_reference(tmp_path: Path) -> None:
+    """With the very log-probs the trainer would have computed, it learns the very same weights."""
+    pairs = make_pairs()
+    engine = Engine("tiny", tiny_model())
+    stored = []
+    for pair in pairs:
+        prompts, answers = [pair.prompt_token_ids] * 2, [pair.chosen_token_ids, pair.rejected_token_ids]
+        chosen, rejected = (scores.tolist() for scores in engine.score(prompts, answers, None))
+        stored.append(dataclasses.replace(pair, chosen_logprobs=chosen, rejected_logprobs=rejected))
+    computed, told = train_well(tmp_path / "a", pairs), train_well(tmp_path / "b", stored)
+    assert told.metrics[-1]["loss"] == pytest.approx(computed.metrics[-1]["loss"], abs=1e-4)
+    shifted = [dataclasses.replace(one, chosen_logprobs=[v - 2 for v in one.chosen_logprobs or ()]) for one in stored]
+    other = train_well(tmp_path / "c", shifted)
+    assert other.metrics[0]["margin"] == pytest.approx(told.metrics[0]["margin"] + 6.0, abs=1e-4)
+
+
+def test_preferences_that_contradict_each_other_are_not_published(tmp_path: Path) -> None:
+    """Half the tasks prefer the other word; the held-out ones disagree with the others."""
+    held_out = choose_held_out(set(range(8)), share=0.25)
+    pairs = [flip(pair) if pair.group_id in held_out else pair for pair in make_pairs()]
+    result = train(tmp_path, pairs)
+    assert (result.ok, result.error_type) == (False, "UnfitAdapterError")
+    assert "0.0% of the held-out pairs (2 examples) are ordered right, more than 60% are wanted" in result.error_message
+    assert not result.adapter_uri
+    assert not list((tmp_path / "out").glob("*/manifest.json"))
+
+
+def flip(pair: PairRecord) -> PairRecord:
+    return dataclasses.replace(pair, chosen_token_ids=pair.rejected_token_ids, rejected_token_ids=pair.chosen_token_ids)
+
+
+def test_answers_of_another_length_are_not_published(tmp_path: Path) -> None:
+    """Everything preferred is one word long: so become the answers."""
+    short = make_pairs(
+        chosen_token_ids=[1], chosen_sampled=[True], rejected_token_ids=[5] * 9, rejected_sampled=[True] * 9
+    )
+    result = train(tmp_path, short, epochs=20, most_length_drift=0.2)
+    assert result.error_type == "UnfitAdapterError"
+    assert "20% are allowed" in result.error_message
+
+
+@pytest.mark.parametrize(
+    ("findings", "words"),
+    [
+        ({"held_out_pair_accuracy": 0.6}, "60.0% of the held-out pairs (9 examples) are ordered right"),
+        ({"chosen_logprob_change": -0.11}, "held-out good answers lost 0.110 nats a token, 0.1 are allowed"),
+        (
+            {"length_drift": 0.21, "length_after_tokens": 12.1},
+            "answers have 12.1 tokens where they had 10.0: 21% off, 20% are allowed",
+        ),
+    ],
+)
+def test_each_fault_in_words(findings: dict[str, float], words: str) -> None:
+    fine = {
+        "held_out_pair_accuracy": 0.61,
+        "chosen_logprob_change": -0.09,
+        "length_before_tokens": 10.0,
+        "length_after_tokens": 11.9,
+        "length_drift": 0.19,
+    }
+    assert examination.find_faults(fine, Recipe(algorithm="dpo"), examples=9) == []
+    [fault] = examination.find_faults(fine | findings, Recipe(algorithm="dpo"), examples=9)
+    assert words in fault
+
+
+def test_one_task_is_too_few(tmp_path: Path) -> None:
+    result = train(tmp_path, make_pairs(1))
+    assert result.error_type == "NothingToLearnError"
+    assert "wanted examples of at least two tasks" in result.error_message
+
+
+def test_records_of_another_kind_are_refused_by_line(tmp_path: Path) -> None:
+    result = train(tmp_path, make_answers())
+    assert result.error_type == "RolloutsUnreadableError"
+    assert "line 1: schema must be 'tentalis.pair/1'" in result.error_message
+
+
+def test_what_cannot_be_learnt_from_is_counted(tmp_path: Path) -> None:
+    pairs = make_pairs(6)
+    same = dataclasses.replace(pairs[0], rejected_token_ids=pairs[0].chosen_token_ids)
+    worthless = dataclasses.replace(pairs[1], weight=0.0)
+    long = dataclasses.replace(pairs[2], chosen_token_ids=[5] * 80, chosen_sampled=[True] * 80)
+    spec = make_spec(tmp_path, [same, worthless, long, *pairs[3:]], recipe=RECIPE)
+    found = read_examples(spec, "dpo", load_base(str(tiny_model())), held_out_share=0.25)
+    assert found.refused == {"same_answers": 1, "no_weight": 1, "longer_than_the_context": 1}
+    assert len(found.learnt) + len(found.held_out) == 3
+
+
+def test_whole_tasks_are_held_out_and_the_same_ones_every_time() -> None:
+    chosen = choose_held_out(set(range(100)), share=0.1)
+    assert len(chosen) == 10
+    assert choose_held_out(chosen | set(range(40)), share=10 / len(chosen | set(range(40)))) == chosen
+    assert len(choose_held_out({1, 2}, share=0.5)) == 1
+    assert choose_held_out({1}, share=0.5) == set()
+
+
+def test_an_answer_of_many_pairs_is_computed_once(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, [*make_pairs(), *make_pairs()], recipe=RECIPE)
+    examples = read_examples(spec, "dpo", load_base(str(tiny_model())), held_out_share=0.25)
+    sheet = gather(examples.learnt)
+    assert (len(examples.learnt), len(sheet.answers)) == (12, 12)
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    whole = train_well(tmp_path / "whole", make_pairs())
+    spec = make_spec(tmp_path / "part", make_pairs(), recipe=RECIPE)
+    stopped = path_from_uri(spec.output_uri)
+
+    def stop(metrics: Any) -> None:
+        if metrics["update"] == 5:
+            (stopped / "pause").touch()
+
+    assert run(spec, stop).error_type == "PausedError"
+    resumed: TrainSpec = dataclasses.replace(
+        spec,
+        attempt=1,
+        output_uri=(tmp_path / "rest").as_uri(),
+        resume_uri=(stopped / "checkpoint").as_uri(),
+    )
+    (tmp_path / "rest").mkdir()
+    result = run(resumed, lambda _: None)
+    assert result.ok, result.error_message
+    first, second = (path_from_uri(one.adapter_uri) / "adapter_model.safetensors" for one in (whole, result))
+    assert first.read_bytes() == second.read_bytes()
