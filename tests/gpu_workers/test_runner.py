@@ -202,7 +202,7 @@ def test_an_output_directory_of_another_spec_is_refused(tmp_path: Path) -> None:
         ({"rollouts_uri": "s3://bucket/rollouts"}, "ArtifactError", "wanted a URI like file:///dir/name"),
         ({"rollouts_uri": "file:///no/such/rollouts.jsonl"}, "ArtifactError", "cannot read /no/such/rollouts.jsonl"),
         ({"base_model": "/no/such/model"}, "BaseModelError", "found none at /no/such/model"),
-        ({"backend": "openrlhf"}, "BackendNotInstalledError", "'openrlhf' is not available on this box"),
+        ({"backend": "openrlhf"}, "ClusterOptionsError", "TENTALIS_RAY_URL must name the dashboard"),
         ({"backend": "wishes"}, "BackendNotInstalledError", "no backend is named 'wishes'; there are standalone"),
         ({"recipe": {"clip_low": 7}}, "RecipeError", "recipe.clip_low must be a number in (0, 1], found 7"),
         ({"recipe": {"target_modules": ["q_projj"]}}, "BaseModelError", "no linear module named q_projj"),
