@@ -1,9 +1,11 @@
 """Text and token ids: encoding, chat templates, and decoding that knows which token wrote which characters."""
 
 import codecs
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -89,8 +91,20 @@ class TextCodec:
         hidden = self.special_ids if skip_special else frozenset()
         return b"".join(self.bytes_of(token) for token in token_ids if token not in hidden).decode("utf-8", "replace")
 
+    @cached_property
+    def _whole_pieces(self) -> Mapping[int, str]:
+        """Token id -> its text, of those that write whole characters."""
+        found = {}
+        for token, spelled in enumerate(self.token_bytes):
+            with contextlib.suppress(UnicodeDecodeError):
+                found[token] = spelled.decode()
+        return found
+
     def split_pieces(self, token_ids: Sequence[int]) -> list[str]:
         """One string a token, special ones included; joined they are exactly the text (see `PieceStream`)."""
+        whole = [self._whole_pieces.get(token) for token in token_ids]
+        if None not in whole:  # each is whole characters by itself: nothing to put together
+            return [piece for piece in whole if piece is not None]
         pieces = PieceStream(self)
         last = len(token_ids) - 1
         return [pieces.push(token, is_last=index == last) for index, token in enumerate(token_ids)]

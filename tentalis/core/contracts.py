@@ -105,7 +105,7 @@ class RolloutRecord:
     def to_json(self) -> dict[str, Any]:
         """Its fields, lists as they are: copying every token of them costs more than writing them."""
         values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return values | {"steps": [dataclasses.asdict(step) for step in self.steps]}
+        return values | {"steps": [dict(vars(step)) for step in self.steps]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

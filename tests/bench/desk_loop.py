@@ -30,14 +30,14 @@ def record_rollouts(engine: Engine, groups: Sequence[Sequence[Attempt]], *, vers
     """
     rollouts: list[RolloutRecord] = []
     for group_id, group in enumerate(groups):
+        ticket = group[0].ticket
+        text, hints = ticket.text, rule_book_hints(ticket)
+        candidates = [
+            [{"role": "user", "content": hinted_prompt(text, told)}] for told in (hints, hints[:2], hints[:1])
+        ]
         for attempt in group:
-            text = attempt.ticket.text
             reading = read_pieces(engine.codec.split_pieces(attempt.token_ids))
             verdict = verify(attempt.ticket, reading.parts, attempt.ended)
-            hints = rule_book_hints(attempt.ticket)
-            candidates = [
-                [{"role": "user", "content": hinted_prompt(text, told)}] for told in (hints, hints[:2], hints[:1])
-            ]
             rollouts.append(
                 RolloutRecord(
                     rollout_id=len(rollouts),
