@@ -96,7 +96,7 @@ class TinkerServer:
     def answer(self, path: str, query: Mapping[str, list[str]], body: bytes, kind: str) -> tuple[int, str, bytes]:
         """Status, content type and body of an answer."""
         name = path.removeprefix("/api/v1/")
-        sent = json.loads(body) if body and "json" in kind else None
+        sent: Any = json.loads(body) if body and "json" in kind else None
         if name != "retrieve_future":
             self.requests.append((name, sent))
         if name in self.refuses:
@@ -116,7 +116,7 @@ class TinkerServer:
         if name.endswith("/external_weights_urls"):
             model, _, rest = name.removeprefix("training_runs/").partition("/checkpoints/")
             saved = f"tinker://{model}/{rest.removesuffix('/external_weights_urls')}"
-            files = [file for file in ("adapter_config.json", "adapter_model.safetensors") if file not in self.leaves_out]
+            files = {"adapter_config.json", "adapter_model.safetensors"} - self.leaves_out
             key = self.saved_key(saved)
             urls = {file: f"{self.url}/files/{key}/{file}?signature={SIGNATURE}" for file in files}
             return _json({"urls": urls, "expires": "2099-01-01T00:00:00Z"})
@@ -211,7 +211,7 @@ class TinkerServer:
         held.data = torch.cat(scored).detach().numpy().tobytes()
         held.offsets = (np.cumsum([0, *(len(found) for found in scored)]) * 4).astype(np.int64).tobytes()
         output.metrics["loss:sum"] = float(loss.detach())
-        return output.SerializeToString()
+        return bytes(output.SerializeToString())
 
     def optim_step(self, sent: Mapping[str, Any]) -> dict[str, Any]:
         params = sent["adam_params"]
@@ -242,9 +242,8 @@ class TinkerServer:
             (scored,) = self.score([(tokens[:1], tokens[1:])], adapter)
         whole = np.concatenate([[np.nan], scored.numpy()]).astype(np.float32)
         whole[: -sent["prompt_logprobs_last_n"]] = np.nan
-        return wire.SampleResponse(
-            sequences=[wire.SampledSequence(stop_reason=wire.STOP_REASON_LENGTH)], prompt_logprobs=whole.tobytes()
-        ).SerializeToString()
+        ended = wire.SampledSequence(stop_reason=wire.STOP_REASON_LENGTH)
+        return bytes(wire.SampleResponse(sequences=[ended], prompt_logprobs=whole.tobytes()).SerializeToString())
 
     def score(self, items: Sequence[tuple[list[int], list[int]]], adapter: Adapter | None) -> list[Tensor]:
         """Log-probs of each second part after its first."""
@@ -351,7 +350,7 @@ def serve(server: TinkerServer) -> Iterator[TinkerServer]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_POST = do_GET = do_DELETE = handle_request
+        do_POST = do_GET = handle_request  # noqa: N815  the names http.server calls
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True

@@ -33,6 +33,19 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "opd_hints": "it distils token by token alone",
         "opd_top_k_clip": "it distils token by token alone",
         "refill": "it is about filling a batch",
+        **dict.fromkeys(
+            (
+                "beta",
+                "nll_coef",
+                "kto_desirable",
+                "kto_undesirable",
+                "held_out_share",
+                "least_pair_accuracy",
+                "most_logprob_drop",
+                "most_length_drift",
+            ),
+            "it learns from rollouts alone",
+        ),
         "schema": "it is ours",
     }
 )
