@@ -3,11 +3,16 @@
 import os
 import shutil
 
+import hypothesis
 import pytest
 
 from apps.accounts.models import Project, User
 from apps.workers.models import Worker
 from tests.factories import make_project, make_user, make_worker
+
+# how long an example takes says more about the machine than about the code
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture
