@@ -39,7 +39,7 @@ def _find_checkpoints(run: TrainingRun) -> str | None:
     """Where the run's latest attempt that wrote a checkpoint keeps them."""
     for attempt in range(run.attempt, 0, -1):
         checkpoints = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt) / "checkpoints"
-        if (checkpoints / "_actor" / "latest").is_file():
+        if any((checkpoints / place / "latest").is_file() for place in ("_actor", "")):
             found: str = checkpoints.resolve().as_uri()
             return found
     return None

@@ -5,33 +5,26 @@ whoever asks twice, or asks again after a lost message, finds the one that was s
 """
 
 import dataclasses
-import json
 import shlex
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gpu_workers.artifacts import ArtifactError, hash_files, path_from_uri, write_file
+from gpu_workers.artifacts import hash_files, write_file
 from gpu_workers.backends import TrainedAdapter
-from gpu_workers.backends.adapter_files import package_versions, publish_adapter, read_manifest
-from gpu_workers.backends.base_models import locate_base
-from gpu_workers.backends.errors import BaseModelError, CancelledError, ParentMismatchError, TrainingError
-from gpu_workers.backends.openrlhf.argv import REINFORCE, Places, reinforce
+from gpu_workers.backends.adapter_files import package_versions, publish_adapter
+from gpu_workers.backends.errors import CancelledError, TrainingError
 from gpu_workers.backends.openrlhf.curves import read_curves
-from gpu_workers.backends.openrlhf.lessons import write_prompts
-from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
-from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told
-from gpu_workers.backends.openrlhf.ray_jobs import PACKAGE, ClusterAwayError, Job, RayJobs, pack_plugin
+from gpu_workers.backends.openrlhf.options import ClusterOptionsError
+from gpu_workers.backends.openrlhf.planning import find_base, plan_job
+from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, Job, RayJobs, pack_plugin
 from gpu_workers.backends.openrlhf.read_back import read_saved
-from gpu_workers.backends.openrlhf.recipes import fit_sizes, require_possible
-from gpu_workers.backends.rollout_files import read_rollouts
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.recipes import Recipe
 from tentalis.env import read_environment
 
 OPENRLHF = "0.11.2"
-REWARD_VARIABLE = "TENTALIS_REWARD_URL"
 LOG_FILE = "cluster.log"
 SENT_FILE = "sent.json"
 LOOK_EVERY_S = 5.0
@@ -146,7 +139,7 @@ def collect(
     fields = {
         "worker": spec.worker,
         "base_model": spec.base_model,
-        "base_sha256": hash_files(sorted(_find_base(spec).glob("*.safetensors"))),
+        "base_sha256": hash_files(sorted(find_base(spec).glob("*.safetensors"))),
         "parent_sha256": spec.parent_sha256 or "",
         "run_id": spec.run_id,
         "attempt": spec.attempt,
@@ -167,78 +160,15 @@ def collect(
 
 
 def _submit(spec: TrainSpec, cluster: RayJobs, *, output: Path, reward_url: str) -> None:
-    recipe, options = Recipe.from_json(spec.recipe), ClusterOptions.from_json(spec.options)
-    require_possible(recipe)
-    if spec.purpose != "policy":
-        raise UnsupportedRecipeError(f"purpose: wanted policy, found {spec.purpose}")
-    reward_url = reward_url or options.reward_url
-    if not reward_url:
-        raise ClusterOptionsError("options.reward_url must say where answers are rewarded, found nothing")
-    if recipe.uses_teacher and not options.teacher_url:
-        raise ClusterOptionsError(
-            "recipe.w_opd wants a teacher: options.teacher_url must name a server in vLLM's dialect, found nothing"
-        )
-    rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
-    data = output / "prompts.jsonl"
-    prompts = write_prompts(data, rollouts, base_model=spec.base_model, recipe=recipe, options=options)
-    sizes = fit_sizes(recipe, options, prompts=prompts)
-    places = Places(
-        model=_find_base(spec),
-        data=data,
-        output=output / "saved",
-        checkpoints=path_from_uri(spec.resume_uri) if spec.resume_uri else output / "checkpoints",
-        curves=output / "curves",
-        resumes=spec.resume_uri is not None,
-    )
-    told = Told(
-        parent=str(_find_parent(spec, recipe) or ""),
-        teacher_url=options.teacher_url if recipe.uses_teacher else "",
-        teacher_model=options.teacher_model if recipe.uses_teacher else "",
-        w_rl=recipe.w_rl,
-        w_opd=recipe.w_opd,
-        opd_clip=recipe.opd_clip,
-    )
+    planned = plan_job(spec, output=output, reward_url=reward_url)
     for earlier in range(1, spec.attempt):
         cluster.stop(name_job(dataclasses.replace(spec, attempt=earlier)))  # it was given up, and may not know it
-    argv = reinforce(recipe, options, sizes, places, seed=spec.seed % 2**31)
     cluster.submit(
         name_job(spec),
-        shlex.join(["python3", "-m", f"{PACKAGE}.entry", REINFORCE, *argv]),
-        variables={VARIABLE: json.dumps(dataclasses.asdict(told)), REWARD_VARIABLE: reward_url},
+        shlex.join(planned.words),
+        variables=planned.variables,
         package=pack_plugin(),
         metadata={"run": str(spec.run_id), "attempt": str(spec.attempt), "spec": spec.content_hash},
+        **({"entrypoint_num_gpus": planned.gpus} if planned.gpus else {}),
     )
-    sent = {"job": name_job(spec), "argv": argv, "sizes": dataclasses.asdict(sizes), "told": dataclasses.asdict(told)}
-    write_file(output / SENT_FILE, canonical_json(sent))
-
-
-def _find_base(spec: TrainSpec) -> Path:
-    directory = locate_base(spec.base_model)
-    if not any(directory.glob("*.safetensors")):
-        raise BaseModelError(f"wanted a model directory with *.safetensors, found none at {directory}")
-    return directory
-
-
-def _find_parent(spec: TrainSpec, recipe: Recipe) -> Path | None:
-    """The adapter that training goes on from.
-
-    Raises:
-        ParentMismatchError: it does not fit the recipe. ArtifactError: it is not what was promised.
-    """
-    if spec.parent_adapter_uri is None:
-        return None
-    if spec.parent_sha256 is None:
-        raise ParentMismatchError("parent_adapter_uri wants parent_sha256 beside it, found null")
-    directory = path_from_uri(spec.parent_adapter_uri)
-    manifest = read_manifest(directory, sha256=spec.parent_sha256)
-    for field, wanted, found in (
-        ("rank", recipe.lora_rank, manifest.rank),
-        ("alpha", recipe.lora_alpha, manifest.alpha),
-        ("target modules", sorted(recipe.target_modules), sorted(manifest.target_modules)),
-    ):
-        if wanted != found:
-            raise ParentMismatchError(f"parent adapter: {field} must be {wanted}, found {found}")
-    for file, entry in manifest.files.items():
-        if hash_files([directory / file]) != entry["sha256"]:
-            raise ArtifactError(f"{directory / file} is not what the parent's manifest says")
-    return directory
+    write_file(output / SENT_FILE, canonical_json({"job": name_job(spec), **planned.told}))

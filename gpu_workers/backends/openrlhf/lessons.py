@@ -32,7 +32,7 @@ def write_prompts(
         NothingToLearnError: no task of the batch leaves room for an answer.
         BaseModelError: the tokenizer or the chat template cannot be used.
     """
-    codec = _load_codec(base_model)
+    codec = load_codec(base_model)
     stop_ids = [_encode_stop(codec, text) for text in options.stops]
     by_task: dict[int, list[RolloutRecord]] = {}
     for rollout in rollouts:
@@ -76,7 +76,8 @@ def _encode_stop(codec: TextCodec, text: str) -> int:
     return ids[0]
 
 
-def _load_codec(base_model: str) -> TextCodec:
+def load_codec(base_model: str) -> TextCodec:
+    """A base model's tokenizer. Raises BaseModelError where it cannot be read."""
     try:
         return TextCodec.from_directory(locate_base(base_model))
     except (OSError, ValueError, EngineError) as error:

@@ -3,7 +3,7 @@
 Every field of a recipe is in exactly one of `TAKEN` and `NOT_ITS_OWN`; a test says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,7 +20,7 @@ TAKEN = frozenset(
         "algorithm", "lora_rank", "lora_alpha", "target_modules", "learning_rate", "beta1", "beta2", "weight_decay",
         "minibatches", "epochs", "clip_low", "clip_high", "dual_clip", "kl_coef", "entropy_coef", "importance_cap",
         "answer_tokens", "overlong_buffer", "overlong_penalty", "max_grad_norm", "w_rl", "w_opd", "step_mix",
-        "opd_mode", "opd_clip", "teacher",
+        "opd_mode", "opd_clip", "teacher", "beta", "nll_coef",
     }
 )  # fmt: skip
 """Recipe fields that become flags or the plug-in's settings, or are refused where they cannot."""
@@ -38,8 +38,6 @@ NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
         "sft_weight_max": "it cannot weigh demonstrations",
         **dict.fromkeys(
             (
-                "beta",
-                "nll_coef",
                 "kto_desirable",
                 "kto_undesirable",
                 "held_out_share",
@@ -47,7 +45,7 @@ NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
                 "most_logprob_drop",
                 "most_length_drift",
             ),
-            "it is no algorithm of reinforcement learning that reads it",
+            "what it trained is held against our gate alone; KTO is the standalone backend's",
         ),
         "schema": "it is ours",
     }
@@ -77,6 +75,34 @@ def require_possible(recipe: Recipe) -> None:
             f"recipe.opd_mode must be logprobs or lightweight with OpenRLHF, found {recipe.opd_mode}; the standalone "
             "backend distils the likeliest tokens under several hints"
         )
+    if recipe.lora_alpha != int(recipe.lora_alpha):
+        raise UnsupportedRecipeError(
+            f"recipe.lora_alpha must be a whole number with OpenRLHF, found {recipe.lora_alpha}"
+        )
+
+
+STOCK = ("dpo", "ipo", "sft")
+"""Our algorithms that its stock trainers do."""
+
+
+def require_stock(recipe: Recipe, weights: Sequence[float]) -> None:
+    """Raises UnsupportedRecipeError where a stock trainer cannot do what the recipe asks with records so weighed."""
+    if recipe.algorithm not in STOCK:
+        raise UnsupportedRecipeError(
+            f"recipe.algorithm: OpenRLHF does {', '.join(STOCK)}; found {recipe.algorithm}, which the standalone "
+            "backend does"
+        )
+    if len(set(weights)) > 1:
+        raise UnsupportedRecipeError(
+            f"OpenRLHF counts every record alike: wanted one trust, found {min(weights)} to {max(weights)}; the "
+            "standalone backend weighs them"
+        )
+    for name in ("kl_coef", "entropy_coef"):
+        if value := getattr(recipe, name):
+            raise UnsupportedRecipeError(
+                f"recipe.{name} must be 0 for {recipe.algorithm} with OpenRLHF, found {value}; the standalone backend "
+                "has it"
+            )
     if recipe.lora_alpha != int(recipe.lora_alpha):
         raise UnsupportedRecipeError(
             f"recipe.lora_alpha must be a whole number with OpenRLHF, found {recipe.lora_alpha}"

@@ -31,29 +31,17 @@ def imitate(recipe: Recipe, options: ClusterOptions, places: Places, *, records:
     )
 
 
-def prefer(
-    recipe: Recipe,
-    options: ClusterOptions,
-    places: Places,
-    *,
-    records: int,
-    seed: int,
-    beta: float,
-    is_ipo: bool = False,
-) -> list[str]:
-    """Flags of `openrlhf.cli.train_dpo`. The reference is where training starts: the parent's policy, else the base.
-
-    Args:
-        beta: of DPO, or 1 / (2 beta) IPO's margin.
-    """
+def prefer(recipe: Recipe, options: ClusterOptions, places: Places, *, records: int, seed: int) -> list[str]:
+    """Flags of `openrlhf.cli.train_dpo`. The reference is where training starts: the parent's policy, else the base."""
     return write_flags(
         {
             "data.prompt_key": "prompt",
             "data.chosen_key": "chosen",
             "data.rejected_key": "rejected",
             "ref.model_name_or_path": places.model,
-            "model.beta": beta,
-            "model.ipo_enable": is_ipo,
+            "model.beta": recipe.beta,
+            "model.ipo_enable": recipe.algorithm == "ipo",
+            "model.nll_loss_coef": recipe.nll_coef or None,
             **_common(recipe, options, places, records=records, seed=seed),
         }
     )

@@ -1,5 +1,6 @@
 """A run's job on Ray, against a server that answers as Ray 2.55 does: started once, watched, stopped, read."""
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -18,7 +19,7 @@ from gpu_workers.backends.openrlhf.backend import ClusterJobFailedError, advance
 from gpu_workers.backends.openrlhf.options import ClusterOptionsError, UnsupportedRecipeError
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, RayJobs, pack_plugin
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import AdapterManifest, RolloutRecord, TrainSpec
+from tentalis.core.contracts import AdapterManifest, PairRecord, RolloutRecord, TrainSpec
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.openrlhf.command_line import CommandLines
 from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
@@ -152,7 +153,7 @@ def test_a_prompt_is_what_the_engine_saw_and_its_label_what_a_reward_needs(ray: 
     taught = Recipe.from_json({**RECIPE.to_json(), "w_opd": 0.3})
     spec = make_spec(tmp_path, recipe=taught, teacher_url="http://t", teacher_model="desk")
     _, _, output = look(spec, ray)
-    lines = [json.loads(line) for line in (output / "prompts.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (output / "data.jsonl").read_text().splitlines()]
     first, second = (json.loads(line["label"]) for line in lines)
     assert (first["task"], first["prompt_token_ids"], len(first["stop_token_ids"])) == (5, [3, 9, 1, 4], 1)
     assert (first["weight"], first["hinted_prompt_token_ids"][0]) == (0.5, 3)
@@ -244,3 +245,36 @@ def test_what_cannot_be_is_refused_before_anything_is_submitted(
 
 def test_the_plugins_bytes_follow_from_its_files_alone() -> None:
     assert pack_plugin() == pack_plugin()
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.5)], ids=["alike", "weighed"])
+def test_preferences_go_to_the_stock_trainer_where_all_count_alike(ray: Ray, tmp_path: Path, weights: Any) -> None:
+    pairs = [
+        PairRecord(
+            pair_id=number, group_id=number, source="edit", messages=[], prompt_token_ids=[3, 9, 1, 4],
+            chosen_token_ids=[7, 1], rejected_token_ids=[8, 1], chosen_sampled=[True, True],
+            rejected_sampled=[True, True], weight=weight,
+        )
+        for number, weight in enumerate(weights)
+    ]  # fmt: skip
+    data = b"".join(canonical_json(pair.to_json()) + b"\n" for pair in pairs)
+    (tmp_path / "pairs.jsonl").write_bytes(data)
+    spec = dataclasses.replace(
+        make_spec(tmp_path, recipe=Recipe.from_json({**RECIPE.to_json(), "algorithm": "dpo", "beta": 0.3})),
+        rollouts_uri=(tmp_path / "pairs.jsonl").as_uri(),
+        rollouts_sha256=hashlib.sha256(data).hexdigest(),
+    )
+    if len(set(weights)) > 1:
+        with pytest.raises(UnsupportedRecipeError, match=r"found 0\.5 to 1\.0"):
+            look(spec, ray)
+        assert ray.jobs == {}
+        return
+    look(spec, ray)
+    (job,) = ray.jobs.values()
+    assert job["entrypoint_num_gpus"] == 1
+    words = shlex.split(job["entrypoint"])
+    place = words.index("openrlhf.cli.train_dpo")
+    assert words[place - 2 : place] == ["-m", "tentalis_rlhf.entry"]
+    args = CommandLines(fetch_openrlhf()).parse("dpo", words[place + 1 :])
+    assert (args.model.beta, args.train.batch_size) == (0.3, 2)
+    assert "TENTALIS_REWARD_URL" not in job["runtime_env"]["env_vars"]

@@ -1,5 +1,6 @@
 """Command lines of OpenRLHF's stock trainers, read by their own parsers; and the records they learn from."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def openrlhf() -> CommandLines:
 
 LINES = {
     "sft": imitate(RECIPE, OPTIONS, PLACES, **COMMON),
-    "dpo": prefer(RECIPE, OPTIONS, PLACES, **COMMON, beta=0.2, is_ipo=True),
+    "dpo": prefer(dataclasses.replace(RECIPE, algorithm="ipo", beta=0.2, nll_coef=0.5), OPTIONS, PLACES, **COMMON),
     "rm": compare(RECIPE, OPTIONS, PLACES, **COMMON),
 }
 
@@ -54,6 +55,7 @@ def test_its_own_parser_reads_what_the_recipe_says(openrlhf: CommandLines, kind:
 def test_preferences_say_how_much_and_which(openrlhf: CommandLines) -> None:
     args = openrlhf.parse("dpo", LINES["dpo"])
     assert (args.model.beta, args.model.ipo_enable, args.ref.model_name_or_path) == (0.2, True, "/m")
+    assert args.model.nll_loss_coef == 0.5
     assert (args.data.prompt_key, args.data.chosen_key, args.data.rejected_key) == ("prompt", "chosen", "rejected")
 
 

@@ -1,0 +1,156 @@
+"""From a spec to a job: which of OpenRLHF's trainers, its command line, its data, and what its processes are told."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_workers.artifacts import ArtifactError, hash_files, path_from_uri
+from gpu_workers.backends.adapter_files import read_manifest
+from gpu_workers.backends.base_models import locate_base
+from gpu_workers.backends.errors import BaseModelError, ParentMismatchError
+from gpu_workers.backends.openrlhf.argv import REINFORCE, Places, reinforce
+from gpu_workers.backends.openrlhf.lessons import load_codec, write_prompts
+from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
+from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told
+from gpu_workers.backends.openrlhf.ray_jobs import PACKAGE
+from gpu_workers.backends.openrlhf.recipes import fit_sizes, require_possible, require_stock
+from gpu_workers.backends.openrlhf.stock import Trainer, imitate, prefer, start_with, write_demonstrations, write_pairs
+from gpu_workers.backends.rollout_files import read_records, read_rollouts
+from tentalis.core.contracts import DemonstrationRecord, PairRecord, TrainSpec
+from tentalis.core.learning.recipes import Recipe
+
+REWARD_VARIABLE = "TENTALIS_REWARD_URL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob:
+    """A job before it is submitted.
+
+    Args:
+        words: what starts it. variables: of its processes' environment.
+        gpus: that its first process holds itself; told: what is worth keeping, without a secret.
+    """
+
+    words: Sequence[str]
+    variables: Mapping[str, str]
+    gpus: int
+    told: Mapping[str, Any]
+
+
+def plan_job(spec: TrainSpec, *, output: Path, reward_url: str) -> PlannedJob:
+    """Plan the spec's job; its data are written into `output`.
+
+    Raises:
+        TrainingError, ContractError, ArtifactError: it cannot be trained like this.
+    """
+    recipe, options = Recipe.from_json(spec.recipe), ClusterOptions.from_json(spec.options)
+    if spec.purpose != "policy":
+        raise UnsupportedRecipeError(
+            f"purpose: wanted policy, found {spec.purpose}, which the standalone backend trains"
+        )
+    places = Places(
+        model=find_base(spec),
+        data=output / "data.jsonl",
+        output=output / "saved",
+        checkpoints=path_from_uri(spec.resume_uri) if spec.resume_uri else output / "checkpoints",
+        curves=output / "curves",
+        resumes=spec.resume_uri is not None,
+    )
+    if recipe.learns_from == "rollouts":
+        return _plan_reinforcement(spec, recipe, options, places, reward_url=reward_url or options.reward_url)
+    return _plan_stock(spec, recipe, options, places)
+
+
+def _plan_reinforcement(
+    spec: TrainSpec, recipe: Recipe, options: ClusterOptions, places: Places, *, reward_url: str
+) -> PlannedJob:
+    require_possible(recipe)
+    if not reward_url:
+        raise ClusterOptionsError("options.reward_url must say where answers are rewarded, found nothing")
+    if recipe.uses_teacher and not options.teacher_url:
+        raise ClusterOptionsError(
+            "recipe.w_opd wants a teacher: options.teacher_url must name a server in vLLM's dialect, found nothing"
+        )
+    rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
+    prompts = write_prompts(places.data, rollouts, base_model=spec.base_model, recipe=recipe, options=options)
+    sizes = fit_sizes(recipe, options, prompts=prompts)
+    told = Told(
+        parent=str(_find_parent(spec, recipe) or ""),
+        teacher_url=options.teacher_url if recipe.uses_teacher else "",
+        teacher_model=options.teacher_model if recipe.uses_teacher else "",
+        w_rl=recipe.w_rl,
+        w_opd=recipe.w_opd,
+        opd_clip=recipe.opd_clip,
+    )
+    argv = reinforce(recipe, options, sizes, places, seed=spec.seed % 2**31)
+    return PlannedJob(
+        words=["python3", "-m", f"{PACKAGE}.entry", REINFORCE, *argv],
+        variables={VARIABLE: json.dumps(dataclasses.asdict(told)), REWARD_VARIABLE: reward_url},
+        gpus=0,  # Ray gives its actors theirs
+        told={"argv": argv, "sizes": dataclasses.asdict(sizes), "told": dataclasses.asdict(told)},
+    )
+
+
+def _plan_stock(spec: TrainSpec, recipe: Recipe, options: ClusterOptions, places: Places) -> PlannedJob:
+    """Preferences and imitation, by the trainers OpenRLHF has for them."""
+    path = path_from_uri(spec.rollouts_uri)
+    codec = load_codec(spec.base_model)
+
+    def decode(ids: Sequence[int]) -> str:
+        return codec.decode(ids, skip_special=False)
+
+    seed = spec.seed % 2**31
+    if recipe.learns_from == "pairs":
+        pairs = read_records(path, PairRecord, sha256=spec.rollouts_sha256)
+        require_stock(recipe, [pair.weight for pair in pairs])
+        records = write_pairs(places.data, pairs, decode)
+        argv = prefer(recipe, options, places, records=records, seed=seed)
+    else:
+        demonstrations = read_records(path, DemonstrationRecord, sha256=spec.rollouts_sha256)
+        require_stock(recipe, [one.weight for one in demonstrations])
+        records = write_demonstrations(places.data, demonstrations, decode)
+        argv = imitate(recipe, options, places, records=records, seed=seed)
+    told = Told(parent=str(_find_parent(spec, recipe) or ""), parent_is_reference=True)
+    trainer: Trainer = "dpo" if recipe.learns_from == "pairs" else "sft"
+    return PlannedJob(
+        words=start_with(trainer, argv, gpus=options.actor_gpus),
+        variables={VARIABLE: json.dumps(dataclasses.asdict(told))},
+        gpus=options.actor_gpus,
+        told={"argv": argv, "records": records, "told": dataclasses.asdict(told)},
+    )
+
+
+def find_base(spec: TrainSpec) -> Path:
+    """The directory of the base model. Raises BaseModelError where it holds no weights."""
+    directory = locate_base(spec.base_model)
+    if not any(directory.glob("*.safetensors")):
+        raise BaseModelError(f"wanted a model directory with *.safetensors, found none at {directory}")
+    return directory
+
+
+def _find_parent(spec: TrainSpec, recipe: Recipe) -> Path | None:
+    """The adapter that training goes on from.
+
+    Raises:
+        ParentMismatchError: it does not fit the recipe. ArtifactError: it is not what was promised.
+    """
+    if spec.parent_adapter_uri is None:
+        return None
+    if spec.parent_sha256 is None:
+        raise ParentMismatchError("parent_adapter_uri wants parent_sha256 beside it, found null")
+    directory = path_from_uri(spec.parent_adapter_uri)
+    manifest = read_manifest(directory, sha256=spec.parent_sha256)
+    for field, wanted, found in (
+        ("rank", recipe.lora_rank, manifest.rank),
+        ("alpha", recipe.lora_alpha, manifest.alpha),
+        ("target modules", sorted(recipe.target_modules), sorted(manifest.target_modules)),
+    ):
+        if wanted != found:
+            raise ParentMismatchError(f"parent adapter: {field} must be {wanted}, found {found}")
+    for file, entry in manifest.files.items():
+        if hash_files([directory / file]) != entry["sha256"]:
+            raise ArtifactError(f"{directory / file} is not what the parent's manifest says")
+    return directory
