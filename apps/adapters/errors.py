@@ -11,6 +11,12 @@ class AdapterBrokenError(TentalisError):
     is_final = True
 
 
+class AdapterNotServableError(AdapterBrokenError):
+    """The files are whole, and the server that should serve them cannot: no such adapters, or none at all."""
+
+    code = "adapter_not_servable"
+
+
 class WrongAdapterServedError(TentalisError):
     """The server answered with another adapter than the one asked for; nothing may be deployed on that ground."""
 

@@ -26,7 +26,8 @@ from apps.adapters.panels import (
 )
 from apps.adapters.scales import serve_scaled
 from apps.adapters.selectors import find_anchor, find_deployed
-from apps.adapters.services import BASE, client_of, give_verdict, load, quarantine, refuse
+from apps.adapters.services import BASE, give_verdict, quarantine, refuse
+from apps.adapters.serving import client_of, load, probe
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
 from apps.inference.errors import ProviderRefusedError
@@ -114,6 +115,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
             refuse(adapter, words=f"refused: {_join(broken)}", by=by)
             return
         load(adapter)
+        probe(adapter)
     except (ProviderRefusedError, AdapterBrokenError) as error:
         refuse(adapter, words=f"refused: it cannot be served: {error}", by=by)
         return

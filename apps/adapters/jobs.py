@@ -1,6 +1,6 @@
 """Jobs on adapters, queue `control`."""
 
-from apps.adapters import gating, services
+from apps.adapters import gating, services, serving
 from apps.outbox.links import link
 
 
@@ -16,4 +16,4 @@ def promote(adapter_id: int) -> None:
 
 @link("adapters.hot_swap")
 def hot_swap(adapter_id: int) -> None:
-    services.unload_unused(adapter_id, by="gate")
+    serving.unload_unused(adapter_id, by="gate")

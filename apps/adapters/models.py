@@ -21,6 +21,8 @@ class Adapter(Stateful):
         line_version: as `version`, counted along its own line alone (the worker's, or one person's, which goes on from
             where it left the worker's): what staleness and the time since the anchor are counted in.
         is_anchor: last one proved better; "improved by" is measured from it.
+        fingerprint: {"kind", "token_ids", "logprobs"}: a row and its log-probs as the server that first served it told
+            them; {} before.
         taught: what it was trained with, as the ledger knew it then (`BatchFacts`); {} where nobody told.
         suspicion: why a person must look at it before it may serve; "" for none.
     """
@@ -63,6 +65,7 @@ class Adapter(Stateful):
     state = models.CharField(max_length=16, choices=State.choices, default=State.CANDIDATE)
     is_anchor = models.BooleanField(default=False)
     taught = models.JSONField(default=dict, blank=True)
+    fingerprint = models.JSONField(default=dict, blank=True)
     suspicion = models.TextField(blank=True, default="")
 
     class Meta:

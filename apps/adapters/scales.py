@@ -1,6 +1,7 @@
 """An adapter at another strength: the same tensors under another alpha, served for a measurement and forgotten."""
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,9 +13,12 @@ from django.conf import settings
 
 from apps.adapters.artifacts import path_of
 from apps.adapters.models import Adapter
+from apps.adapters.serving import require_forgotten
 from apps.adapters.weights import CONFIG, WEIGHTS
 from apps.base.errors import TentalisError
 from apps.inference.client import ModelClient
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -25,6 +29,7 @@ def serve_scaled(client: ModelClient, adapter: Adapter, scale: float) -> Iterato
         ProviderBusyError, ProviderRefusedError: the server would not.
     """
     name = f"{adapter.name}-x{scale:g}"
+    client.unload_adapter(name)  # a gate that was killed left it there, from another directory
     parent = settings.ARTIFACTS / "scales"
     parent.mkdir(parents=True, exist_ok=True)
     directory = Path(mkdtemp(prefix=f"{adapter.sha256[:8]}-", dir=parent))
@@ -37,6 +42,16 @@ def serve_scaled(client: ModelClient, adapter: Adapter, scale: float) -> Iterato
             with suppress(TentalisError):  # a server that died forgot it, and the first error is the one to tell
                 client.unload_adapter(name)
     finally:
+        _remove(directory, client)
+
+
+def _remove(directory: Path, client: ModelClient) -> None:
+    """Delete it, unless the server may still read it: then it stays."""
+    try:
+        require_forgotten(directory, [client])
+    except TentalisError as error:
+        logger.warning("%s is kept: %s", directory, error)
+    else:
         shutil.rmtree(directory, ignore_errors=True)
 
 

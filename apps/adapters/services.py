@@ -1,25 +1,24 @@
-"""From a trained directory to a served adapter: record, gate, promote, swap, roll back."""
+"""From a trained directory to a served adapter: record, gate, promote, roll back."""
 
 from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Max
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import clear_canary, lock_deployment
-from apps.adapters.errors import WrongAdapterServedError, WrongLineError
+from apps.adapters.errors import WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.panels import read_gate_policy
 from apps.adapters.selectors import find_deployment
+from apps.adapters.serving import load, probe
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
-from apps.inference.client import ModelClient
-from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.workers.models import Worker
 from tentalis.core.learning.suspicion import BatchFacts
@@ -271,73 +270,3 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
 def _parent_in_line(adapter: Adapter | None) -> Adapter | None:
     parent = adapter.parent if adapter else None
     return parent if adapter and parent and parent.end_user == adapter.end_user else None
-
-
-def client_of(worker: Worker) -> ModelClient:
-    """The model server that serves a worker."""
-    return client_for(worker.provider)
-
-
-def load(adapter: Adapter) -> None:
-    """Make the server serve an adapter under its immutable name; nothing happens where it does already.
-
-    Raises:
-        AdapterBrokenError: its files are not what their hashes say.
-        ProviderRefusedError: the server found fault with it.
-    """
-    client = client_of(adapter.worker)
-    if adapter.name in client.list_models():
-        return
-    directory = path_of(adapter.uri)
-    read_manifest(directory, sha256=adapter.sha256)
-    client.load_adapter(adapter.name, str(directory))
-
-
-def probe(adapter: Adapter) -> None:
-    """Generate once and see that the adapter asked for is the one that answered.
-
-    Raises:
-        WrongAdapterServedError: another model answered, or log-probs do not recompute under this one.
-    """
-    client = client_of(adapter.worker)
-    sample = client.chat(_PROBE, max_tokens=8, temperature=0.0, model=adapter.name)[0]
-    if sample.served_by != adapter.name:
-        raise WrongAdapterServedError(f"asked for {adapter.name}, {sample.served_by} answered")
-    row = [*sample.prompt_token_ids, *sample.token_ids]
-    again = client.score([row], model=adapter.name)[0][-len(sample.token_ids) :]
-    gap = max(abs(mine - theirs) for mine, theirs in zip(sample.logprobs, again, strict=True))
-    if gap > PROBE_TOLERANCE_NATS:
-        raise WrongAdapterServedError(f"{adapter.name}: log-probs recompute {gap:.4f} nats apart")
-
-
-_PROBE = [{"role": "user", "content": "ready?"}]
-PROBE_TOLERANCE_NATS = 1e-3
-
-
-def unload_unused(adapter_id: int, *, by: str) -> None:
-    """Free the server of what no request needs any more: refused adapters, and versions before the previous one.
-
-    The engine lets requests under way end on the version they were admitted with. The previous version stays loaded
-    (attempts at work may still call it, and a roll back finds it ready), and so does the anchor, for the next gate.
-    """
-    worker = Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker
-    kept = Deployment.objects.filter(worker=worker).values_list("adapter_id", "previous_id", "canary_id")
-    needed = {pk for row in kept for pk in row if pk}
-    client = client_of(worker)
-    served = set(client.list_models())
-    idle = Adapter.objects.filter(worker=worker, name__in=served, is_anchor=False).exclude(pk__in=needed)
-    for adapter in idle.filter(state__in=[Adapter.State.RETIRED, Adapter.State.QUARANTINED, Adapter.State.REFUSED]):
-        client.unload_adapter(adapter.name)
-
-
-def restore_served() -> int:
-    """Load every adapter at work that its server does not know (it was restarted). Returns how many were loaded."""
-    loaded = 0
-    at_work = Deployment.objects.filter(Q(adapter__isnull=False) | Q(canary__isnull=False))
-    for deployment in at_work.select_related("adapter", "canary", "worker__provider"):
-        served = client_of(deployment.worker).list_models()
-        for adapter in (deployment.adapter, deployment.canary):
-            if adapter is not None and adapter.name not in served:
-                load(adapter)
-                loaded += 1
-    return loaded

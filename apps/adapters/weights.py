@@ -7,7 +7,7 @@ from array import array
 from functools import cache
 from operator import mul
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from apps.adapters.errors import AdapterBrokenError
 from tentalis.core.learning.suspicion import TensorFacts, WeightFacts
@@ -27,20 +27,35 @@ def read_weights(directory: Path) -> WeightFacts:
         config = json.loads((directory / CONFIG).read_bytes())
         scale = float(config["lora_alpha"]) / float(config["r"])
         with (directory / WEIGHTS).open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > MOST_HEADER_BYTES:
-                raise AdapterBrokenError(f"{WEIGHTS}: its header says it has {length} bytes")
-            header = json.loads(file.read(length))
-            start = 8 + length
-            tensors = {}
+            header = _read_header(file)
+            start, tensors = file.tell(), {}
             for name, entry in header.items():
-                if name != "__metadata__":
-                    first, last = entry["data_offsets"]
-                    file.seek(start + first)
-                    tensors[name] = _measure(name, entry, file.read(last - first), last - first)
-    except (OSError, ValueError, KeyError, TypeError, struct.error, ZeroDivisionError) as error:
+                first, last = entry["data_offsets"]
+                file.seek(start + first)
+                tensors[name] = _measure(name, entry, file.read(last - first), last - first)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, ZeroDivisionError) as error:
         raise AdapterBrokenError(f"the adapter's tensors cannot be read: {type(error).__name__} {error}") from error
     return WeightFacts(tensors=tensors, scale=scale)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """What a safetensors file says is in it: tensor -> {"dtype", "shape", "data_offsets"}.
+
+    Raises:
+        AdapterBrokenError: it is none.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read_header(file)
+    except (OSError, ValueError, AttributeError, struct.error) as error:
+        raise AdapterBrokenError(f"the adapter's tensors cannot be read: {type(error).__name__} {error}") from error
+
+
+def _read_header(file: IO[bytes]) -> dict[str, Any]:
+    (length,) = struct.unpack("<Q", file.read(8))
+    if length > MOST_HEADER_BYTES:
+        raise AdapterBrokenError(f"{WEIGHTS}: its header says it has {length} bytes")
+    return {name: entry for name, entry in json.loads(file.read(length)).items() if name != "__metadata__"}
 
 
 def _measure(name: str, entry: dict[str, Any], data: bytes, size_bytes: int) -> TensorFacts:

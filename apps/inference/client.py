@@ -7,13 +7,13 @@ from time import perf_counter
 from typing import Any
 
 from apps.inference.anthropic import from_anthropic, to_anthropic
-from apps.inference.errors import ProviderAnswerError, ProviderBusyError, ProviderRefusedError
+from apps.inference.errors import ProviderAnswerError, ProviderRefusedError
+from apps.inference.lora_routes import NAME_TAKEN, LoraRoutes
 from apps.inference.registry import ProviderKind, find_kind
 from apps.inference.transport import Transport
 from tentalis.core.token_use import NOTHING_USED, TokenUse, read_token_use, share_token_use
 
 DEFAULT_TIMEOUT_S = 120.0
-_NAME_TAKEN = "adapter_name_taken"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,6 +78,10 @@ class ModelClient:
         return Transport(
             self._row, self.base_url, self.api_key, timeout_s=self.timeout_s, allow_private=self.allow_private
         )
+
+    @cached_property
+    def _routes(self) -> LoraRoutes:
+        return LoraRoutes(self._transport, self.base_url)
 
     @property
     def tells_tokens(self) -> bool:
@@ -241,37 +245,35 @@ class ModelClient:
 
     def list_models(self) -> list[str]:
         """Names the server answers to: base models and adapters."""
-        return list(self._find_models())
+        return list(self._routes.find_directories())
+
+    def find_directories(self) -> dict[str, str]:
+        """Each of these names -> the directory it was loaded from, "" where the server does not say."""
+        return self._routes.find_directories()
 
     def load_adapter(self, name: str, path: str) -> None:
         """Have the server serve the adapter in `path` as `name`; loaded already from there is loaded.
 
         Raises:
+            AdapterNameTakenError, AdapterNotLoadedError: the server has reasons that will not pass.
             ProviderBusyError: also where somebody else is just loading it.
         """
-        try:
-            self._transport.call_api("POST", "/load_lora_adapter", {"lora_name": name, "lora_path": path})
-        except ProviderRefusedError as error:
-            served = self._find_models()
-            if error.server_code == _NAME_TAKEN and name not in served:
-                raise ProviderBusyError(f"{self.base_url}: {name} is being loaded") from error
-            if served.get(name) != path:
-                raise
+        self._routes.load(name, path)
 
     def unload_adapter(self, name: str) -> None:
-        """Have the server forget an adapter once no request uses it; unknown already is unloaded."""
-        try:
-            self._transport.call_api("POST", "/unload_lora_adapter", {"lora_name": name})
-        except ProviderRefusedError:
-            if name in self.list_models():
-                raise
+        """Have the server forget an adapter; what runs already ends on it. Unknown already is unloaded."""
+        self._routes.unload(name)
+
+    def find_busy_adapters(self) -> frozenset[str]:
+        """Adapters with requests under way, of a server that needs them loaded until these have ended (vLLM)."""
+        return self._routes.find_busy()
 
     def load_reward_head(self, name: str, path: str) -> None:
         """Have the engine serve the step scorer in `path` as `name`; loaded already is loaded: names are immutable."""
         try:
             self._transport.call_api("POST", "/load_reward_head", {"head_name": name, "head_path": path})
         except ProviderRefusedError as error:
-            if error.server_code != _NAME_TAKEN:
+            if error.server_code != NAME_TAKEN:
                 raise
 
     def score_steps(self, items: Sequence[Mapping[str, Any]], *, head: str) -> list[list[float]]:
@@ -329,14 +331,6 @@ class ModelClient:
             raise ProviderAnswerError(
                 f"{self.base_url}: unreadable choice ({type(error).__name__} {error}): {str(choice)[:200]}"
             ) from error
-
-    def _find_models(self) -> dict[str, str]:
-        """Name -> directory it was loaded from, "" where the server does not say."""
-        answer = self._transport.call_api("GET", "/models")
-        try:
-            return {str(model["id"]): str(model.get("root") or "") for model in answer["data"]}
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ProviderAnswerError(f"{self.base_url}: wanted a list of models, found {str(answer)[:200]}") from error
 
     def _read_choices(self, answer: Any, model: str, count: int | None) -> list[dict[str, Any]]:
         """The answer's choices in order; `count` is how many there must be (None: one or more).

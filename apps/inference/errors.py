@@ -68,6 +68,29 @@ class ModelNotServedError(ProviderRefusedError):
     code = "model_not_served"
 
 
+class AdapterNameTakenError(ProviderRefusedError):
+    """The server has other weights under that name; what is served is never changed in place.
+
+    Args:
+        loaded_from: the directory, in the server's words; "" where it does not say.
+    """
+
+    status = 409
+    code = "adapter_name_taken"
+
+    def __init__(
+        self, message: str, *, loaded_from: str, server_code: str = "", http_status: int | None = None
+    ) -> None:
+        super().__init__(message, server_code=server_code, http_status=http_status)
+        self.loaded_from = loaded_from
+
+
+class AdapterNotLoadedError(ProviderRefusedError):
+    """The server cannot serve the adapter: it does not see its files, takes no adapters, or not such ones."""
+
+    code = "adapter_not_loaded"
+
+
 class AddressNotAllowedError(ProviderRefusedError):
     """The server's address is private, or was none to begin with, and nothing was sent there."""
 

@@ -45,6 +45,8 @@ class ProviderKind:
         tells_logprobs: takes `logprobs` in chat completions. Others answer 400 or say nothing.
         has_completions: legacy `/completions` with a bare prompt.
         loads_adapters: vLLM's `/load_lora_adapter`.
+        probe_tolerance_nats: how far log-probs of the same weights may come out apart, between sampling and scoring or
+            after a restart: little in float32, more in the half precision that vLLM serves in.
         tokenizes: vLLM's `/tokenize`, which says how many tokens a conversation is.
         lists_models: `GET /models`.
         streams_usage: knows `stream_options.include_usage`.
@@ -65,6 +67,7 @@ class ProviderKind:
     tells_logprobs: bool = False
     has_completions: bool = False
     loads_adapters: bool = False
+    probe_tolerance_nats: float = 1e-3
     tokenizes: bool = False
     lists_models: bool = True
     streams_usage: bool = True
@@ -131,10 +134,11 @@ _ROWS = [
         tells_logprobs=True,
         has_completions=True,
         loads_adapters=True,
+        probe_tolerance_nats=0.05,
         tokenizes=True,
         max_choices=64,
         is_local=True,
-        quirks="--api-key guards /v1 only: /load_lora_adapter is below /v1, /tokenize is open to who reaches the port",
+        quirks="--api-key guards /v1 only: who reaches the port may load adapters by /adapters, so keep it private",
         docs_url="https://docs.vllm.ai/en/v0.28.0/serving/online_serving/openai_compatible_server/",
         is_checked=True,
     ),

@@ -1,6 +1,7 @@
 """Clients of model servers, and the record of what these answered."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from django.conf import settings
 
@@ -44,6 +45,17 @@ def client_for(provider: Provider | None) -> ModelClient:
         provider.allow_private,
         on_answer,
     )
+
+
+def clients_for(provider: Provider | None) -> list[ModelClient]:
+    """A client for each address of a provider: sessions are spread over them, so an adapter is to be on all.
+
+    Raises:
+        ConflictError, SealedKeyError: as `client_for`.
+    """
+    first = client_for(provider)
+    more = provider.more_urls if provider else ()
+    return [first, *(replace(first, base_url=url) for url in more)]
 
 
 def _make_counter(provider: Provider | None) -> Callable[[str, str, TokenUse, float], None] | None:

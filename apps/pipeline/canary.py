@@ -13,6 +13,7 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.panels import read_gate_policy
 from apps.adapters.selectors import find_deployment, goes_to_canary
+from apps.adapters.serving import load, probe
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move
@@ -86,8 +87,8 @@ def read_canary(deployment: Deployment) -> CanaryReading:
 
 def _start(adapter: Adapter, *, percent: int, by: str) -> Deployment:
     canary.require_triable(adapter, percent=percent)
-    adapters.load(adapter)
-    adapters.probe(adapter)
+    load(adapter)
+    probe(adapter)
     return canary.open_canary(adapter, percent=percent, after_task=_last_task(adapter.project_id), by=by)
 
 

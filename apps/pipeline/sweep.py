@@ -2,7 +2,8 @@
 
 import logging
 
-from apps.adapters.services import restore_served
+from apps.adapters.serving import restore_served, unload_drained
+from apps.base.errors import TentalisError
 from apps.feedback.services import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
@@ -69,11 +70,13 @@ def tend_cluster() -> None:
 
 
 def sweep_adapters() -> None:
-    """Load deployed adapters into a server that was restarted."""
+    """Load deployed adapters into a server that was restarted, and free it of those that nobody asks any more."""
     try:
         if count := restore_served():
             logger.info("loaded %d adapters again", count)
-    except (ProviderBusyError, ProviderRefusedError) as error:
+        if count := unload_drained():
+            logger.info("unloaded %d adapters that nobody asks any more", count)
+    except TentalisError as error:
         logger.info("the model server cannot be asked: %s", error)
 
 

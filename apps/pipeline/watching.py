@@ -13,7 +13,8 @@ from django.db import transaction
 from apps.adapters import canary
 from apps.adapters.models import Adapter, Deployment, PanelResult
 from apps.adapters.panels import profile_of
-from apps.adapters.services import client_of, quarantine
+from apps.adapters.services import quarantine
+from apps.adapters.serving import client_of
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import ConflictError, TentalisError

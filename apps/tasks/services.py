@@ -11,7 +11,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import choose_adapter
-from apps.adapters.services import load
+from apps.adapters.serving import load
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError

@@ -97,7 +97,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
     """A project whose worker is served by the newest version of the line, and what judges candidates there."""
     from django.db import transaction
 
-    from apps.adapters import gating, services
+    from apps.adapters import gating, services, serving
     from apps.adapters.errors import AdapterBrokenError
     from apps.adapters.models import Adapter, Deployment
     from apps.adapters.panels import choose_panel, find_or_measure, read_gate_policy
@@ -121,7 +121,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
     assert served is not None
     Adapter.objects.filter(pk=served.pk).update(state="verified")
     served.refresh_from_db()
-    services.load(served)
+    serving.load(served)
     with transaction.atomic():
         services.deploy(worker, served, by="bench", kind=Kind.DEPLOYMENT_MOVED)
     policy = read_gate_policy(worker.project)
@@ -165,7 +165,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
                     is_promoted = Deployment.objects.get(worker=worker).adapter_id == adapter.pk
                 transaction.set_rollback(True)
             with suppress(TentalisError):  # it was never loaded
-                services.client_of(worker).unload_adapter(name)
+                serving.client_of(worker).unload_adapter(name)
             found = Judged(
                 one["name"],
                 one["group"],

@@ -1,0 +1,193 @@
+"""Adapters on the servers of their workers: loaded under immutable names, proved to be what serves, freed when idle.
+
+A name is never given other weights, a directory is never written again, and nothing is loaded in place: vLLM would
+change policy in the middle of an answer and keep the prefixes of the old weights.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from django.db.models import Q
+
+from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
+from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedError
+from apps.adapters.models import Adapter, Deployment
+from apps.adapters.servable import require_servable
+from apps.base.errors import TentalisError
+from apps.inference.client import ModelClient
+from apps.inference.errors import AdapterNameTakenError
+from apps.inference.registry import find_kind
+from apps.inference.services import client_for, clients_for
+from apps.workers.models import Worker
+
+logger = logging.getLogger(__name__)
+
+_PROBE = [{"role": "user", "content": "ready?"}]
+_PROBE_TOKENS = 8
+IDLE_STATES = (Adapter.State.RETIRED, Adapter.State.QUARANTINED, Adapter.State.REFUSED)
+
+
+def client_of(worker: Worker) -> ModelClient:
+    """The model server that serves a worker; its first address, where it has several."""
+    return client_for(worker.provider)
+
+
+def load(adapter: Adapter) -> None:
+    """Make every address of the server serve an adapter under its immutable name; what does already is left alone.
+
+    Raises:
+        AdapterBrokenError: its files are not what their hashes say.
+        AdapterNotServableError: the server's kind cannot serve it.
+        AdapterNameTakenError: something else has the name.
+        ProviderRefusedError: the server found fault with it.
+    """
+    for client in clients_for(adapter.worker.provider):
+        _load_on(client, adapter)
+
+
+def _load_on(client: ModelClient, adapter: Adapter) -> None:
+    loaded_from = client.find_directories().get(adapter.name)
+    if loaded_from is not None and _is_same(adapter, loaded_from):
+        return
+    kind = find_kind(client.kind)
+    if not kind.loads_adapters:
+        raise AdapterNotServableError(f"{kind.label} loads no adapters: wanted the Tentalis engine or vLLM")
+    directory = path_of(adapter.uri)
+    if loaded_from is not None:
+        words = f"{client.base_url}: {adapter.name} is taken by what was loaded from {loaded_from}"
+        raise AdapterNameTakenError(
+            f"{words}: wanted {directory}; a name is never given to other weights", loaded_from=loaded_from
+        )
+    read_manifest(directory, sha256=adapter.sha256)
+    if client.kind == "vllm":
+        require_servable(directory)
+    client.load_adapter(adapter.name, str(directory))
+
+
+def _is_same(adapter: Adapter, loaded_from: str) -> bool:
+    """Whether a server that knows the name loaded these very weights; one that does not say where from is believed.
+
+    From another directory they are the same where its manifest is: it has the hash of every other file.
+    """
+    if not loaded_from or loaded_from == str(path_of(adapter.uri)):
+        return True
+    try:
+        content = (Path(loaded_from) / MANIFEST).read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(content).hexdigest() == adapter.sha256
+
+
+def probe(adapter: Adapter) -> None:
+    """Generate once at each address and see that the adapter asked for is the one that answered.
+
+    What the first probe saw is kept: later ones (after a restart, on another address) must find the same log-probs.
+
+    Raises:
+        WrongAdapterServedError: another model answered, or log-probs do not come out again under this one.
+    """
+    for client in clients_for(adapter.worker.provider):
+        _probe_on(client, adapter)
+
+
+def _probe_on(client: ModelClient, adapter: Adapter) -> None:
+    tolerance = find_kind(client.kind).probe_tolerance_nats
+    sample = client.chat(_PROBE, max_tokens=_PROBE_TOKENS, temperature=0.0, model=adapter.name)[0]
+    if sample.served_by != adapter.name:
+        raise WrongAdapterServedError(f"asked for {adapter.name}, {sample.served_by} answered")
+    row = [*sample.prompt_token_ids, *sample.token_ids]
+    scores = client.score([row], model=adapter.name)[0]
+    again = scores[-len(sample.token_ids) :]
+    gap = max(abs(mine - theirs) for mine, theirs in zip(sample.logprobs, again, strict=True))
+    if gap > tolerance:
+        raise WrongAdapterServedError(f"{adapter.name}: log-probs recompute {gap:.4f} nats apart")
+    if not adapter.fingerprint:
+        adapter.fingerprint = {"kind": client.kind, "token_ids": row, "logprobs": scores}
+        Adapter.objects.filter(pk=adapter.pk, fingerprint={}).update(fingerprint=adapter.fingerprint)
+        return
+    known = adapter.fingerprint
+    tolerance = max(tolerance, find_kind(known["kind"]).probe_tolerance_nats)
+    found = client.score([known["token_ids"]], model=adapter.name)[0]
+    gap = max(abs(then - now) for then, now in zip(known["logprobs"], found, strict=True))
+    if gap > tolerance:
+        raise WrongAdapterServedError(
+            f"{client.base_url} serves other weights as {adapter.name}: log-probs are {gap:.4f} nats from those it was "
+            f"first seen with, wanted at most {tolerance:g}"
+        )
+
+
+def unload_unused(adapter_id: int, *, by: str) -> None:
+    """Free the server of what no request needs any more: refused adapters, and versions before the previous one."""
+    _unload_idle(Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker)
+
+
+def unload_drained() -> int:
+    """Free servers of what had requests under way when it was to be freed first. Returns how many were."""
+    idle = Adapter.objects.filter(state__in=IDLE_STATES, is_anchor=False)
+    workers = Worker.objects.filter(pk__in=idle.values("worker"), deployments__isnull=False).distinct()
+    return sum(_unload_idle(worker) for worker in workers.select_related("provider"))
+
+
+def _unload_idle(worker: Worker) -> int:
+    """Unload a worker's idle adapters; those with requests under way stay, and the sweep comes again.
+
+    The previous version stays loaded (attempts at work may still call it, and a roll back finds it ready), and so does
+    the anchor, for the next gate.
+    """
+    kept = Deployment.objects.filter(worker=worker).values_list("adapter_id", "previous_id", "canary_id")
+    needed = {pk for row in kept for pk in row if pk}
+    idle = Adapter.objects.filter(worker=worker, is_anchor=False, state__in=IDLE_STATES).exclude(pk__in=needed)
+    names, count = set(idle.values_list("name", flat=True)), 0
+    for client in clients_for(worker.provider) if names else ():
+        if loaded := sorted(names & set(client.list_models())):
+            busy = client.find_busy_adapters()
+            for name in loaded:
+                if name not in busy:
+                    client.unload_adapter(name)
+                    count += 1
+    return count
+
+
+def restore_served() -> int:
+    """Load every adapter at work that a server does not know (it was restarted), and prove it. Returns how many.
+
+    Raises:
+        WrongAdapterServedError, ProviderRefusedError: the last of what was wrong, after all were tried.
+    """
+    loaded, wrong = 0, None
+    at_work = Deployment.objects.filter(Q(adapter__isnull=False) | Q(canary__isnull=False))
+    for deployment in at_work.select_related("adapter", "canary", "worker__provider"):
+        for adapter in _find_lost(deployment.worker, (deployment.adapter, deployment.canary)):
+            try:
+                load(adapter)
+                probe(adapter)
+                loaded += 1
+            except TentalisError as error:
+                logger.warning("%s is not served again: %s", adapter.name, error)
+                wrong = error
+    if wrong is not None:
+        raise wrong
+    return loaded
+
+
+def _find_lost(worker: Worker, adapters: Iterable[Adapter | None]) -> list[Adapter]:
+    served = [set(client.list_models()) for client in clients_for(worker.provider)]
+    return [one for one in adapters if one is not None and any(one.name not in names for names in served)]
+
+
+def require_forgotten(directory: Path, clients: Iterable[ModelClient]) -> None:
+    """Refuse to delete an adapter's directory while a server knows it: vLLM reads it again whenever it was evicted.
+
+    Raises:
+        AdapterNameTakenError: which name it is served by, and where.
+        ProviderBusyError: a server cannot be asked, so that nobody knows.
+    """
+    wanted = str(directory.resolve())
+    for client in clients:
+        for name, loaded_from in client.find_directories().items():
+            if loaded_from and str(Path(loaded_from).resolve()) == wanted:
+                raise AdapterNameTakenError(
+                    f"{directory} must stay: {client.base_url} serves {name} from it", loaded_from=loaded_from
+                )
