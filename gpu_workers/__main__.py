@@ -62,7 +62,7 @@ def _train(spec: TrainSpec) -> int:
 
 def _show_update(metrics: Mapping[str, float]) -> None:
     shown = ("reward", "loss_rl", "loss_opd", "entropy", "clip_fraction", "grad_norm", "tokens_per_s")
-    numbers = "  ".join(f"{name} {metrics[name]:.4g}" for name in shown)
+    numbers = "  ".join(f"{name} {metrics[name]:.4g}" for name in shown if name in metrics)
     sys.stderr.write(f"update {metrics['update']:.0f}/{metrics['updates']:.0f}  {numbers}\n")
 
 

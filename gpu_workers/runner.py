@@ -1,5 +1,6 @@
 """Spec in, result out: one training from start to end, whatever happens in it."""
 
+import dataclasses
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from pathlib import Path
 from gpu_workers.artifacts import ArtifactError, path_from_uri, write_file
 from gpu_workers.backends import find_backend
 from gpu_workers.backends.errors import CancelledError, PausedError
+from gpu_workers.tracking import Tracking
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
@@ -33,7 +35,14 @@ def run(spec: TrainSpec, report: Callable[[Mapping[str, float]], None]) -> Train
         if (earlier := _read_earlier(output, spec)) is not None:
             return earlier
         write_file(output / SPEC_FILE, canonical_json(spec.to_json()))
-        result = _train(spec, output, report)
+        tracking = Tracking(spec, output)
+
+        def tell(metrics: Mapping[str, float]) -> None:
+            tracking.write(metrics)
+            report(metrics)
+
+        result = _train(spec, output, tell)
+        result = dataclasses.replace(result, tracking=tracking.close(result))
         write_file(output / RESULT_FILE, canonical_json(result.to_json()))
     except (ArtifactError, ContractError) as error:
         return _failure(spec, error)

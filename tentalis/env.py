@@ -90,6 +90,18 @@ def read_choice(*choices: str) -> Callable[[str], str]:
     return read
 
 
+def read_choices(*choices: str) -> Callable[[str], list[str]]:
+    """Some of the choices, separated by commas."""
+
+    def read(value: str) -> list[str]:
+        found = read_list(value)
+        if set(found) - set(choices):
+            raise ValueError(f"some of {', '.join(choices)}, separated by commas")
+        return list(dict.fromkeys(found))
+
+    return read
+
+
 def read_url(*schemes: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         parts = urlsplit(value)
@@ -187,6 +199,8 @@ VARIABLES: dict[str, Variable] = {
         Variable("INFERENCE_BASE_URL", read_url("http", "https"), None, "model server; unset: the engine's URL"),
         Variable("INFERENCE_API_KEY", read_text, None, "its key", True),
         Variable("LLM_MODEL", read_text, "", "model of judges and AI managers; empty: none are configured"),
+        Variable("TRACKING", read_choices("tensorboard", "mlflow", "wandb"), [], "who writes curves of trainings"),
+        Variable("TRACKING_OPTIONS", read_object, {}, 'their settings, {"mlflow": {"tracking_uri": …}, …}'),
         Variable("TRAINER_BACKEND", read_choice("standalone", "openrlhf", "tinker"), "standalone", "who trains"),
         Variable("RAY_URL", read_url("http", "https"), "", "dashboard of the Ray cluster OpenRLHF trains on"),
         Variable("RAY_TOKEN", read_text, "", "bearer token in front of it", secret=True),

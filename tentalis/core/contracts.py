@@ -285,6 +285,7 @@ class TrainResult:
         metrics: one mapping per optimiser update, oldest first; names carry units (`tokens_per_s`).
         summary: the whole run in a few numbers.
         versions: package -> version that computed it.
+        tracking: writer -> {"uri"} where its curves lie, or {"error"}: why there are none.
     """
 
     run_id: int
@@ -297,6 +298,7 @@ class TrainResult:
     metrics: Sequence[Mapping[str, float]] = ()
     summary: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    tracking: Mapping[str, Any] = field(default_factory=dict)
     schema: str = TRAIN_RESULT_SCHEMA
 
     def to_json(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-NAMES = ("openclaw", "openrlhf")
+NAMES = ("openclaw", "openrlhf", "tracking")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
