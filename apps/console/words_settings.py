@@ -22,6 +22,23 @@ SECTION_WORDS: dict[str, tuple[Words, Words]] = {
 }
 
 FIELD_WORDS: dict[str, tuple[Words, Words]] = {
+    # recipe: what came with more algorithms
+    "importance_cap": (_("Cap of importance weights"), _("Empty: ratios to the policy that answered.")),
+    "answer_tokens": (_("Tokens an answer may have"), ""),
+    "overlong_buffer": (_("Buffer for long answers"), _("Tokens before the end in which the reward falls; 0: none.")),
+    "overlong_penalty": (_("Penalty of long answers"), _("What the reward falls by at most.")),
+    "refill": (_("Refill"), _("DAPO's batches take at most so many times their tasks.")),
+    "opd_top_k": (_("Tokens compared"), _("The likeliest ones at each place, where hints are compared so.")),
+    "opd_hints": (_("Hints tried"), _("The best of so many teaches.")),
+    "opd_top_k_clip": (_("Cap of the gap among likeliest tokens"), _("In nats.")),
+    "beta": (_("Hold on preferences"), _("How strongly they keep the policy near where it began.")),
+    "nll_coef": (_("Weight of the chosen answer itself"), _("Beside the preference.")),
+    "kto_desirable": (_("Weight of good answers"), _("In KTO.")),
+    "kto_undesirable": (_("Weight of bad answers"), _("In KTO.")),
+    "held_out_share": (_("Share held out"), _("Tasks that preferences and demonstrations are checked on.")),
+    "least_pair_accuracy": (_("Pairs ordered right, at least"), _("Of the held-out ones, as a share.")),
+    "most_logprob_drop": (_("Loss of good answers, at most"), _("In nats a token, held out.")),
+    "most_length_drift": (_("Change of length, at most"), _("As a share.")),
     # when to train
     "timezone": (_("Time zone"), _("For example Europe/Berlin; hours are in it.")),
     "hours": (_("Hours"), _("Such as mon-fri 22:00-06:00, separated by commas. Empty: always.")),
@@ -32,6 +49,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "gpu_s_per_day": (_("Seconds of training a day"), _("More waits. Empty: no limit.")),
     "runs_per_day": (_("Runs a day"), _("More wait. Empty: no limit.")),
     "share": (_("Share"), _("Among projects that wait for one box: twice the share, twice the time.")),
+    "serves_until_rebuilt": (
+        _("Serve until rebuilt"),
+        _("An adapter that learnt from somebody who was forgotten. Off: what served before does, at once."),
+    ),
     # conversations
     "learn": (_("Learn from conversations"), _("What people say next becomes feedback. Off: they are only kept.")),
     "idle_s": (_("Silence that ends a conversation"), _("In seconds.")),

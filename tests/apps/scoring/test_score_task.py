@@ -74,8 +74,12 @@ def test_a_scorer_that_cannot_leaves_its_reason_and_its_weight_goes_to_the_other
     assert attempt.score == pytest.approx(2 / 3)
     assert attempt.score_details["weights"] == {"effort": 1.0}
     assert attempt.score_details["redistributed"] == [
-        {"scorer": name, "weight": weight, "reason": "no model is configured to judge it"}
-        for name, weight in (("prm", 0.6), ("hallucination", 0.3))
+        {"scorer": "prm", "weight": 0.6, "reason": "no model is configured to judge it"},
+        {
+            "scorer": "hallucination",
+            "weight": 0.3,
+            "reason": "it claims nothing that rules can look up; no model is configured to judge it",
+        },
     ]
     assert "its 0.60 went to effort 1.00" in attempt.score_details["words"]
     assert AuditEntry.objects.get().payload["unscored"] == ["hallucination", "prm"]
