@@ -1,4 +1,7 @@
-"""`python -m gpu_workers run spec.json --out DIR`: train one spec by hand, without broker or web."""
+"""`python -m gpu_workers run spec.json --out DIR`: train one spec by hand, without broker or web.
+
+`python -m gpu_workers reproduce RUN_DIR`: train a run again from the spec in its directory, and compare the weights.
+"""
 
 import argparse
 import dataclasses
@@ -7,6 +10,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tentalis.core.contracts import ContractError, TrainSpec
 
@@ -18,15 +22,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpu_workers", description="The training box.")
     commands = parser.add_subparsers(required=True, metavar="command")
     command = commands.add_parser("run", help="train one spec; its result goes to standard output as JSON")
+    command.set_defaults(act=_run)
     command.add_argument("spec", type=Path, help="a TrainSpec as JSON")
     command.add_argument("--out", type=Path, help="directory for adapter and result (default: the spec's output_uri)")
+    command = commands.add_parser("reproduce", help="train a run again; whether the weights are the same, as JSON")
+    command.set_defaults(act=_reproduce)
+    command.add_argument("run", type=Path, help="the directory of an attempt that succeeded: spec.json, result.json")
+    command.add_argument("--out", type=Path, help="directory for what comes out (default: one that goes afterwards)")
     arguments = parser.parse_args(argv)
+    found: int = arguments.act(arguments)
+    return found
+
+
+def _run(arguments: argparse.Namespace) -> int:
     try:
         spec = _read_spec(arguments.spec, arguments.out)
     except ContractError as error:
         sys.stderr.write(f"{arguments.spec}: {error}\n")
         return BAD_USE
     return _train(spec)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    """Exit code: 0 the same weights, 1 others or none, 2 there is nothing to train again."""
+    import torch
+
+    from gpu_workers.artifacts import ArtifactError
+    from gpu_workers.reproducing import reproduce
+
+    torch.set_num_threads(1)
+    logging.disable(logging.CRITICAL)
+    try:
+        with TemporaryDirectory(prefix="reproduce-") as temporary:
+            found = reproduce(arguments.run, output=arguments.out or Path(temporary), report=_show_update)
+    except ArtifactError as error:
+        sys.stderr.write(f"{error}\n")
+        return BAD_USE
+    finally:
+        logging.disable(logging.NOTSET)
+    sys.stdout.write(json.dumps(found.to_json()) + "\n")
+    sys.stderr.write(found.describe() + "\n")
+    return DONE if found.is_identical else FAILED
 
 
 def _read_spec(path: Path, out: Path | None) -> TrainSpec:

@@ -1,0 +1,64 @@
+"""A run trained again from its directory alone: the same weights bit for bit, or what is different in words."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from gpu_workers.__main__ import main
+from gpu_workers.runner import run
+from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec
+
+pytestmark = pytest.mark.torch
+
+
+def test_a_run_that_was_interrupted_and_went_on_is_trained_again_bit_for_bit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(tmp_path, make_rollouts())
+    assert run(spec, lambda _: (tmp_path / "out" / "cancel").touch()).error_type == "CancelledError"
+    second = dataclasses.replace(
+        spec,
+        attempt=2,
+        output_uri=(tmp_path / "second").as_uri(),
+        resume_uri=(tmp_path / "out" / "checkpoint").as_uri(),
+    )
+    assert run(second, lambda _: None).ok
+    assert main(["reproduce", str(tmp_path / "second"), "--out", str(tmp_path / "again")]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["identical"]
+    assert found["first"] == found["again"] != ""
+    assert "trained again gives the same weights bit for bit" in said.err
+    assert "update 2/2" in said.err
+
+
+def test_other_weights_are_told_with_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(make_spec(tmp_path, make_rollouts()), lambda _: None)
+    (weights,) = (tmp_path / "out").glob("*/adapter_model.safetensors")
+    weights.write_bytes(weights.read_bytes() + b" ")
+    told = json.loads((tmp_path / "out" / "result.json").read_bytes())
+    told["versions"]["torch"] = "1.0"
+    (tmp_path / "out" / "result.json").write_text(json.dumps(told))
+    assert main(["reproduce", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "trained again gives other weights" in said
+    assert f"packages that changed: torch 1.0 -> {result.versions['torch']}" in said
+
+
+def test_data_that_is_gone_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(make_spec(tmp_path, make_rollouts()), lambda _: None)
+    (tmp_path / "rollouts.jsonl").unlink()
+    assert main(["reproduce", str(tmp_path / "out")]) == 1
+    assert "could not be trained again: ArtifactError: cannot read" in capsys.readouterr().err
+
+
+def test_a_directory_without_a_run_that_succeeded_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", str(tmp_path)]) == 2
+    assert "holds no run that ended" in capsys.readouterr().err
+    run(make_spec(tmp_path, make_rollouts(reward=None, hinted_messages=None)), lambda _: None)
+    assert main(["reproduce", str(tmp_path / "out")]) == 2
+    assert "left no weights to compare with: NothingToLearnError" in capsys.readouterr().err
