@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 
 
 @admin.register(Rollout)
@@ -16,7 +16,17 @@ class RolloutAdmin(ReadOnlyAdmin):
 
 @admin.register(Batch)
 class BatchAdmin(ReadOnlyAdmin):
-    list_display = ["id", "worker", "number", "state", "task_count", "target_tasks", "rollout_count", "closed_at"]
+    list_display = [
+        "id",
+        "worker",
+        "number",
+        "kind",
+        "state",
+        "task_count",
+        "target_tasks",
+        "rollout_count",
+        "closed_at",
+    ]
     list_filter = ["state", "project"]
     list_select_related = ["worker"]
 
@@ -26,3 +36,19 @@ class TrainingUseAdmin(ReadOnlyAdmin):
     list_display = ["rollout_id", "batch"]
     search_fields = ["=rollout__id"]
     list_select_related = ["batch__worker"]
+
+
+@admin.register(PreferencePair)
+class PreferencePairAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "task", "source", "chosen", "rejected", "feedback", "weight", "batch"]
+    list_filter = ["source", "project"]
+    search_fields = ["=task__id", "=feedback__id", "=batch__id"]
+    list_select_related = ["project", "task", "chosen", "rejected", "feedback", "batch__worker"]
+
+
+@admin.register(Demonstration)
+class DemonstrationAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "task", "source", "attempt", "feedback", "weight", "batch"]
+    list_filter = ["source", "project"]
+    search_fields = ["=task__id", "=feedback__id", "=batch__id"]
+    list_select_related = ["project", "task", "attempt", "feedback", "batch__worker"]

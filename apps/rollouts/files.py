@@ -3,18 +3,24 @@
 import hashlib
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
 
+from apps.adapters.models import Adapter
+from apps.rollouts.examples import iterate_demonstrations, iterate_pairs
 from apps.rollouts.models import Batch
 from apps.rollouts.selectors import iterate_records
 from tentalis.core.canon import canonical_json
+from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord
 
 
-def write_batch(batch: Batch) -> tuple[str, str]:
-    """Write the batch's rollouts, one canonical JSON line each.
+def write_batch(batch: Batch, *, parent: Adapter | None = None) -> tuple[str, str]:
+    """Write what the batch holds, by its kind, one canonical JSON line each.
 
+    Args:
+        parent: the adapter the run starts from, whose stored log-probs are the reference of pairs; None: the base.
     Returns:
         (file:// URI, SHA-256 of the file in hex). The same rows give the same file.
     Raises:
@@ -26,8 +32,8 @@ def write_batch(batch: Batch) -> tuple[str, str]:
     digest = hashlib.sha256()
     try:
         with staging.open("wb") as file:
-            for rollout in iterate_records(batch):
-                line = canonical_json(rollout.to_json()) + b"\n"
+            for record in _iterate(batch, parent):
+                line = canonical_json(record.to_json()) + b"\n"
                 digest.update(line)
                 file.write(line)
             file.flush()
@@ -38,6 +44,16 @@ def write_batch(batch: Batch) -> tuple[str, str]:
     finally:
         staging.unlink(missing_ok=True)
     return final.resolve().as_uri(), digest.hexdigest()
+
+
+def _iterate(
+    batch: Batch, parent: Adapter | None
+) -> Iterator[RolloutRecord] | Iterator[PairRecord] | Iterator[DemonstrationRecord]:
+    if batch.kind == Batch.Kind.PAIRS:
+        return iterate_pairs(batch, parent)
+    if batch.kind == Batch.Kind.DEMONSTRATIONS:
+        return iterate_demonstrations(batch)
+    return iterate_records(batch)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -7,9 +7,9 @@ from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
-from apps.audit.kinds import Kind
+from apps.audit.kinds import Kind as AuditKind
 from apps.base.models import Stateful, Timestamped
-from apps.feedback.models import Hint
+from apps.feedback.models import Feedback, Hint
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 
@@ -62,9 +62,10 @@ class Rollout(Timestamped):
 
 
 class Batch(Stateful):
-    """The rollouts of one training run. Fills task by task, closes when it holds enough tasks.
+    """What one training run learns from. Fills with rollouts task by task, closes when it holds enough tasks.
 
     Attributes:
+        kind: what of it is learnt: its rollouts, or the pairs or demonstrations that were put to it when it closed.
         end_user: whose adapter it trains; "" for the worker's.
     """
 
@@ -72,13 +73,19 @@ class Batch(Stateful):
         OPEN = "open", "Filling"
         CLOSED = "closed", "Full"
 
+    class Kind(models.TextChoices):
+        ROLLOUTS = "rollouts", "Attempts and their rewards"
+        PAIRS = "pairs", "Pairs of answers"
+        DEMONSTRATIONS = "demonstrations", "Answers to imitate"
+
     MOVES: ClassVar = {State.OPEN: frozenset({State.CLOSED}), State.CLOSED: frozenset()}
-    EVENTS: ClassVar = {State.CLOSED: Kind.BATCH_CLOSED}
+    EVENTS: ClassVar = {State.CLOSED: AuditKind.BATCH_CLOSED}
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="batches")
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="batches")
     end_user = models.CharField(max_length=200, blank=True, default="")
     number = models.PositiveIntegerField()
+    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.ROLLOUTS, db_default="rollouts")
     state = models.CharField(max_length=16, choices=State.choices, default=State.OPEN)
     target_tasks = models.PositiveIntegerField()
     task_count = models.PositiveIntegerField(default=0)
@@ -107,3 +114,104 @@ class TrainingUse(models.Model):
 
     def __str__(self) -> str:
         return f"rollout {self.rollout_id} in batch {self.batch_id}"
+
+
+class LearningItem(Timestamped):
+    """What people's or a world's word on a task gives to learn from beside rewards: a pair, or a demonstration.
+
+    It can be followed back to the feedback, and by it to the person; or to the attempts, and by them to their rewards.
+
+    Attributes:
+        end_user: whose adapter it teaches; "" for the worker's.
+        feedback: whose word it is; None where the rewards of the attempts say it.
+        text: the better answer in words, where nobody sampled it; "" where it is an attempt's own tokens.
+        kept_tokens: of the attempt whose answer is replaced, how many tokens stay before it and are read, not learnt.
+        messages: the conversation it answers, where no attempt tells it in tokens.
+        weight: trust in it, in (0, 1].
+        digest: of what it says; the same is not learnt twice from one task.
+        batch: its one place in one batch; None: not used yet.
+        unusable_reason: why it can enter none; "" where it may.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="%(class)ss")
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="%(class)ss")
+    task = models.ForeignKey(Task, models.CASCADE, related_name="%(class)ss")
+    end_user = models.CharField(max_length=200, blank=True, default="")
+    feedback = models.ForeignKey(Feedback, models.CASCADE, null=True, blank=True, related_name="%(class)ss")
+    text = models.TextField(blank=True)
+    kept_tokens = models.PositiveIntegerField(default=0)
+    messages = models.JSONField(default=list, blank=True)
+    weight = models.FloatField(default=1.0)
+    digest = models.CharField(max_length=64)
+    batch = models.ForeignKey(Batch, models.PROTECT, null=True, blank=True, related_name="%(class)ss")
+    unusable_reason = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta:
+        abstract = True
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "digest"], name="%(class)s_is_told_once"),
+            models.CheckConstraint(condition=Q(weight__gt=0, weight__lte=1), name="%(class)s_weight_is_0_to_1"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["worker", "end_user", "id"],
+                condition=Q(batch__isnull=True, unusable_reason=""),
+                name="%(class)s_unused",
+            )
+        ]
+
+
+class PreferencePair(LearningItem):
+    """Two answers to one prompt, the first better.
+
+    Attributes:
+        source: attempts (rewards differ), choice (preferred or ranked), edit, supervision, or ensemble.
+        chosen: the better attempt; None where `text` is better. rejected: the worse one; None where `rejected_text` is.
+    """
+
+    class Source(models.TextChoices):
+        ATTEMPTS = "attempts", "Rewards of two attempts"
+        CHOICE = "choice", "A choice or a ranking"
+        EDIT = "edit", "An edited answer"
+        SUPERVISION = "supervision", "A decision on a proposed step"
+        ENSEMBLE = "ensemble", "Members of an ensemble disagreed"
+
+    source = models.CharField(max_length=16, choices=Source.choices)
+    chosen = models.ForeignKey(Attempt, models.CASCADE, null=True, blank=True, related_name="chosen_in")
+    rejected = models.ForeignKey(Attempt, models.CASCADE, null=True, blank=True, related_name="rejected_in")
+    rejected_text = models.TextField(blank=True)
+
+    class Meta(LearningItem.Meta):
+        constraints = [
+            *LearningItem.Meta.constraints,
+            models.CheckConstraint(
+                condition=(Q(chosen__isnull=True) ^ Q(text="")) & (Q(rejected__isnull=True) ^ Q(rejected_text="")),
+                name="a_pair_has_two_answers",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"pair {self.pk} of task {self.task_id}"
+
+
+class Demonstration(LearningItem):
+    """An answer to imitate: an attempt's own, or the text a person gave instead of its.
+
+    Attributes:
+        source: edit, guided (a person decided on its steps), or attempt (a good one).
+    """
+
+    class Source(models.TextChoices):
+        EDIT = "edit", "An edited answer"
+        GUIDED = "guided", "Work under supervision"
+        ATTEMPT = "attempt", "A good attempt"
+
+    source = models.CharField(max_length=16, choices=Source.choices)
+    attempt = models.ForeignKey(Attempt, models.CASCADE, null=True, blank=True, related_name="demonstrations")
+
+    class Meta(LearningItem.Meta):
+        pass
+
+    def __str__(self) -> str:
+        return f"demonstration {self.pk} of task {self.task_id}"

@@ -9,7 +9,8 @@ from apps.audit.services import record
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgement, find_hint
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.services import make_rollout
+from apps.rollouts.pairing import note_items
+from apps.rollouts.services import find_line, make_rollout
 from apps.tasks.models import Task
 
 JUDGED = ("hint_id", "is_usable", "unusable_reason", "reward", "reward_source", "weight", "steps")
@@ -34,7 +35,8 @@ class Rejudged:
 def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
     """Judge a task's rollouts anew, in the running transaction, the task's row locked.
 
-    A rollout that is usable only now enters no batch: its task had its turn.
+    A rollout that is usable only now enters no batch: its task had its turn. Pairs and demonstrations that no batch
+    holds are made anew.
     """
     before = {
         rollout.attempt_id: rollout for rollout in Rollout.objects.filter(task=task).select_related("training_use")
@@ -48,11 +50,14 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
     judgements, hint_text = effective_judgement(task), find_hint(task)
     hint = Hint.objects.filter(task=task, text=hint_text).last() if hint_text else None
     changed, left, used = [], [], {}
-    for attempt in task.attempts.select_related("exchange", "adapter").prefetch_related("steps"):
+    attempts = list(task.attempts.select_related("exchange__session", "adapter").prefetch_related("steps"))
+    judged = []
+    for attempt in attempts:
         old = before.get(attempt.pk)
         if old is None:
             continue
         new = make_rollout(task, attempt, judgements.get(attempt.pk), hint)
+        judged.append(new)
         if all(getattr(old, name) == getattr(new, name) for name in JUDGED):
             continue
         use = getattr(old, "training_use", None)
@@ -63,6 +68,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
             setattr(old, name, getattr(new, name))
         changed.append(old)
         left += [use] if use is not None and not new.is_usable else []
+    note_items(task, attempts, judged, {one.pk: find_line(task.worker, one) for one in attempts})
     Rollout.objects.bulk_update(changed, FIELDS)
     _leave(task, left)
     if changed:

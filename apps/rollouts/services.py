@@ -15,8 +15,10 @@ from apps.environments.registry import get_world
 from apps.feedback.models import Hint
 from apps.feedback.selectors import Judgement, effective_judgement, find_hint
 from apps.outbox.services import final_write
+from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.rollouts.pairing import note_items
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -43,6 +45,7 @@ def build_rollouts(task_id: int, *, by: str) -> None:
         rollouts = Rollout.objects.bulk_create(
             make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts
         )
+        note_items(task, attempts, rollouts, {one.pk: find_line(task.worker, one) for one in attempts})
         payload = {"rollouts": len(rollouts), "usable": sum(rollout.is_usable for rollout in rollouts)}
         record(Kind.ROLLOUTS_BUILT, subject=task, by=by, payload=payload)
         offer(task, [rollout for rollout in rollouts if rollout.is_usable], by=by)
@@ -160,19 +163,27 @@ def close(batch: Batch, *, by: str) -> None:
     move(batch, Batch.State.CLOSED, by=by, payload=payload, closed_at=Now())
 
 
-def close_open_batch(worker: Worker, *, by: str, end_user: str = "") -> Batch:
+def close_open_batch(worker: Worker, *, by: str, end_user: str = "", kind: str = Batch.Kind.ROLLOUTS) -> Batch:
     """Close what there is, for a person who does not want to wait.
 
     Args:
         end_user: whose line of adapters it is to train; "" for the worker's.
+        kind: what is to be learnt; pairs and demonstrations come from every task of the line whose are not used yet.
     Raises:
         ConflictError: nothing is in it.
     """
     with transaction.atomic():
-        filling = Batch.objects.filter(worker=worker, end_user=end_user, state=Batch.State.OPEN)
-        batch = filling.select_for_update(no_key=True).first()
-        if batch is None or not batch.rollout_count:
-            raise ConflictError(f"{worker.name} has nothing to train on: its batch holds no rollout")
+        if kind == Batch.Kind.ROLLOUTS:
+            filling = Batch.objects.filter(worker=worker, end_user=end_user, state=Batch.State.OPEN)
+            batch = filling.select_for_update(no_key=True).first()
+            if batch is None or not batch.rollout_count:
+                raise ConflictError(f"{worker.name} has nothing to train on: its batch holds no rollout")
+        else:
+            batch = lock_open_batch(worker, end_user=end_user, target_tasks=worker.project.batch_tasks, by=by)
+            taken, refused = put_items(batch, kind)
+            if not taken:
+                why = "".join(f"; {count} are left out: {reason}" for reason, count in refused.items())
+                raise ConflictError(f"{worker.name} has nothing to train on: it has no unused {kind}{why}")
         close(batch, by=by)
     return batch
 

@@ -1,0 +1,161 @@
+"""Pairs and demonstrations on their way into a batch, and as the trainer reads them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from django.db.models import QuerySet
+
+from apps.adapters.models import Adapter
+from apps.inference.selectors import IncompleteConversationError
+from apps.rollouts.models import Batch, Demonstration, PreferencePair
+from apps.rollouts.tokens import Part, load_conversations, read_parts
+from apps.tasks.models import Attempt
+from tentalis.core.contracts import DemonstrationRecord, PairRecord
+
+PAGE = 200
+MOST_ITEMS = 20_000
+"""What one batch holds at most, the oldest first."""
+
+
+class UnusableItemError(ValueError):
+    """A pair or a demonstration that cannot be told to a trainer; the message says why."""
+
+
+def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
+    """Make a batch one of pairs or of demonstrations, and put the line's unused ones into it; the batch is locked.
+
+    One whose attempts cannot be told in one sequence of tokens is kept out for good, with its reason.
+
+    Returns:
+        How many are in it now, and how many were kept out, by reason.
+    """
+    rows: QuerySet[Any] = (PreferencePair if kind == Batch.Kind.PAIRS else Demonstration).objects.all()
+    unused = rows.filter(
+        worker=batch.worker_id, end_user=batch.end_user, batch__isnull=True, unusable_reason=""
+    ).order_by("id")
+    taken: list[int] = []
+    refused = Counter[str]()
+    for page in _page(_with_attempts(unused[:MOST_ITEMS])):
+        read = _Reader(page)
+        for item in page:
+            try:
+                read.describe(item, None)
+            except (ValueError, IncompleteConversationError) as error:
+                refused[str(error)] += 1
+                rows.filter(pk=item.pk).update(unusable_reason=str(error)[:300])
+            else:
+                taken.append(item.pk)
+    if taken:
+        rows.filter(pk__in=taken, batch__isnull=True).update(batch=batch)
+        Batch.objects.filter(pk=batch.pk).update(kind=kind)
+        batch.kind = kind
+    return len(taken), refused
+
+
+def iterate_pairs(batch: Batch, parent: Adapter | None) -> Iterator[PairRecord]:
+    """The batch's pairs in order. An answer that the run's own start has sampled comes with its log-probs."""
+    for page in _page(_with_attempts(PreferencePair.objects.filter(batch=batch).order_by("id"))):
+        read = _Reader(page)
+        for pair in page:
+            record = read.describe(pair, parent)
+            if isinstance(record, PairRecord):
+                yield record
+
+
+def iterate_demonstrations(batch: Batch) -> Iterator[DemonstrationRecord]:
+    """The batch's demonstrations in order."""
+    for page in _page(_with_attempts(Demonstration.objects.filter(batch=batch).order_by("id"))):
+        read = _Reader(page)
+        for shown in page:
+            record = read.describe(shown, None)
+            if isinstance(record, DemonstrationRecord):
+                yield record
+
+
+def _with_attempts(rows: QuerySet[Any]) -> QuerySet[Any]:
+    names = ("chosen", "rejected") if rows.model is PreferencePair else ("attempt",)
+    return rows.select_related("worker", *(f"{name}__{of}" for name in names for of in ("exchange", "adapter")))
+
+
+def _page(rows: QuerySet[Any]) -> Iterator[list[Any]]:
+    found = rows.iterator(chunk_size=PAGE)
+    while page := list(islice(found, PAGE)):
+        yield page
+
+
+class _Reader:
+    """A page of items with their attempts' tokens: three queries."""
+
+    def __init__(self, page: Sequence[PreferencePair | Demonstration]) -> None:
+        self._attempts = {one.pk: one for item in page for one in _attempts_of(item)}
+        self._conversations = load_conversations(self._attempts.values())
+
+    def describe(
+        self, item: PreferencePair | Demonstration, parent: Adapter | None
+    ) -> PairRecord | DemonstrationRecord:
+        """As it goes over the wire.
+
+        Raises:
+            UnusableItemError, ContractError: it cannot be told.
+            IncompleteConversationError: a part of a conversation was deleted.
+        """
+        return self._pair(item, parent) if isinstance(item, PreferencePair) else self._show(item)
+
+    def _pair(self, pair: PreferencePair, parent: Adapter | None) -> PairRecord:
+        prompts: list[list[int]] = []
+        sides: dict[str, Any] = {}
+        for side, attempt, text in (
+            ("chosen", pair.chosen, pair.text),
+            ("rejected", pair.rejected, pair.rejected_text),
+        ):
+            if attempt is None:
+                sides |= {f"{side}_answer": text, f"{side}_token_ids": [], f"{side}_sampled": []}
+                continue
+            part = self._read(attempt)
+            kept = pair.kept_tokens
+            prompts.append([*part.joined.prompt, *part.joined.tokens[:kept]])
+            sides |= {
+                f"{side}_token_ids": part.joined.tokens[kept:],
+                f"{side}_sampled": part.joined.sampled[kept:],
+                f"{side}_logprobs": part.joined.logprobs[kept:] if _is_of(attempt, parent) else None,
+            }
+        if any(prompt != prompts[0] for prompt in prompts):
+            raise UnusableItemError("the two attempts answered different prompts")
+        return PairRecord(
+            pair_id=pair.pk,
+            group_id=pair.task_id,
+            source=pair.source,
+            messages=pair.messages,
+            prompt_token_ids=prompts[0] if prompts and not pair.messages else [],
+            weight=pair.weight,
+            **sides,
+        )
+
+    def _show(self, shown: Demonstration) -> DemonstrationRecord:
+        values: dict[str, Any] = {"answer": shown.text, "messages": shown.messages}
+        if shown.attempt is not None and not shown.messages:
+            joined, kept = self._read(shown.attempt).joined, shown.kept_tokens
+            values["prompt_token_ids"] = [*joined.prompt, *joined.tokens[:kept]]
+            if not shown.text:
+                values |= {"token_ids": joined.tokens, "counts": joined.sampled}
+        return DemonstrationRecord(
+            demonstration_id=shown.pk, group_id=shown.task_id, source=shown.source, weight=shown.weight, **values
+        )
+
+    def _read(self, attempt: Attempt) -> Part:
+        parts = read_parts(self._attempts[attempt.pk], self._conversations)
+        if len(parts) != 1:
+            raise UnusableItemError(f"{attempt} is {len(parts)} sequences of tokens: wanted one")
+        return parts[0]
+
+
+def _attempts_of(item: PreferencePair | Demonstration) -> Iterable[Attempt]:
+    found = (item.chosen, item.rejected) if isinstance(item, PreferencePair) else (item.attempt,)
+    return (one for one in found if one is not None)
+
+
+def _is_of(attempt: Attempt, parent: Adapter | None) -> bool:
+    """Whether the policy that sampled an attempt is the one the run starts from."""
+    return attempt.adapter_id == (parent.pk if parent is not None else None)

@@ -1,0 +1,294 @@
+"""Pairs and demonstrations of a judged task: who says that one answer is better, and how far that is trusted.
+
+They are written where its rollouts are, and anew whenever those are judged anew; what a batch holds stays as it is.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from django.db.models import QuerySet
+
+from apps.calibration.selectors import weights_of
+from apps.environments.registry import get_world
+from apps.feedback.models import Feedback
+from apps.feedback.selectors import VERIFIED
+from apps.rollouts.models import Demonstration, LearningItem, PreferencePair, Rollout
+from apps.supervision.models import POLICY, Proposal
+from apps.supervision.services import SWEEP
+from apps.tasks.models import Attempt, Task
+from apps.workers.models import Worker
+from tentalis.core.canon import content_hash
+from tentalis.core.steps import parse_steps
+
+CLEAR_MARGIN = 0.25
+"""Rewards that differ by at least so much order two attempts."""
+GOOD_FROM = 0.9
+"""A reward from which an attempt is worth imitating."""
+SUPERVISOR = "supervisor"
+"""How the author of feedback is written who spoke while the work was done."""
+TOLD = frozenset({Feedback.Source.HUMAN.value, VERIFIED})
+"""Whose rewards order attempts; models' and scorers' do not."""
+
+
+def note_items(task: Task, attempts: Sequence[Attempt], rollouts: Sequence[Rollout], lines: Mapping[int, str]) -> None:
+    """Write the task's pairs and demonstrations anew, in the running transaction, the task's row locked.
+
+    Args:
+        attempts: of the task, with their steps; rollouts: as judged now.
+        lines: attempt id -> whose adapter it teaches.
+    """
+    for kind in (PreferencePair, Demonstration):
+        kind.objects.filter(task=task, batch__isnull=True).delete()
+    if not task.project.learning_enabled or get_world(task.environment).is_held_out(task.prompt):
+        return
+    usable = {one.attempt_id: one for one in rollouts if one.is_usable}
+    answered = {one.index: one for one in attempts if one.state == Attempt.State.ANSWERED}
+    exact = {index: one for index, one in answered.items() if _is_exact(one)}
+    spoken = _load_spoken(task)
+    decided = _load_decided(task) if task.worker.kind == Worker.Kind.OUTSIDE else []
+    pairs = [
+        *_pair_edits(spoken, exact),
+        *_pair_choices(spoken, exact),
+        *_pair_decisions(task, decided),
+        *_pair_rewards(exact.values(), usable),
+    ]
+    demonstrations = [
+        *_show_edits(spoken, exact),
+        *_show_guided(task, decided, answered.values(), {one.attempt_id: one.reward for one in rollouts}),
+        *_show_good(exact.values(), usable),
+    ]
+    _save(task, settle_contradictions(pairs), lines, PreferencePair.objects.all())
+    _save(task, demonstrations, lines, Demonstration.objects.all())
+
+
+def _is_exact(attempt: Attempt) -> bool:
+    """Whether its tokens may be learnt from, judged or not: an edited answer judges the one it replaces."""
+    return not attempt.unfit and attempt.exchange is not None and attempt.exchange.has_exact_tokens
+
+
+def _save(task: Task, items: Iterable[LearningItem], lines: Mapping[int, str], stored: QuerySet[Any, Any]) -> None:
+    """Each of them once, the first of equals; what a batch holds already is not told again."""
+    first: dict[str, LearningItem] = {}
+    for item in items:
+        item.project_id, item.worker_id, item.task = task.project_id, task.worker_id, task
+        attempt_id = _attempt_of(item)
+        item.end_user = lines.get(attempt_id, "") if attempt_id is not None else ""
+        if item.weight > 0:
+            first.setdefault(item.digest, item)
+    if first:
+        used = set(stored.filter(task=task, digest__in=first).values_list("digest", flat=True))
+        stored.bulk_create(item for digest, item in first.items() if digest not in used)
+
+
+def _attempt_of(item: LearningItem) -> int | None:
+    if isinstance(item, PreferencePair):
+        return item.chosen_id or item.rejected_id
+    return item.attempt_id if isinstance(item, Demonstration) else None
+
+
+def settle_contradictions(pairs: Iterable[PreferencePair]) -> list[PreferencePair]:
+    """Of two pairs that say the opposite the heavier one stays, with what it weighs more; neither where they are equal.
+
+    Equal pairs are one, the first of them: a person's word stands before what rewards say.
+    """
+    first: dict[tuple[str, str], PreferencePair] = {}
+    for pair in pairs:
+        first.setdefault(_sides(pair), pair)
+    kept = []
+    for (chosen, rejected), pair in first.items():
+        against = first.get((rejected, chosen))
+        if against is not None:
+            if pair.weight <= against.weight:
+                continue
+            pair.weight -= against.weight
+        kept.append(pair)
+    return kept
+
+
+def _sides(pair: PreferencePair) -> tuple[str, str]:
+    chosen = pair.text or (pair.chosen.text if pair.chosen else "")
+    rejected = pair.rejected_text or (pair.rejected.text if pair.rejected else "")
+    return chosen, rejected
+
+
+def _pair(source: str, weight: float, **values: Any) -> PreferencePair:
+    pair = PreferencePair(source=source, weight=min(1.0, weight), **values)
+    pair.digest = content_hash([*_sides(pair), pair.messages])
+    return pair
+
+
+def _show(source: str, weight: float, **values: Any) -> Demonstration:
+    shown = Demonstration(source=source, weight=min(1.0, weight), **values)
+    shown.digest = content_hash([shown.text or (shown.attempt.text if shown.attempt else ""), shown.messages])
+    return shown
+
+
+# --- what was said ---------------------------------------------------------------------------------------------------
+
+Spoken = Sequence[tuple[Feedback, float]]
+
+
+def _load_spoken(task: Task) -> Spoken:
+    """Feedback that orders or corrects answers, with the trust in it; the last word first. Two queries."""
+    rows = task.feedback.counting().filter(source__in=(Feedback.Source.HUMAN, Feedback.Source.OUTSIDE), trust__gt=0)
+    said = list(rows.exclude(edited_answer="", preferred_attempt=None, ranking=[]).order_by("-id"))
+    trust = weights_of(task.project_id, {one.author for one in said}) if said else {}
+    return [(one, one.trust * trust[one.author]) for one in said]
+
+
+def _pair_edits(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[PreferencePair]:
+    """The edited answer over the original, behind the very same steps."""
+    for feedback, trust in spoken:
+        for attempt in _find_edited(feedback, exact):
+            kept, text, original = splice(attempt, feedback.edited_answer)
+            if text.strip() != original.strip():
+                yield _pair(
+                    PreferencePair.Source.EDIT, trust, feedback=feedback, rejected=attempt, text=text, kept_tokens=kept
+                )
+
+
+def _show_edits(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[Demonstration]:
+    for feedback, trust in spoken:
+        for attempt in _find_edited(feedback, exact):
+            kept, text, _ = splice(attempt, feedback.edited_answer)
+            yield _show(
+                Demonstration.Source.EDIT, trust, feedback=feedback, attempt=attempt, text=text, kept_tokens=kept
+            )
+
+
+def _find_edited(feedback: Feedback, exact: Mapping[int, Attempt]) -> list[Attempt]:
+    """The attempt whose answer was edited: the preferred one, else the best ranked, else the only one."""
+    if not feedback.edited_answer.strip():
+        return []
+    if feedback.preferred_attempt_id is not None:
+        return [one for one in exact.values() if one.pk == feedback.preferred_attempt_id]
+    if feedback.ranking:
+        return [exact[index] for index in feedback.ranking[0][:1] if index in exact]
+    return list(exact.values()) if len(exact) == 1 else []
+
+
+def splice(attempt: Attempt, edited: str) -> tuple[int, str, str]:
+    """An attempt with another answer: tokens that stay before it, the text from there on, and what stood there.
+
+    Where the answer's tokens are known the steps before it stay as they were sampled; else the whole text is told anew.
+    """
+    text = attempt.text
+    parsed = parse_steps(text)
+    if parsed.answer is None or parsed.answer_span is None:
+        return 0, edited, text
+    start, end = parsed.answer_span
+    markup = text[start:end].replace(parsed.answer, edited.strip(), 1)
+    answers = [step for step in attempt.steps.all() if step.kind == "answer" and step.token_start is not None]
+    if not answers or answers[-1].token_start is None or not start:
+        return 0, text[:start] + markup + text[end:], text
+    return answers[-1].token_start, markup + text[end:], text[start:]
+
+
+def _pair_choices(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[PreferencePair]:
+    """Each attempt a person ranked above another, or preferred to the others."""
+    for feedback, trust in spoken:
+        if feedback.ranking:
+            ordered = [
+                (good, bad)
+                for better, worse in combinations(feedback.ranking, 2)
+                for good in better
+                for bad in worse
+                if good in exact and bad in exact
+            ]
+        else:
+            best = [index for index, one in exact.items() if one.pk == feedback.preferred_attempt_id]
+            ordered = [(good, bad) for good in best for bad in exact if bad != good]
+        for good, bad in ordered:
+            if exact[good].text != exact[bad].text:
+                yield _pair(
+                    PreferencePair.Source.CHOICE, trust, feedback=feedback, chosen=exact[good], rejected=exact[bad]
+                )
+
+
+# --- what the rewards say --------------------------------------------------------------------------------------------
+
+
+def _pair_rewards(attempts: Iterable[Attempt], usable: Mapping[int, Rollout]) -> Iterator[PreferencePair]:
+    """Two attempts whose rewards, by a person or the world, are clearly apart; the less trusted one weighs."""
+    told = [one for one in attempts if one.pk in usable and usable[one.pk].reward_source in TOLD]
+    for first, second in combinations(told, 2):
+        good, bad = usable[first.pk], usable[second.pk]
+        if good.reward is None or bad.reward is None or first.text == second.text:
+            continue
+        if abs(good.reward - bad.reward) >= CLEAR_MARGIN:
+            chosen, rejected = (first, second) if good.reward > bad.reward else (second, first)
+            yield _pair(PreferencePair.Source.ATTEMPTS, min(good.weight, bad.weight), chosen=chosen, rejected=rejected)
+
+
+def _show_good(attempts: Iterable[Attempt], usable: Mapping[int, Rollout]) -> Iterator[Demonstration]:
+    for attempt in attempts:
+        rollout = usable.get(attempt.pk)
+        if rollout is None or rollout.reward is None or rollout.reward_source not in TOLD:
+            continue
+        if rollout.reward >= GOOD_FROM:
+            yield _show(Demonstration.Source.ATTEMPT, rollout.weight, attempt=attempt)
+
+
+# --- what was decided while the work was done ------------------------------------------------------------------------
+
+
+Decided = Sequence[tuple[Proposal, Feedback]]
+
+
+def _load_decided(task: Task) -> Decided:
+    """What persons decided on proposed steps, with the feedback it is kept as, where that stands. Two queries."""
+    rows = Proposal.objects.filter(task=task, decided_at__isnull=False).exclude(decided_by__in=(POLICY, SWEEP))
+    kept = task.feedback.counting().filter(author__startswith=f"{SUPERVISOR}:")
+    by_person = {one.author.removeprefix(f"{SUPERVISOR}:"): one for one in kept.order_by("id")}
+    found = ((one, by_person.get(one.decided_by.partition(":")[2])) for one in rows.order_by("id"))
+    return [(proposal, feedback) for proposal, feedback in found if feedback is not None]
+
+
+def _pair_decisions(task: Task, decided: Decided) -> Iterator[PreferencePair]:
+    """What a person did instead of the proposed step, over the proposed one, behind the same words."""
+    for proposal, feedback in decided:
+        match proposal.state:
+            case Proposal.State.EDITED:
+                better = write_action(proposal.decision["action"])
+            case Proposal.State.TAKEN_OVER:
+                better = str(proposal.decision["answer"])
+            case _:
+                continue
+        worse = write_action(proposal.action)
+        if better.strip() and better != worse:
+            words = f"{task.prompt}\n\n{proposal.context}" if proposal.context else task.prompt
+            yield _pair(
+                PreferencePair.Source.SUPERVISION,
+                feedback.trust,
+                feedback=feedback,
+                text=better,
+                rejected_text=worse,
+                messages=[{"role": "user", "content": words}],
+            )
+
+
+def _show_guided(
+    task: Task, decided: Decided, attempts: Iterable[Attempt], rewards: Mapping[int, float | None]
+) -> Iterator[Demonstration]:
+    """Work that persons guided, unless it was judged less than good."""
+    guided = {proposal.attempt_id: feedback for proposal, feedback in decided}
+    for attempt in attempts:
+        reward, text = rewards.get(attempt.pk), attempt.text or attempt.answer
+        if attempt.pk in guided and text and (reward is None or reward >= GOOD_FROM):
+            yield _show(
+                Demonstration.Source.GUIDED,
+                guided[attempt.pk].trust,
+                feedback=guided[attempt.pk],
+                attempt=attempt,
+                text=text,
+                messages=[{"role": "user", "content": task.prompt}],
+            )
+
+
+def write_action(action: Mapping[str, Any]) -> str:
+    """An action in the words a worker writes it in: `<call>refund {"order": 17}</call>`, or its text."""
+    if action["kind"] != "tool":
+        return str(action["text"])
+    return f"<call>{action['tool']} {json.dumps(action['arguments'], ensure_ascii=False, sort_keys=True)}</call>"

@@ -1,0 +1,205 @@
+"""Pairs and demonstrations: who says so, how far it is trusted, told once, taken back, and traced to their person."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Member, Project, Role, User
+from apps.base.errors import ConflictError
+from apps.feedback.models import Feedback
+from apps.feedback.services import give_task_feedback
+from apps.inference.models import Exchange
+from apps.pipeline import flow
+from apps.rollouts import services
+from apps.rollouts.files import write_batch
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.tasks.models import Attempt, Step, Task
+from apps.workers.models import Worker
+from tentalis.core.contracts import DemonstrationRecord, PairRecord
+from tentalis.core.packing import pack_int32
+from tests.factories import make_attempt, make_task, make_user, make_worker
+
+
+@pytest.fixture
+def alice(project: Project) -> User:
+    user = make_user("alice")
+    Member.objects.get_or_create(project=project, user=user, defaults={"role": Role.MANAGER})
+    return user
+
+
+def make_group(project: Project, texts: tuple[str, ...], outcomes: tuple[float | None, ...]) -> Task:
+    worker = Worker.objects.filter(project=project).first() or make_worker(project)
+    task = make_task(project, worker, state=Task.State.LEARNING, group_size=len(texts))
+    for index, (text, outcome) in enumerate(zip(texts, outcomes, strict=True)):
+        make_attempt(task, index, text=text, answer=text, outcome=outcome, score=outcome)
+    return task
+
+
+def build(task: Task) -> None:
+    services.build_rollouts(task.pk, by="ledger")
+
+
+def told() -> list[tuple[str, str, str]]:
+    """(source, better, worse) of every pair."""
+    return [
+        (
+            one.source,
+            one.text or (one.chosen.text if one.chosen else ""),
+            one.rejected_text or (one.rejected.text if one.rejected else ""),
+        )
+        for one in PreferencePair.objects.all()
+    ]
+
+
+def shown() -> list[tuple[str, str]]:
+    return [(one.source, one.text or (one.attempt.text if one.attempt else "")) for one in Demonstration.objects.all()]
+
+
+def read_lines(uri: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(uri.removeprefix("file://")).read_text().splitlines()]
+
+
+def test_verified_rewards_order_attempts_each_pair_of_texts_once(project: Project) -> None:
+    build(make_group(project, ("good", "bad", "bad"), (1.0, 0.0, 0.0)))
+    assert told() == [("attempts", "good", "bad")]
+    assert shown() == [("attempt", "good")]
+
+
+def test_what_scorers_alone_say_orders_nothing(project: Project) -> None:
+    task = make_group(project, ("good", "bad"), (None, None))
+    Attempt.objects.filter(task=task, index=0).update(score=0.9)
+    Attempt.objects.filter(task=task, index=1).update(score=0.1)
+    build(task)
+    assert Rollout.objects.filter(reward_source="scorers").count() == 2
+    assert (told(), shown()) == ([], [])
+
+
+def test_a_persons_ranking_makes_every_pair_it_orders(project: Project, alice: User) -> None:
+    task = make_group(project, ("a", "b", "c"), (None, None, None))
+    give_task_feedback(task=task, by=alice, ranking=[[2], [0, 1]])
+    build(task)
+    assert [one for one in told() if one[0] == "choice"] == [("choice", "c", "a"), ("choice", "c", "b")]
+    pair = PreferencePair.objects.filter(source="choice")[0]
+    assert pair.feedback is not None
+    assert (pair.feedback.author, pair.weight) == ("user:alice", 1.0)
+
+
+def test_a_preference_stands_before_what_the_world_says(project: Project, alice: User) -> None:
+    """Her word is rank one: rewards follow it, and so no pair contradicts it."""
+    task = make_group(project, ("a", "b"), (0.0, 1.0))
+    give_task_feedback(task=task, by=alice, preferred_attempt=0)
+    build(task)
+    assert told() == [("choice", "a", "b")]
+
+
+def test_two_people_who_say_the_opposite_teach_nothing(project: Project, alice: User) -> None:
+    task = make_group(project, ("a", "b"), (None, None))
+    bob = make_user("bob")
+    Member.objects.get_or_create(project=project, user=bob, defaults={"role": Role.REVIEWER})
+    give_task_feedback(task=task, by=alice, preferred_attempt=0)
+    give_task_feedback(task=task, by=bob, preferred_attempt=1)
+    build(task)
+    assert told() == []
+
+
+def test_an_edited_answer_replaces_the_answer_behind_the_same_steps(project: Project, alice: User) -> None:
+    task = make_group(project, ("<step>look</step><answer>wrong</answer>",), (None,))
+    attempt = task.attempts.get()
+    Step.objects.filter(attempt=attempt, index=1).update(kind="answer", text="wrong")
+    give_task_feedback(task=task, by=alice, edited_answer="right")
+    build(task)
+    pair, demonstration = PreferencePair.objects.get(), Demonstration.objects.get()
+    assert (pair.source, pair.text, pair.kept_tokens) == ("edit", "<answer>right</answer>", 3)
+    assert (demonstration.source, demonstration.text, demonstration.kept_tokens) == ("edit", pair.text, 3)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [line] = read_lines(write_batch(batch)[0])
+    record = PairRecord.from_json(line)
+    assert (record.prompt_token_ids, record.rejected_token_ids) == ([1, 2, 3, 10, 11, 12], [13, 14, 15])
+    assert (record.chosen_token_ids, record.chosen_answer) == ([], "<answer>right</answer>")
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="demonstrations")
+    [line] = read_lines(write_batch(batch)[0])
+    shown = DemonstrationRecord.from_json(line)
+    assert (shown.prompt_token_ids, shown.answer) == ([1, 2, 3, 10, 11, 12], "<answer>right</answer>")
+
+
+def test_retracting_the_feedback_takes_its_unused_pairs_away(project: Project, alice: User) -> None:
+    task = make_group(project, ("a", "b"), (None, None))
+    said = give_task_feedback(task=task, by=alice, preferred_attempt=0, edited_answer="c")
+    build(task)
+    assert {one[0] for one in told()} == {"choice", "edit"}
+    flow.retract_feedback(feedback=said, by=alice, reason="a mistake")
+    assert (told(), shown()) == ([], [])
+
+
+def test_what_a_batch_holds_stays_and_is_not_told_again(project: Project, alice: User) -> None:
+    task = make_group(project, ("a", "b"), (None, None))
+    said = give_task_feedback(task=task, by=alice, preferred_attempt=0)
+    build(task)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    assert batch.kind == "pairs"
+    flow.retract_feedback(feedback=said, by=alice, reason="a mistake")
+    assert PreferencePair.objects.get().batch == batch
+    with pytest.raises(ConflictError, match="it has no unused pairs"):
+        services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+
+
+def test_pairs_are_written_with_the_tokens_that_were_sampled(project: Project) -> None:
+    task = make_group(project, ("good", "bad"), (1.0, 0.0))
+    build(task)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [line] = read_lines(write_batch(batch)[0])
+    record = PairRecord.from_json(line)
+    assert (record.group_id, record.source, record.prompt_token_ids) == (task.pk, "attempts", [1, 2, 3])
+    assert record.chosen_token_ids == record.rejected_token_ids == list(range(10, 16))
+    assert list(record.chosen_logprobs or ()) == [-0.5, -0.5, 0.0, -0.5, -0.5, -0.5]  # the base model's own
+    assert write_batch(batch) == write_batch(batch)
+
+
+def test_attempts_that_answered_different_prompts_make_no_pair_and_say_so(project: Project) -> None:
+    task = make_group(project, ("good", "bad", "worse"), (1.0, 0.0, 0.0))
+    build(task)
+    Exchange.objects.filter(attempt__index=1).update(prompt_token_ids=pack_int32([1, 9]))
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    one, other = PreferencePair.objects.order_by("id")
+    assert (one.batch, one.unusable_reason) == (None, "the two attempts answered different prompts")
+    assert (other.batch, other.unusable_reason) == (batch, "")
+
+
+def test_where_no_pair_can_be_told_the_refusal_says_why(project: Project) -> None:
+    task = make_group(project, ("good", "bad"), (1.0, 0.0))
+    build(task)
+    Exchange.objects.filter(attempt__index=1).update(prompt_token_ids=pack_int32([1, 9]))
+    with pytest.raises(ConflictError, match="1 are left out: the two attempts answered different prompts"):
+        services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+
+
+def test_training_now_by_preferences_uses_the_pairs_and_leads_back_to_the_person(project: Project, alice: User) -> None:
+    task = make_group(project, ("a", "b"), (None, None))
+    give_task_feedback(task=task, by=alice, preferred_attempt=0)
+    build(task)
+    run = flow.close_batch(worker=task.worker, by=alice, recipe={"algorithm": "dpo"})
+    assert run.recipe["algorithm"] == "dpo"
+    assert run.batch is not None
+    assert run.batch.kind == Batch.Kind.PAIRS
+    [pair] = run.batch.preferencepairs.all()
+    assert pair.feedback is not None
+    assert pair.feedback.author == "user:alice"
+
+
+def test_judged_attempts_are_what_kto_learns_from(project: Project, alice: User) -> None:
+    task = make_group(project, ("a", "b"), (1.0, 0.0))
+    build(task)
+    run = flow.close_batch(worker=task.worker, by=alice, recipe={"algorithm": "kto"})
+    assert run.batch is not None
+    assert run.batch.kind == Batch.Kind.ROLLOUTS
+
+
+def test_with_learning_off_there_is_nothing(project: Project, alice: User) -> None:
+    Project.objects.filter(pk=project.pk).update(learning_enabled=False)
+    task = make_group(project, ("a", "b"), (1.0, 0.0))
+    give_task_feedback(task=task, by=alice, edited_answer="c", preferred_attempt=0)
+    build(task)
+    assert Feedback.objects.exists()
+    assert (told(), shown()) == ([], [])
