@@ -315,7 +315,8 @@ def close_batch(
     """Train now, with what the batch holds of the worker, or of one person; see `apps.training.services.queue_run`."""
     require_right(by, worker.project, Right.RUNS_WRITE)
     with transaction.atomic():
-        batch = rollouts.close_open_batch(worker, by=by.handle, end_user=end_user)
+        kind = training.read_recipe(worker, recipe).learns_from
+        batch = rollouts.close_open_batch(worker, by=by.handle, end_user=end_user, kind=kind)
         return start_training(batch, by=by.handle, backend=backend, recipe=recipe)
 
 

@@ -47,10 +47,9 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
                 rows.filter(pk=item.pk).update(unusable_reason=str(error)[:300])
             else:
                 taken.append(item.pk)
-    if taken:
-        rows.filter(pk__in=taken, batch__isnull=True).update(batch=batch)
-        Batch.objects.filter(pk=batch.pk).update(kind=kind)
-        batch.kind = kind
+    rows.filter(pk__in=taken, batch__isnull=True).update(batch=batch)
+    Batch.objects.filter(pk=batch.pk).update(kind=kind)
+    batch.kind = kind
     return len(taken), refused
 
 

@@ -24,6 +24,7 @@ from apps.audit.services import move, record
 from apps.base.errors import BadInputError, IllegalMoveError
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
+from apps.rollouts.examples import put_items
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
 from apps.training import cluster, gates
@@ -34,9 +35,10 @@ from apps.training.costs import sum_up_data
 from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
 from apps.training.schedule import renew_place, take_place
+from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
-from tentalis.core.learning.recipes import RecipeError
+from tentalis.core.learning.recipes import Recipe, RecipeError
 from tentalis.core.learning.refusals import find_refusal
 from tentalis.core.learning.suspicion import BatchFacts
 
@@ -53,6 +55,8 @@ def queue_run(
 ) -> TrainingRun:
     """Write the run of a closed batch; its recipe is fixed here, whole. Nothing is started.
 
+    A recipe that learns from pairs or demonstrations gets those of the line that no run has used.
+
     Args:
         backend: who trains; None takes the installation's.
         changes: recipe fields for this run alone.
@@ -62,10 +66,9 @@ def queue_run(
     if backend is not None and backend not in BACKENDS:
         message = f"wanted one of {', '.join(BACKENDS)}, found {backend!r}"
         raise BadInputError(f"backend: {message}", errors={"backend": [message]})
-    try:
-        recipe = choose_recipe(batch.project, batch.worker, changes=changes)
-    except RecipeError as error:
-        raise BadInputError(str(error), errors={"recipe": [str(error)]}) from None
+    recipe = read_recipe(batch.worker, changes)
+    if recipe.learns_from != Batch.Kind.ROLLOUTS and batch.kind == Batch.Kind.ROLLOUTS:
+        put_items(batch, recipe.learns_from)
     run = TrainingRun.objects.create(
         project_id=batch.project_id,
         worker_id=batch.worker_id,
@@ -78,6 +81,18 @@ def queue_run(
     )
     record(Kind.RUN_QUEUED, subject=run, by=by, payload={"batch": batch.pk, "recipe": recipe.hash})
     return run
+
+
+def read_recipe(worker: Worker, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """How a worker learns, with changes for one run.
+
+    Raises:
+        BadInputError: a field is not what it must be.
+    """
+    try:
+        return choose_recipe(worker.project, worker, changes=changes)
+    except RecipeError as error:
+        raise BadInputError(str(error), errors={"recipe": [str(error)]}) from None
 
 
 def dispatch_run(run_id: int, *, by: str) -> None:
@@ -95,7 +110,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     if not take_place(run):
         return  # its place went to another run meanwhile; it waits for the next
     parent = find_deployed(run.worker, end_user=run.end_user) if learns_policy else None
-    rollouts_uri, rollouts_sha256 = write_batch(run.batch) if run.batch is not None else write_steps(run)
+    rollouts_uri, rollouts_sha256 = write_batch(run.batch, parent=parent) if run.batch is not None else write_steps(run)
     attempt = run.attempt + 1
     output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
     output.mkdir(parents=True, exist_ok=True)
