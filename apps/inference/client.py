@@ -265,8 +265,11 @@ class ModelClient:
         self._routes.unload(name)
 
     def find_busy_adapters(self) -> frozenset[str]:
-        """Adapters with requests under way, of a server that needs them loaded until these have ended (vLLM)."""
-        return self._routes.find_busy()
+        """Adapters with requests under way, of a server that needs them loaded until these have ended: vLLM.
+
+        Ours lets a request end on what it was admitted with, whatever is unloaded meanwhile.
+        """
+        return self._routes.find_busy() if self.kind == "vllm" else frozenset()
 
     def load_reward_head(self, name: str, path: str) -> None:
         """Have the engine serve the step scorer in `path` as `name`; loaded already is loaded: names are immutable."""

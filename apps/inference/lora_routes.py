@@ -102,7 +102,7 @@ def _explain(error: ProviderRefusedError, path: str) -> ProviderRefusedError:
     own: dict[str, Any] = {"server_code": error.server_code, "http_status": error.http_status}
     if error.http_status != 404:
         return error
-    if error.server_code == "404" or "adapter" in str(error):
+    if error.server_code == "404" or "No adapter found" in str(error):
         return AdapterNotLoadedError(
             f"the server does not see {path}: it must be there under that path. {error}", **own
         )
