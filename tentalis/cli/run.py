@@ -1,8 +1,12 @@
 """Training runs: start one now, look, watch."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -108,6 +112,45 @@ def pause(run_id: RunId, as_json: AsJson = False) -> None:
 def resume(run_id: RunId, as_json: AsJson = False) -> None:
     """Let a paused run go on from its newest checkpoint, when its turn comes."""
     _act("resume_run", run_id, as_json=as_json)
+
+
+@app.command()
+def reproduce(
+    run_id: RunId,
+    attempt: Annotated[int, typer.Option(min=0, help="Which attempt; 0: the last one that succeeded.")] = 0,
+    out: Annotated[str, typer.Option(help="Directory for what comes out; default: one that goes afterwards.")] = "",
+    artifacts: Annotated[str, typer.Option(help="The artifact store; default: this machine's.")] = "",
+) -> None:
+    """Train a run again from its spec, here, and say whether its weights come out bit for bit; exit 1 when not.
+
+    Spec, data and parent are read from the artifact store: it must be on this machine. Nothing is stored.
+    """
+    directory = _find_attempt(_find_artifacts(artifacts) / "runs" / str(run_id), attempt)
+    argv = [sys.executable, "-m", "gpu_workers", "reproduce", str(directory), *(["--out", out] if out else [])]
+    found = subprocess.run(argv, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    raise typer.Exit(found.returncode)
+
+
+def _find_artifacts(given: str) -> Path:
+    from tentalis.platform.config import load_config, read_settings
+    from tentalis.platform.home import Home
+
+    if given:
+        return Path(given).expanduser().resolve()
+    home = Home.find(os.environ)
+    return read_settings(home, load_config(home), os.environ)["ARTIFACTS"] or home.artifacts
+
+
+def _find_attempt(directory: Path, attempt: int) -> Path:
+    """The directory of this attempt; 0: of the last that has an adapter's result."""
+    if attempt:
+        found = [directory / str(attempt)]
+    else:
+        found = [path.parent for path in directory.glob("*/result.json") if path.parent.name.isdigit()]
+        found = [path for path in found if json.loads((path / "result.json").read_bytes()).get("ok")]
+    if not found or not (found[-1] / "spec.json").is_file():
+        raise typer.BadParameter(f"wanted an attempt that succeeded with spec.json and result.json under {directory}")
+    return max(found, key=lambda path: int(path.name))
 
 
 def _act(action: str, run_id: int, *, as_json: bool) -> None:

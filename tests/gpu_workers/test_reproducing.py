@@ -1,6 +1,7 @@
 """A run trained again from its directory alone: the same weights bit for bit, or what is different in words."""
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from gpu_workers.__main__ import main
 from gpu_workers.runner import run
+from tentalis.cli import main as command_line
 from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec
 
 pytestmark = pytest.mark.torch
@@ -62,3 +64,26 @@ def test_a_directory_without_a_run_that_succeeded_is_refused(
     run(make_spec(tmp_path, make_rollouts(reward=None, hinted_messages=None)), lambda _: None)
     assert main(["reproduce", str(tmp_path / "out")]) == 2
     assert "left no weights to compare with: NothingToLearnError" in capsys.readouterr().err
+
+
+def test_the_command_line_trains_the_last_attempt_that_succeeded_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    attempts = tmp_path / "runs" / "7"
+    spec = make_spec(tmp_path, make_rollouts(), run_id=7)
+    for number, seed in ((1, 7), (2, 8)):
+        run(
+            dataclasses.replace(spec, attempt=number, seed=seed, output_uri=(attempts / str(number)).as_uri()),
+            lambda _: None,
+        )
+    (attempts / "3").mkdir()
+    with pytest.raises(SystemExit) as left:
+        command_line(["run", "reproduce", "7", "--artifacts", str(tmp_path)])
+    assert left.value.code == 0
+    said = json.loads(capfd.readouterr().out)
+    (weights,) = (attempts / "2").glob("*/adapter_model.safetensors")
+    assert said["first"] == hashlib.sha256(weights.read_bytes()).hexdigest()
+    with pytest.raises(SystemExit) as left:
+        command_line(["run", "reproduce", "8", "--artifacts", str(tmp_path)])
+    assert left.value.code == 2
+    assert "wanted an attempt that succeeded" in capfd.readouterr().err
