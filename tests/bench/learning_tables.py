@@ -79,8 +79,8 @@ TABLES: Mapping[str, Table] = {
             Arm("hybrid, top-K (told the rule)", "desk-hybrid"),
         ),
         "All but the last three learn from outcomes (and steps) alone; those were TOLD the rule in words for every\n"
-        "attempt: equal samples are not equal information. DAPO without its refilling (which costs samples) is GRPO here:\n"
-        "groups that agree move nothing in either, and no answer is overlong.",
+        "attempt: equal samples are not equal information. DAPO without its refilling, which costs samples, is\n"
+        "GRPO here: groups that agree move nothing in either, and no answer is overlong.",
     ),
     "opd": Table(
         "Binary reward, OPD, combined, hybrid; and hints without weights",
@@ -92,8 +92,8 @@ TABLES: Mapping[str, Table] = {
             Arm("hybrid, top-K", "desk-hybrid"),
             Arm("memory only, no weights", kind="remember"),
         ),
-        "arXiv:2603.10165 claims, for a personal agent: combined above either alone, .17 to .81 in 16 updates. Its binary\n"
-        "reward is a judge's on few turns; ours is checked on every attempt, so that outcomes alone go further here.",
+        "arXiv:2603.10165 claims, for a personal agent: combined above either alone, .17 to .81 in 16 updates. Its\n"
+        "binary reward is a judge's on few turns; ours is checked on every attempt, so outcomes alone go further.",
     ),
     "lag": Table(
         "Rollouts that are older than the policy that learns",
