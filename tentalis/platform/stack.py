@@ -122,6 +122,11 @@ def plan_stack(
             _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}RAY_URL", f"{PREFIX}RAY_TOKEN"),
             store_names,
         ),
+        *_plan_tinker(
+            plan,
+            _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}TINKER_URL", f"{PREFIX}TINKER_API_KEY"),
+            store_names,
+        ),
         *_plan_set_up(plan, environment, store_names),
         _plan_web(plan, environment, web_port),
         _plan_gateway(plan, environment, gateway_port),
@@ -259,6 +264,24 @@ def _plan_cluster(plan: _Plan, environment: Mapping[str, str], stores: tuple[str
             queues=["cluster"],
             pool="solo",
             size=1,
+            environment=environment,
+            after=tuple(name for name in stores if name == "redis"),
+        )
+    ]
+
+
+def _plan_tinker(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
+    """The process whose trainings are requests to Tinker, where there is a key: several wait there at a time."""
+    if not plan.settings["TINKER_API_KEY"]:
+        return []
+    return [
+        _queue_process(
+            plan,
+            name="tinker",
+            app="gpu_workers.celery",
+            queues=["tinker"],
+            pool="threads",
+            size=4,
             environment=environment,
             after=tuple(name for name in stores if name == "redis"),
         )

@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,23 @@ def test_no_secret_is_ever_shown(home: Home, environ: dict[str, str]) -> None:
 )
 def test_a_url_is_shown_without_its_password_and_another_secret_not_at_all(secret: str, shown: str) -> None:
     assert mask(secret) == shown
+
+
+def test_a_writer_of_curves_whose_library_is_missing_is_wrong(home: Home, environ: dict[str, str]) -> None:
+    environ |= {"TENTALIS_TRACKING": "tensorboard,mlflow", "TENTALIS_TRACKING_OPTIONS": '{"wandb": {}}'}
+    diagnosis = examine(home, environ)
+    for writer, module in (("tensorboard", "tensorboardX"), ("mlflow", "mlflow")):
+        is_good, words = finding(diagnosis, f"tracking: {writer}")
+        assert is_good == (find_spec(module) is not None)
+        assert is_good or "TENTALIS_TRACKING names it: wanted the package" in words
+    assert finding(diagnosis, "tracking") == (False, "TENTALIS_TRACKING_OPTIONS sets wandb, which does not write")
+
+
+def test_trainings_at_tinker_want_a_key_and_a_model(home: Home, environ: dict[str, str]) -> None:
+    environ["TENTALIS_TRAINER_BACKEND"] = "tinker"
+    is_good, words = finding(examine(home, environ), "tinker")
+    assert is_good is False
+    assert "TENTALIS_TINKER_API_KEY and TENTALIS_TINKER_OPTIONS" in words or "wanted its client" in words
 
 
 def test_an_unknown_variable_is_what_is_wrong(home: Home, environ: dict[str, str]) -> None:

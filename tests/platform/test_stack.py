@@ -52,6 +52,17 @@ def test_the_training_box_and_the_engine_get_no_secret_of_the_web(
     assert REDIS_URL not in services["engine"].environment.values()
 
 
+def test_trainings_at_tinker_have_a_process_that_alone_of_the_boxes_holds_the_key(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    outside["TENTALIS_TINKER_API_KEY"] = "tml-the-key"
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    assert services["tinker"].environment["TENTALIS_TINKER_API_KEY"] == "tml-the-key"
+    assert services["tinker"].environment["TENTALIS_REDIS_URL"] == REDIS_URL
+    assert "tml-the-key" not in {*services["gpu"].environment.values(), *services["engine"].environment.values()}
+    assert {"tinker", "threads"} <= {word for argument in services["tinker"].argv for word in argument.split("=")}
+
+
 def test_only_the_bootstrap_gets_the_admin_password(home: Home, config: Config, outside: dict[str, str]) -> None:
     holders = [
         service.name
