@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean
 
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Min, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, PanelResult
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -28,8 +28,21 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Items:
+    """How many pairs or demonstrations come from where."""
+
+    source: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Link:
-    """One adapter of a lineage, and what it was trained on."""
+    """One adapter of a lineage, and what it was trained on.
+
+    Args:
+        learnt: rollouts, pairs or demonstrations; "" without a run.
+        items: pairs or demonstrations, by where they come from; [] of rollouts.
+    """
 
     adapter: str
     sha256: str
@@ -39,6 +52,8 @@ class Link:
     rollouts: int
     tasks: int
     sources: Sequence[Source]
+    learnt: str
+    items: Sequence[Items]
     authors: Sequence[str]
 
 
@@ -54,10 +69,19 @@ def trace_lineage(adapter: Adapter) -> list[Link]:
 
 def _trace_link(adapter: Adapter) -> Link:
     runs = TrainingRun.objects.filter(project=adapter.project_id)
-    run = runs.filter(pk=adapter.run_id).first() if adapter.run_id is not None else None
-    used = Rollout.objects.filter(training_use__batch=run.batch_id) if run else Rollout.objects.none()
+    run = runs.select_related("batch").filter(pk=adapter.run_id).first() if adapter.run_id is not None else None
+    batch = run.batch if run else None
+    used = Rollout.objects.none()
+    items: QuerySet[PreferencePair] | QuerySet[Demonstration] = PreferencePair.objects.none()
+    if batch is not None and batch.kind == Batch.Kind.ROLLOUTS:
+        used = Rollout.objects.filter(training_use__batch=batch)
+    elif batch is not None:
+        items = batch.preferencepairs.all() if batch.kind == Batch.Kind.PAIRS else batch.demonstrations.all()
     sources = used.values_list("reward_source").annotate(n=Count("pk")).order_by("reward_source")
-    authors = Feedback.objects.filter(task__rollouts__in=used).values_list("author", flat=True)
+    came = items.order_by().values_list("source").annotate(n=Count("pk")).order_by("source")
+    said = Q(task__rollouts__in=used) | Q(pk__in=items.values("feedback"))
+    said |= Q(task__in=items.filter(feedback=None).values("task"))
+    authors = Feedback.objects.filter(said).values_list("author", flat=True)
     return Link(
         adapter=adapter.name,
         sha256=adapter.sha256,
@@ -65,8 +89,10 @@ def _trace_link(adapter: Adapter) -> Link:
         batch=run.batch_id if run else None,
         recipe_hash=run.recipe_hash if run else "",
         rollouts=used.count(),
-        tasks=used.values("task").distinct().count(),
+        tasks=used.values("task").distinct().count() + items.order_by().values("task").distinct().count(),
         sources=[Source(name, count) for name, count in sources],
+        learnt=batch.kind if batch else "",
+        items=[Items(name, count) for name, count in came],
         authors=sorted(authors.order_by().distinct()),
     )
 

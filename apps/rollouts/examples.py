@@ -24,7 +24,7 @@ class UnusableItemError(ValueError):
 
 
 def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
-    """Make a batch one of pairs or of demonstrations, and put the line's unused ones into it; the batch is locked.
+    """Make a closed batch one of pairs or of demonstrations, and put the line's unused ones into it.
 
     One whose attempts cannot be told in one sequence of tokens is kept out for good, with its reason.
 
@@ -48,8 +48,10 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
             else:
                 taken.append(item.pk)
     rows.filter(pk__in=taken, batch__isnull=True).update(batch=batch)
-    Batch.objects.filter(pk=batch.pk).update(kind=kind)
     batch.kind = kind
+    if not batch.rollout_count:
+        batch.task_count = rows.filter(batch=batch).values("task").distinct().count()
+    Batch.objects.filter(pk=batch.pk).update(kind=kind, task_count=batch.task_count)
     return len(taken), refused
 
 

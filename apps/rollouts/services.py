@@ -145,16 +145,19 @@ def lock_open_batch(worker: Worker, *, end_user: str, target_tasks: int, by: str
     filling = Batch.objects.filter(worker=worker, end_user=end_user, state=Batch.State.OPEN)
     batch = filling.select_for_update(no_key=True).first()
     if batch is None:
-        last = Batch.objects.filter(worker=worker).aggregate(last=Max("number"))["last"] or 0
         batch = Batch.objects.create(
             project_id=worker.project_id,
             worker=worker,
             end_user=end_user,
-            number=last + 1,
+            number=_next_number(worker),
             target_tasks=target_tasks,
         )
         record(Kind.BATCH_OPENED, subject=batch, by=by)
     return batch
+
+
+def _next_number(worker: Worker) -> int:
+    return int(Batch.objects.filter(worker=worker).aggregate(last=Max("number"))["last"] or 0) + 1
 
 
 def close(batch: Batch, *, by: str) -> None:
@@ -178,13 +181,32 @@ def close_open_batch(worker: Worker, *, by: str, end_user: str = "", kind: str =
             batch = filling.select_for_update(no_key=True).first()
             if batch is None or not batch.rollout_count:
                 raise ConflictError(f"{worker.name} has nothing to train on: its batch holds no rollout")
+            close(batch, by=by)
         else:
-            batch = lock_open_batch(worker, end_user=end_user, target_tasks=worker.project.batch_tasks, by=by)
-            taken, refused = put_items(batch, kind)
-            if not taken:
-                why = "".join(f"; {count} are left out: {reason}" for reason, count in refused.items())
-                raise ConflictError(f"{worker.name} has nothing to train on: it has no unused {kind}{why}")
-        close(batch, by=by)
+            batch = _gather(worker, kind, end_user=end_user, by=by)
+    return batch
+
+
+def _gather(worker: Worker, kind: str, *, end_user: str, by: str) -> Batch:
+    """A closed batch of the line's unused pairs or demonstrations; the one that fills with rollouts fills on."""
+    Worker.objects.select_for_update(no_key=True).only("pk").get(pk=worker.pk)
+    batch = Batch.objects.create(
+        project_id=worker.project_id,
+        worker=worker,
+        end_user=end_user,
+        number=_next_number(worker),
+        kind=kind,
+        state=Batch.State.CLOSED,
+        target_tasks=1,
+        closed_at=Now(),
+    )
+    taken, refused = put_items(batch, kind)
+    if not taken:
+        why = "".join(f"; {count} are left out: {reason}" for reason, count in refused.items())
+        raise ConflictError(f"{worker.name} has nothing to train on: it has no unused {kind}{why}")
+    record(Kind.BATCH_OPENED, subject=batch, by=by)
+    record(Kind.BATCH_CLOSED, subject=batch, by=by, payload={"tasks": batch.task_count, "rollouts": 0})
+    batch.refresh_from_db(fields=["closed_at"])
     return batch
 
 

@@ -131,6 +131,8 @@ def _count_split(batch: Batch) -> int:
 
 
 def _ask_replay(run: TrainingRun, rollouts: Sequence[Rollout]) -> GateAnswer:
+    if not rollouts:
+        return ask_replay(0, 0, why_not="the batch holds no attempt with a conversation of its own")
     client = client_for(run.worker.provider)
     if not client.tells_tokens:
         return ask_replay(0, 0, why_not="the model server tells no tokens")

@@ -81,7 +81,7 @@ class RolloutDetailOut(RolloutOut):
 
 
 class BatchOut(serializers.ModelSerializer[Batch]):
-    """The rollouts of one run."""
+    """What one run learns from."""
 
     project = serializers.CharField(source="project.slug")
     worker = serializers.CharField(source="worker.name")
@@ -95,6 +95,7 @@ class BatchOut(serializers.ModelSerializer[Batch]):
             "worker",
             "end_user",
             "number",
+            "kind",
             "state",
             "target_tasks",
             "task_count",
@@ -180,6 +181,8 @@ class AdapterOut(serializers.ModelSerializer[Adapter]):
             "state",
             "is_anchor",
             "suspicion",
+            "barred",
+            "is_rebuilt",
             "sha256",
             "manifest",
             "created_at",
@@ -231,6 +234,13 @@ class SourceOut(serializers.Serializer[Any]):
     rollouts = serializers.IntegerField()
 
 
+class ItemsOut(serializers.Serializer[Any]):
+    """How many pairs or demonstrations come from where."""
+
+    source = serializers.CharField()
+    count = serializers.IntegerField()
+
+
 class LinkOut(serializers.Serializer[Any]):
     """One adapter of the lineage, and what it was trained on."""
 
@@ -242,6 +252,8 @@ class LinkOut(serializers.Serializer[Any]):
     rollouts = serializers.IntegerField()
     tasks = serializers.IntegerField()
     sources = SourceOut(many=True)
+    learnt = serializers.CharField(help_text="rollouts, pairs or demonstrations.")
+    items = ItemsOut(many=True, help_text="Pairs or demonstrations; the people behind them are among the authors.")
     authors = serializers.ListField(child=serializers.CharField())
 
 

@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, PanelResult
 from apps.console.selectors.learning import AccuracyPoint, point_of
 from apps.feedback.models import Feedback
-from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.training.models import TrainingRun
 
 PAGE = 25
@@ -127,7 +127,7 @@ def find_origins(
         people=_count_people(feedback),
         feedback=found[:PAGE],
         older=found[PAGE - 1].pk if len(found) > PAGE else None,
-        tasks=Rollout.objects.filter(training_use__batch__in=batches).order_by().values("task").distinct().count(),
+        tasks=sum(Batch.objects.filter(pk__in=batches).values_list("task_count", flat=True)),
     )
 
 
@@ -210,6 +210,16 @@ def _batches_of(adapters: Sequence[Adapter]) -> list[int]:
 
 
 def _was_used(batches: Sequence[int]) -> Q:
-    """Feedback on a task of which an attempt is in one of the batches."""
-    used: QuerySet[Rollout] = Rollout.objects.filter(task=OuterRef("task"), training_use__batch__in=batches)
-    return Q(Exists(used))
+    """Feedback on a task of which an attempt is in one of the batches, or that a pair or a demonstration in one is of.
+
+    Where pairs were learnt, the attempts of the batch were not; one that no single feedback is behind is its task's.
+    """
+    used: QuerySet[Rollout] = Rollout.objects.filter(
+        task=OuterRef("task"), training_use__batch__in=batches, training_use__batch__kind=Batch.Kind.ROLLOUTS
+    )
+    items = (
+        kind.objects.filter(Q(feedback=OuterRef("pk")) | Q(feedback=None), task=OuterRef("task"), batch__in=batches)
+        for kind in (PreferencePair, Demonstration)
+    )
+    pairs, demonstrations = items
+    return Q(Exists(used)) | Q(Exists(pairs)) | Q(Exists(demonstrations))

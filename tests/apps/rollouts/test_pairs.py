@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.adapters.models import Adapter
+from apps.api.selectors import trace_lineage
 from apps.base.errors import ConflictError
+from apps.console.selectors.origins import find_people
 from apps.feedback.models import Feedback
 from apps.feedback.services import give_task_feedback
 from apps.inference.models import Exchange
@@ -183,9 +186,22 @@ def test_training_now_by_preferences_uses_the_pairs_and_leads_back_to_the_person
     assert run.recipe["algorithm"] == "dpo"
     assert run.batch is not None
     assert run.batch.kind == Batch.Kind.PAIRS
-    [pair] = run.batch.preferencepairs.all()
-    assert pair.feedback is not None
-    assert pair.feedback.author == "user:alice"
+    assert Batch.objects.get(state="open").rollout_count == 2, "what fills with attempts fills on"
+    adapter = Adapter.objects.create(
+        project=project,
+        worker=task.worker,
+        version=1,
+        name="echo@v1-aaaa",
+        run_id=run.pk,
+        uri="file:///a",
+        sha256="a",
+        manifest={},
+        line_version=1,
+    )
+    [link] = trace_lineage(adapter)
+    assert (link.learnt, link.rollouts, link.tasks, list(link.authors)) == ("pairs", 0, 1, ["user:alice"])
+    assert [(one.source, one.count) for one in link.items] == [("choice", 1)]
+    assert [person.author for person in find_people(adapter)] == ["user:alice"]
 
 
 def test_judged_attempts_are_what_kto_learns_from(project: Project, alice: User) -> None:
