@@ -13,12 +13,13 @@ from gpu_workers.desk.attempts import Attempt, attempt_tickets, measure_accuracy
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import RolloutRecord, StepReward, TrainSpec
+from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, StepReward, TrainSpec
 from tentalis.core.desk import Ticket, hinted_prompt, make_tickets, read_pieces, rule_book_hints, verify
 from tentalis.core.learning.recipes import Recipe
 
 TASKS, GROUP = 24, 8
 PANEL_TICKETS, PANEL_SEED = 300, 7
+Record = RolloutRecord | PairRecord | DemonstrationRecord
 Rejudge = Callable[[list[RolloutRecord]], list[RolloutRecord]]
 
 
@@ -106,6 +107,7 @@ def learn(
     found: dict[str, float] = {}
     spent = {"generate": 0.0, "train": 0.0, "swap": 0.0}
     ratios: list[float] = []
+    refused = 0
     for update in range(1, max(marks) + 1):
         clock = time.process_time()
         version = max(0, update - 1 - lag)
@@ -124,17 +126,24 @@ def learn(
         spent["generate"] += time.process_time() - clock
         clock = time.process_time()
         spec = write_spec(
-            directory / f"{update}", rollouts, recipe, update=update, seed=seed, model=model, parent=parent
+            directory / f"{update}",
+            as_records(rollouts, recipe),
+            recipe,
+            update=update,
+            seed=seed,
+            model=model,
+            parent=parent,
         )
         result = run(spec, lambda _: None)
         spent["train"] += time.process_time() - clock
-        if result.error_type == "NothingToLearnError":
+        refused += result.error_type == "UnfitAdapterError"
+        if result.error_type in {"NothingToLearnError", "UnfitAdapterError"}:
             adapters.append(adapters[-1])
         elif not result.ok:
             raise SystemExit(f"update {update}: {result.error_type}: {result.error_message}")
         else:
             clock = time.process_time()
-            ratios.append(float(result.summary["max_ratio"]))
+            ratios.append(float(result.summary.get("max_ratio", 0.0)))
             parent = (result.adapter_uri, result.sha256)
             engine.load_adapter(f"update-{update}", Path(result.adapter_uri.removeprefix("file://")))
             adapters.append(f"update-{update}")
@@ -144,13 +153,53 @@ def learn(
         if update in marks:
             found[f"sampled_{update}"] = measure_panel(engine, adapters[-1], temperature=1.0)
             found[f"greedy_{update}"] = measure_panel(engine, adapters[-1], temperature=0.0)
-    found |= {"max_ratio": max(ratios, default=0.0), "trained_updates": float(len(ratios))}
+    found |= {"max_ratio": max(ratios, default=0.0), "trained_updates": float(len(ratios)), "refused": float(refused)}
     return found | {f"{name}_cpu_s": seconds / max(marks) for name, seconds in spent.items()}
+
+
+def as_records(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> Sequence[Record]:
+    """What the recipe's algorithm learns from, of the same attempts: right answers over wrong ones at one ticket, or
+    the right ones alone; the same tokens once a ticket.
+    """
+    if recipe.learns_from == "rollouts":
+        return rollouts
+    once = {(one.group_id, tuple(one.token_ids)): one for one in rollouts if any(one.sampled)}
+    good = [one for one in once.values() if one.reward == 1]
+    if recipe.learns_from == "demonstrations":
+        return [
+            DemonstrationRecord(
+                demonstration_id=one.rollout_id,
+                group_id=one.group_id,
+                source="attempt",
+                messages=one.messages,
+                answer="",
+                prompt_token_ids=one.prompt_token_ids,
+                token_ids=one.token_ids,
+                counts=one.sampled,
+            )
+            for one in good
+        ]
+    return [
+        PairRecord(
+            pair_id=better.rollout_id * 1_000 + worse.rollout_id,
+            group_id=better.group_id,
+            source="attempts",
+            messages=better.messages,
+            prompt_token_ids=better.prompt_token_ids,
+            chosen_token_ids=better.token_ids,
+            rejected_token_ids=worse.token_ids,
+            chosen_sampled=better.sampled,
+            rejected_sampled=worse.sampled,
+        )
+        for better in good
+        for worse in once.values()
+        if worse.group_id == better.group_id and worse.reward == 0
+    ]
 
 
 def write_spec(
     output: Path,
-    rollouts: Sequence[RolloutRecord],
+    rollouts: Sequence[Record],
     recipe: Recipe,
     *,
     update: int,
