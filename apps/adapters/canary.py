@@ -19,6 +19,8 @@ TRIABLE = frozenset({Adapter.State.VERIFIED, Adapter.State.RETIRED})
 def require_triable(adapter: Adapter, *, percent: int) -> None:
     """Raises BadInputError or IllegalMoveError where an adapter cannot be tried on that share of the tasks."""
     require_share(percent)
+    if adapter.barred:
+        raise IllegalMoveError(f"{adapter.name} cannot be tried: {adapter.barred}")
     if adapter.end_user:
         raise IllegalMoveError(f"{adapter.name} cannot be tried: one person has too few tasks for a trial; promote it")
     if adapter.state not in TRIABLE:

@@ -136,13 +136,14 @@ def inspect_files(adapter: Adapter, deployed: Adapter | None) -> tuple[Finding, 
     manifest = read_manifest(directory, sha256=adapter.sha256)
     parent = adapter.parent
     before = read_manifest(path_of(parent.uri), sha256=parent.sha256) if parent else None
+    served = parent if _takes_place(adapter, deployed) else deployed
     origin = suspect_origin(
         manifest,
         parent=before,
         parent_sha256=parent.sha256 if parent else "",
         parent_name=_name(parent),
-        served_sha256=deployed.sha256 if deployed else "",
-        served_name=_name(deployed),
+        served_sha256=served.sha256 if served else "",
+        served_name=_name(served),
     )
     tensors = suspect_tensors(
         read_weights(directory),
@@ -150,6 +151,16 @@ def inspect_files(adapter: Adapter, deployed: Adapter | None) -> tuple[Finding, 
         modules=manifest.target_modules,
     )
     return (*origin, *tensors)
+
+
+def _takes_place(adapter: Adapter, deployed: Adapter | None) -> bool:
+    """Whether a rebuilt adapter is of the line that serves: its ancestor does, or one that was barred."""
+    if not adapter.is_rebuilt or deployed is None or deployed.barred:
+        return adapter.is_rebuilt
+    before = adapter.parent
+    while before is not None and before != deployed:
+        before = before.parent
+    return before is not None
 
 
 def examine(

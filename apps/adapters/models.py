@@ -25,6 +25,9 @@ class Adapter(Stateful):
             them; {} before.
         taught: what it was trained with, as the ledger knew it then (`BatchFacts`); {} where nobody told.
         suspicion: why a person must look at it before it may serve; "" for none.
+        barred: why it may never serve again, whoever asks; "" while it may.
+        is_rebuilt: made again without a forgotten person's data: it takes the place of what serves, and does not
+            continue it.
     """
 
     class State(models.TextChoices):
@@ -67,6 +70,8 @@ class Adapter(Stateful):
     taught = models.JSONField(default=dict, blank=True)
     fingerprint = models.JSONField(default=dict, blank=True)
     suspicion = models.TextField(blank=True, default="")
+    barred = models.CharField(max_length=300, blank=True, default="")
+    is_rebuilt = models.BooleanField(default=False)
 
     class Meta:
         constraints = [

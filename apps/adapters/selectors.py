@@ -37,6 +37,14 @@ def find_anchor(adapter: Adapter) -> Adapter | None:
     return before.order_by("-line_version").first()
 
 
+def find_fallback(adapter: Adapter | None) -> Adapter | None:
+    """What served an adapter's line before it and may serve again; None: the base model, or what serves everybody."""
+    before = adapter.parent if adapter else None
+    while before is not None and (before.barred or before.state != Adapter.State.RETIRED):
+        before = before.parent
+    return before if before is not None and adapter is not None and before.end_user == adapter.end_user else None
+
+
 def find_deployment(worker: Worker, *, end_user: str = "") -> Deployment | None:
     """The worker's own deployment, or that of exactly one person; None where nothing was ever deployed for them."""
     deployments = Deployment.objects.select_related("adapter", "previous", "canary")

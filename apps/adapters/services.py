@@ -14,7 +14,7 @@ from apps.adapters.canary import clear_canary, lock_deployment
 from apps.adapters.errors import WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import find_deployment
+from apps.adapters.selectors import find_deployment, find_fallback
 from apps.adapters.serving import load, probe
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
@@ -37,12 +37,14 @@ def record_adapter(
     by: str,
     end_user: str = "",
     taught: BatchFacts | None = None,
+    is_rebuilt: bool = False,
 ) -> Adapter:
     """Take a trained directory into the registry as a candidate, after checking every file's hash.
 
     Args:
         end_user: whose own it is; "" for the worker's.
         taught: what it was trained with, for the gate; None where nobody can tell.
+        is_rebuilt: it takes the place of one that was barred.
     Raises:
         AdapterBrokenError: the directory is not what it should be; nothing is written.
     """
@@ -65,6 +67,7 @@ def record_adapter(
             sha256=sha256,
             manifest=manifest.to_json(),
             taught=asdict(taught) if taught else {},
+            is_rebuilt=is_rebuilt,
         )
         record(Kind.ADAPTER_RECORDED, subject=adapter, by=by, payload={"run": run_id, "sha256": sha256})
     return adapter
@@ -133,9 +136,10 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     """Deploy an adapter by a person's decision: for everybody, or for the one whose own it is.
 
     Raises:
-        IllegalMoveError: it was refused, or serves already.
+        IllegalMoveError: it was refused or barred, or serves already.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
+    require_unbarred(adapter, "promoted")
     if adapter.state == Adapter.State.CANDIDATE:
         move(adapter, Adapter.State.VERIFIED, by=by.handle, payload={"words": "promoted without proof, by a person"})
     if Adapter.State.DEPLOYED not in Adapter.MOVES[Adapter.State(adapter.state)]:
@@ -176,15 +180,22 @@ def release(*, adapter: Adapter, by: User, reason: str) -> Adapter:
 
     Raises:
         BadInputError: no reason is given.
-        IllegalMoveError: it is not in quarantine.
+        IllegalMoveError: it is not in quarantine, or was barred.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
+    require_unbarred(adapter, "released")
     _require_reason(reason, "why it is harmless")
     if adapter.state != Adapter.State.QUARANTINED:
         raise IllegalMoveError(f"{adapter.name} cannot be released: wanted quarantined, found {adapter.state}")
     payload = {"words": f"released by a person: {reason.strip()[:240]}", "suspicion": adapter.suspicion[:300]}
     move(adapter, Adapter.State.VERIFIED, by=by.handle, payload=payload)
     return adapter
+
+
+def require_unbarred(adapter: Adapter, what: str) -> None:
+    """Raises IllegalMoveError where an adapter may never serve again."""
+    if adapter.barred:
+        raise IllegalMoveError(f"{adapter.name} cannot be {what}: {adapter.barred}")
 
 
 def _require_reason(reason: str, wanted: str) -> None:
@@ -223,12 +234,25 @@ def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
     if deployment is None or deployment.adapter is None:
         found = EVERYBODYS if end_user else BASE
         raise ConflictError(f"{worker.name} is served by {found}: there is nothing to roll back to")
+    return _go_back(deployment, by=by.handle)
+
+
+def take_back_barred(deployment: Deployment, *, by: str) -> Deployment:
+    """Put what served before into the place of an adapter that was barred while it served; of any other, nothing."""
+    if deployment.adapter is None or not deployment.adapter.barred:
+        return deployment
+    return _go_back(deployment, by=by)
+
+
+def _go_back(deployment: Deployment, *, by: str) -> Deployment:
     target = deployment.previous
+    if target is not None and target.barred:
+        target = find_fallback(target)
     if target is not None:
         load(target)
         probe(target)
     with transaction.atomic():
-        return deploy(worker, target, by=by.handle, kind=Kind.DEPLOYMENT_ROLLED_BACK, end_user=end_user)
+        return deploy(deployment.worker, target, by=by, kind=Kind.DEPLOYMENT_ROLLED_BACK, end_user=deployment.end_user)
 
 
 def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_user: str = "") -> Deployment:
@@ -239,19 +263,25 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
         end_user: whose deployment; "" for the worker's.
     Raises:
         WrongLineError: the adapter is another person's.
+        IllegalMoveError: it was barred.
     """
     if adapter is not None and adapter.end_user != end_user:
         raise WrongLineError(f"{adapter.name} is not of this line: it may serve nobody else")
+    if adapter is not None:
+        require_unbarred(Adapter.objects.only("name", "barred").get(pk=adapter.pk), "put into service")
     deployment = lock_deployment(worker, end_user=end_user)
     before = deployment.adapter
     if before is not None:
         if adapter is not None and before.pk == adapter.pk:
             return deployment
         move(before, Adapter.State.RETIRED, by=by)
+        if before.barred:
+            quarantine(before, words=before.barred, by=by)
     if adapter is not None:
         move(adapter, Adapter.State.DEPLOYED, by=by)
     deployment.adapter = adapter
-    deployment.previous = before if kind != Kind.DEPLOYMENT_ROLLED_BACK else _parent_in_line(adapter)
+    goes_back = kind == Kind.DEPLOYMENT_ROLLED_BACK or (before is not None and before.barred)
+    deployment.previous = find_fallback(adapter) if goes_back else before
     deployment.epoch += 1
     deployment.save(update_fields=["adapter", "previous", "epoch", "moved_at"])
     if (tried := deployment.canary) is not None:
@@ -265,8 +295,3 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
     }
     record(kind, subject=worker, by=by, payload=payload)
     return deployment
-
-
-def _parent_in_line(adapter: Adapter | None) -> Adapter | None:
-    parent = adapter.parent if adapter else None
-    return parent if adapter and parent and parent.end_user == adapter.end_user else None

@@ -110,6 +110,7 @@ class Kind(models.TextChoices):
     ADAPTER_QUARANTINED = "adapter.quarantined"
     ADAPTER_DEPLOYED = "adapter.deployed"
     ADAPTER_RETIRED = "adapter.retired"
+    ADAPTER_BARRED = "adapter.barred"
     VERDICT_GIVEN = "verdict.given"
     DEPLOYMENT_MOVED = "deployment.moved"
     DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"

@@ -1,8 +1,8 @@
 """Deleting what is known of a person: by the name their agent gives them, or by a text that names them.
 
 A conversation that holds a part of it goes as a whole, and so does a task: what is left of either would say something
-else. Adapters keep what they learnt; they are named. The audit holds no words, only that something was forgotten, by
-whom, and a keyed hash of whom it was about.
+else. Adapters that learnt from it are named; what becomes of them is decided above (`apps.training.rebuilding`). The
+audit holds no words, only that something was forgotten, by whom, and a keyed hash of whom it was about.
 """
 
 import json
@@ -70,6 +70,7 @@ class Found:
     Attributes:
         sessions, exchanges, tasks: primary keys.
         counts: rows by kind.
+        batches: primary keys of those that hold a part of it.
         adapters: names of those that were trained on a part of it.
         files: batch files that hold a part of it.
     """
@@ -78,6 +79,7 @@ class Found:
     exchanges: Sequence[int]
     tasks: Sequence[int]
     counts: Mapping[str, int]
+    batches: Sequence[int]
     adapters: Sequence[str]
     files: Sequence[Path]
 
@@ -97,7 +99,8 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     sessions, loose, tasks = _find(project, end_user, text)
     exchanges = _find_exchanges(sessions, loose, tasks)
     rollouts = Rollout.objects.filter(task__in=tasks)
-    batches = list(Batch.objects.filter(uses__rollout__in=rollouts).distinct().values_list("pk", flat=True))
+    taught = Q(uses__rollout__in=rollouts)
+    batches = sorted(set(Batch.objects.filter(taught).order_by().values_list("pk", flat=True)))
     adapters = Adapter.objects.filter(project=project, run_id__in=_runs_of(batches)).order_by("pk")
     files = [path for batch in batches for path in (settings.ARTIFACTS / "batches").glob(f"{batch}-*")]
     counts = {
@@ -112,7 +115,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
         "drafts": ReviewDraft.objects.filter(review__task__in=tasks).count(),
         "rollouts": rollouts.count(),
     }
-    return Found(sessions, exchanges, tasks, counts, [adapter.name for adapter in adapters], files)
+    return Found(sessions, exchanges, tasks, counts, batches, [adapter.name for adapter in adapters], files)
 
 
 def forget_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgetting:
@@ -142,6 +145,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             subject_hash=hash_subject(end_user or text),
             by=by.handle,
             counts=dict(found.counts),
+            batches=list(found.batches),
             adapters=list(found.adapters),
             files=len(found.files),
             sealed_subject=seal_text(text),

@@ -170,7 +170,8 @@ class Forgetting(Timestamped):
         subject_hash: keyed SHA-256 of the end user's name or of the text that was looked for.
         what: end_user or text.
         counts: rows deleted, by kind.
-        adapters: names of those that were trained on it: they keep what they learnt.
+        batches: primary keys of those that held a part of it.
+        adapters: names of those that were trained on it.
         files: batch files that held it and were removed.
         sealed_subject: the text that was looked for, encrypted, while records of before may still come; b"" after that.
         session_hashes: keyed SHA-256 of the keys of the sessions that were deleted.
@@ -181,6 +182,7 @@ class Forgetting(Timestamped):
     subject_hash = models.CharField(max_length=64)
     by = models.CharField(max_length=160)
     counts = models.JSONField(default=dict)
+    batches = models.JSONField(default=list)
     adapters = models.JSONField(default=list)
     files = models.PositiveIntegerField(default=0)
     sealed_subject = models.BinaryField(default=b"")

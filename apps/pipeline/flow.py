@@ -35,7 +35,7 @@ from apps.scoring import reward_models
 from apps.scoring.models import RewardModel
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import gates, schedule, scorers
+from apps.training import gates, rebuilding, schedule, scorers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -336,8 +336,27 @@ def take_result(data: Mapping[str, Any], *, by: str) -> None:
                 outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
             return
         adapter = training.record_result(data, by=by)
-        if adapter is not None:
+        if adapter is not None and adapter.is_rebuilt:
+            adopt_rebuilt()
+            train_next(adapter.worker_id)
+        elif adapter is not None:
             outbox.start("adopt", subject_id=adapter.pk, project_id=adapter.project_id)
+
+
+def adopt_rebuilt() -> int:
+    """Send the ends of lines that were made again without somebody to the gate. Returns how many."""
+    with transaction.atomic():
+        rebuilt = rebuilding.find_rebuilt()
+        outbox.start_many("adopt", [(adapter.pk, adapter.project_id) for adapter in rebuilt])
+    return len(rebuilt)
+
+
+def take_back_barred() -> int:
+    """Put what served before into the place of what may not serve, where a project wants that. Returns how many."""
+    found = list(rebuilding.find_barred_at_work())
+    for deployment in found:
+        adapters.take_back_barred(deployment, by="forget")
+    return len(found)
 
 
 def wake_silent_run(run: TrainingRun) -> str:

@@ -1,20 +1,54 @@
-"""Forgetting a person: their words, and the line of adapters that is theirs alone."""
+"""Forgetting a person: their words, the line of adapters that is theirs alone, and what they taught everybody's."""
 
 import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from django.db import transaction
 
 from apps.accounts.models import Project, User
 from apps.adapters import lines
+from apps.adapters.models import Adapter
 from apps.conversations import services as conversations
-from apps.conversations.models import Forgetting
+from apps.conversations.services import Found
+from apps.pipeline import flow
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
+from apps.rollouts.moving import list_uses
 from apps.training import forgetting as training
+from apps.training import rebuilding
+from apps.training.models import TrainingRun
 
 
-def forget_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgetting:
-    """Delete what is known of a person and end their own adapters; see `apps.conversations.forgetting`.
+@dataclass(frozen=True)
+class Forgotten:
+    """What was deleted of a person, or would be, and what becomes of the adapters that learnt from them.
+
+    Attributes:
+        taught: names of the adapters that may not serve again: trained on a part of it, or continuing such.
+        reruns: trainings that are done again without it.
+    """
+
+    counts: Mapping[str, int]
+    adapters: Sequence[str]
+    taught: Sequence[str]
+    reruns: int
+    files: int
+
+
+def find_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgotten:
+    """What would be deleted of a person, and made again without them; see `apps.conversations.forgetting`."""
+    found = conversations.find_person(project=project, by=by, end_user=end_user, text=text)
+    own = set(_find_own(project, end_user, text))
+    affected = rebuilding.find_affected(project=project, batches=found.batches)
+    reruns = [run for run in affected.runs if run.end_user not in own and _keeps_some(run, found)]
+    serving = [one for one in affected.adapters if not one.barred and one.state != Adapter.State.REFUSED]
+    taught = [adapter.name for adapter in serving if adapter.end_user not in own]
+    return Forgotten(found.counts, found.adapters, taught, len(reruns), len(found.files))
+
+
+def forget_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgotten:
+    """Delete what is known of a person, end their own adapters, and have those they taught made again without them.
 
     Args:
         end_user: as sessions name them, exactly; or
@@ -22,11 +56,29 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     """
     with transaction.atomic():
         forgetting = conversations.forget_person(project=project, by=by, end_user=end_user, text=text)
-        begun = Batch.objects.filter(project=project).exclude(end_user="").order_by()  # each line begins with one
-        named = begun.filter(end_user=end_user) if end_user else begun.filter(end_user__icontains=text.strip())
-        for name in sorted(set(named.values_list("end_user", flat=True))):
+        for name in _find_own(project, end_user, text):
             stand_in = f"forgotten:{forgetting.pk}:{secrets.token_hex(16)}"
             training.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
             lines.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
             rollouts.end_line(project=project, end_user=name, stand_in=stand_in)
-    return forgetting
+        rebuilt = rebuilding.rebuild(
+            project=project, forgetting=forgetting.pk, batches=forgetting.batches, by=by.handle
+        )
+        for worker_id in sorted({run.worker_id for run in rebuilt.runs}):
+            flow.train_next(worker_id)
+    taught = [adapter.name for adapter in rebuilt.adapters]
+    return Forgotten(forgetting.counts, forgetting.adapters, taught, len(rebuilt.runs), forgetting.files)
+
+
+def _find_own(project: Project, end_user: str, text: str) -> list[str]:
+    """Names of the people who are meant and have a line of their own: each begins with a batch."""
+    begun = Batch.objects.filter(project=project).exclude(end_user="").order_by()
+    named = begun.filter(end_user=end_user) if end_user else begun.filter(end_user__icontains=text.strip())
+    return sorted(set(named.values_list("end_user", flat=True)))
+
+
+def _keeps_some(run: TrainingRun, found: Found) -> bool:
+    if run.batch is None:
+        return False
+    uses, task = list_uses(run.batch)
+    return uses.exclude(**{f"{task}__in": found.tasks}).exists()

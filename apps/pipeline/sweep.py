@@ -51,6 +51,7 @@ def sweep_runs() -> None:
     """Take up trainings whose box went silent, and send those whose turn has come."""
     for run in find_silent_runs():
         logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
+    flow.adopt_rebuilt()
     flow.keep_hours()
     flow.train_waiting()
 
@@ -74,6 +75,8 @@ def sweep_adapters() -> None:
     try:
         if count := restore_served():
             logger.info("loaded %d adapters again", count)
+        if count := flow.take_back_barred():
+            logger.info("took back %d adapters that may not serve", count)
         if count := unload_drained():
             logger.info("unloaded %d adapters that nobody asks any more", count)
     except TentalisError as error:

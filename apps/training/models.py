@@ -20,6 +20,8 @@ class TrainingRun(Stateful):
         end_user: whose own line of adapters it continues; "" for the worker's.
         purpose: what comes out of it.
         batch: what it learns from; None where the data is no batch of rollouts.
+        rebuilds: the run that it does again without the data of somebody who was forgotten; None for any other.
+        forgetting_id: of them (the row lives in an app that knows no trainings); None for any other run.
         priority: runs of higher priority go first among those of one project.
         not_before: it waits at least until then; waiting_reason: what it waits for, in words.
         attempt: tries so far; a result that carries another number is dropped.
@@ -77,6 +79,8 @@ class TrainingRun(Stateful):
     parent = models.ForeignKey(
         Adapter, models.PROTECT, null=True, blank=True, related_name="+", help_text="Continued from."
     )
+    rebuilds = models.OneToOneField("self", models.PROTECT, null=True, blank=True, related_name="rebuilt_by")
+    forgetting_id = models.BigIntegerField(null=True, blank=True)
     backend = models.CharField(max_length=16, default="standalone")
     recipe = models.JSONField()
     recipe_hash = models.CharField(max_length=64)

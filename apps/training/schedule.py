@@ -13,6 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.adapters.selectors import find_trouble
 from apps.inference.models import Exchange
+from apps.training import rebuilding
 from apps.training.calendars import ask_calendar
 from apps.training.models import GpuLease, TrainingRun
 from tentalis.core.learning.windows import TrainingPolicy, Waiting, find_opening, order_fairly
@@ -57,6 +58,8 @@ def why_wait(run: TrainingRun, *, now: datetime | None = None) -> Wait | None:
     policy = read_training_policy(run.project)
     if trouble := find_trouble(run.worker_id, end_user=run.end_user):
         return Wait(f"what serves is not what should: {trouble}")
+    if words := rebuilding.why_wait(run):
+        return Wait(words)
     if run.not_before is not None and run.not_before > now:
         return Wait(f"not before {run.not_before:%Y-%m-%d %H:%M %Z}", run.not_before)
     if (closed := why_closed(policy, now=now)) is not None:
@@ -110,6 +113,11 @@ def take_place(run: TrainingRun) -> bool:
             run=run, fence=F("fence") + int(mine.run_id != run.pk), expires_at=Now() + _lease_time()
         )
     return True
+
+
+def leave_place(run_id: int) -> None:
+    """The run is not sent after all: another may be."""
+    GpuLease.objects.filter(run_id=run_id).update(run=None, expires_at=None)
 
 
 def renew_place(run_id: int) -> None:

@@ -17,7 +17,6 @@ from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.models import Adapter
-from apps.adapters.selectors import find_deployed
 from apps.adapters.services import record_adapter, refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
@@ -34,7 +33,8 @@ from apps.training.checkpoints import go_on
 from apps.training.costs import sum_up_data
 from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
-from apps.training.schedule import renew_place, take_place
+from apps.training.rebuilding import find_parent, why_wait
+from apps.training.schedule import leave_place, renew_place, take_place
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
@@ -107,9 +107,12 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     learns_policy = run.purpose != TrainingRun.Purpose.REWARD_MODEL
     if run.batch is None and learns_policy:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
+    if learns_policy and why_wait(run):
+        leave_place(run.pk)
+        return  # somebody was forgotten meanwhile; it is sent when their line is made again
     if not take_place(run):
         return  # its place went to another run meanwhile; it waits for the next
-    parent = find_deployed(run.worker, end_user=run.end_user) if learns_policy else None
+    parent = find_parent(run) if learns_policy else None
     rollouts_uri, rollouts_sha256 = write_batch(run.batch, parent=parent) if run.batch is not None else write_steps(run)
     attempt = run.attempt + 1
     output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
@@ -214,6 +217,7 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
                     sha256=result.sha256,
                     by=by,
                     taught=taught,
+                    is_rebuilt=run.rebuilds_id is not None,
                 )
         except AdapterBrokenError as error:
             end_failed(run, f"AdapterBrokenError: {error}", by=by, **changes)

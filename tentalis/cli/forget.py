@@ -17,7 +17,7 @@ def forget(
 ) -> None:
     """Delete a person's conversations, and the tasks, feedback, hints and rollouts made of them.
 
-    Adapters keep what they learnt; those that were trained on a part of it are named.
+    Adapters that learnt from them cannot be put into service again, and are made again without them.
     """
     from tentalis.cli.session import choose_project, open_client
 
@@ -45,4 +45,7 @@ def _show(found: dict[str, object], done: str) -> None:
     rows = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     typer.echo(f"{done}: {rows or 'nothing'}; training files: {found['files']}")
     if adapters:
-        typer.echo(f"trained on a part of it, and keep what they learnt: {', '.join(adapters)}")
+        typer.echo(f"trained on a part of it: {', '.join(adapters)}")
+    if taught := found["taught"]:
+        assert isinstance(taught, list)
+        typer.echo(f"may not serve again: {', '.join(taught)}; trainings that are done again: {found['reruns']}")

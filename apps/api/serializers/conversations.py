@@ -62,10 +62,15 @@ class ForgetIn(StrictSerializer):
 
 
 class ForgetOut(serializers.Serializer[Any]):
-    """What was deleted, or would be. Adapters keep what they learnt: these were trained on a part of it."""
+    """What was deleted, or would be, and what becomes of the adapters that learnt from it."""
 
     dry_run = serializers.BooleanField()
     counts = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by kind.")
-    adapters = serializers.ListField(child=serializers.CharField(), help_text="Names of adapters.")
+    adapters = serializers.ListField(child=serializers.CharField(), help_text="Names of those trained on a part of it.")
+    taught = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Names of those that may not serve again: these, and what continues them.",
+    )
+    reruns = serializers.IntegerField(help_text="Trainings that are done again without it.")
     files = serializers.IntegerField(help_text="Training files that hold a part of it.")
     subject_hash = serializers.CharField(help_text="What the audit keeps in the person's place.")

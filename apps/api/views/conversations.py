@@ -1,5 +1,6 @@
 """Turns of conversations, words on them, and forgetting a person."""
 
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -18,10 +19,10 @@ from apps.api.serializers.judgement import FeedbackIn, FeedbackOut
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.api.views.feedback import read_words, show_feedback
 from apps.conversations.models import Turn
-from apps.conversations.services import find_person, hash_subject
+from apps.conversations.services import hash_subject
 from apps.inference.models import Exchange, Session
 from apps.pipeline import flow
-from apps.pipeline.forgetting import forget_person
+from apps.pipeline.forgetting import find_person, forget_person
 
 
 class TurnFilterSet(ProjectFilterSet):
@@ -98,8 +99,8 @@ class ForgetView(ApiView):
         examples=[OpenApiExample("Look first", {"end_user": "grace", "dry_run": True}, request_only=True)],
     )
     def post(self, request: Request, slug: str) -> Response:
-        """Delete a person's conversations, and the tasks, feedback, hints and rollouts made of them. Without
-        `"dry_run": false` it only counts. Owners alone."""
+        """Delete a person's conversations, and the tasks, feedback, hints and rollouts made of them; have the adapters
+        that learnt from them made again without. Without `"dry_run": false` it only counts. Owners alone."""
         project = find_project_for(request, slug, Right.PROJECTS_WRITE)
         body = self.read_body(ForgetIn)
         dry_run = body.pop("dry_run", True)
@@ -107,13 +108,11 @@ class ForgetView(ApiView):
         by = current_user(request)
         if dry_run:
             found = find_person(project=project, by=by, **body)
-            counts, adapters, files = dict(found.counts), list(found.adapters), len(found.files)
         else:
-            done = forget_person(project=project, by=by, **body)
+            found = forget_person(project=project, by=by, **body)
             IdempotencyKey.objects.filter(body__icontains=subject).delete()
-            counts, adapters, files = done.counts, done.adapters, done.files
-        data = {"dry_run": dry_run, "counts": counts, "adapters": adapters, "files": files}
-        return Response(ForgetOut(data | {"subject_hash": hash_subject(subject)}).data)
+        data = {"dry_run": dry_run, "subject_hash": hash_subject(subject), **asdict(found)}
+        return Response(ForgetOut(data).data)
 
 
 def own_of(request: Request, rows: QuerySet[Any]) -> QuerySet[Any]:

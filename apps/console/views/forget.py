@@ -1,10 +1,12 @@
 """Forgetting a person: looking first, then deleting."""
 
+from collections.abc import Mapping
+
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_http_methods
 
 from apps.accounts.rights import Right
@@ -12,10 +14,12 @@ from apps.base.errors import TentalisError
 from apps.console.views.frame import Scene, leave, posted, project_view, require, show
 from apps.conversations.forgetting import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
 from apps.conversations.models import Forgetting
-from apps.conversations.services import find_person
-from apps.pipeline.forgetting import forget_person
+from apps.pipeline.forgetting import find_person, forget_person
+from apps.training.models import TrainingRun
+from apps.training.rebuilding import count_rebuilds
 
 SHOWN = 20
+State = TrainingRun.State
 
 
 class ForgetForm(forms.Form):
@@ -49,16 +53,40 @@ def show_forget(request: HttpRequest, scene: Scene) -> HttpResponse:
                     done = forget_person(project=scene.project, by=scene.user, **subject)
                     told = {"sessions": done.counts["sessions"], "tasks": done.counts["tasks"]}
                     messages.success(request, _("Deleted: %(sessions)s conversations and %(tasks)s tasks.") % told)
+                    if done.taught:
+                        messages.info(request, say_rebuild(len(done.taught), done.reruns))
                     return leave(scene, "forget")
                 found, status = find_person(project=scene.project, by=scene.user, **subject), 200
             except TentalisError as error:
                 form.add_error(None, str(error))
                 status = error.status
+    forgotten = list(Forgetting.objects.filter(project=scene.project)[:SHOWN])
+    rebuilds = count_rebuilds(one.pk for one in forgotten)
     context = {
         "form": form,
         "may_forget": scene.may(Right.PROJECTS_WRITE),
         "found": found,
         "rows": [(name, count) for name, count in found.counts.items() if count] if found else [],
-        "done": Forgetting.objects.filter(project=scene.project)[:SHOWN],
+        "rebuild": say_rebuild(len(found.taught), found.reruns) if found and found.taught else "",
+        "done": [(one, say_progress(rebuilds.get(one.pk, {}))) for one in forgotten],
     }
     return show(request, scene, "forget", context, status=status)
+
+
+def say_rebuild(adapters: int, reruns: int) -> str:
+    """What becomes of the adapters that were taught by somebody, in words."""
+    taught = ngettext(
+        "%d adapter was taught by them, itself or by what it continues; it cannot serve again.",
+        "%d adapters were taught by them, themselves or by what they continue; none can serve again.",
+        adapters,
+    )
+    again = ngettext("%d training is done again without them.", "%d trainings are done again without them.", reruns)
+    return f"{taught % adapters} {again % reruns if reruns else _('Nothing is left to train again.')}"
+
+
+def say_progress(states: Mapping[str, int]) -> str:
+    """How far a rebuild is, in words; "" where nothing was to be made again."""
+    total, made = sum(states.values()), states.get(State.SUCCEEDED, 0)
+    left_out = sum(states.get(state, 0) for state in (State.FAILED, State.REFUSED, State.CANCELLED))
+    said = _("%(made)d of %(total)d done") % {"made": made, "total": total} if total else ""
+    return said + (", " + _("%d left out") % left_out if left_out else "")

@@ -94,6 +94,8 @@ class TrainingPolicy:
         gpu_s_per_day: seconds of training in any 24 hours, after which runs wait; None: no limit.
         runs_per_day: the same in runs sent.
         share: weight among the projects that wait for one box: twice the share, twice the time.
+        serves_until_rebuilt: an adapter that learnt from somebody who was forgotten serves until it is made again
+            without them; else what served before it does, at once.
     """
 
     timezone: str = "UTC"
@@ -105,6 +107,7 @@ class TrainingPolicy:
     gpu_s_per_day: float | None = None
     runs_per_day: int | None = None
     share: float = 1.0
+    serves_until_rebuilt: bool = True
 
     def __post_init__(self) -> None:
         try:
@@ -125,8 +128,9 @@ class TrainingPolicy:
             raise TrainingPolicyError(
                 f"calendar_means: wanted one of {', '.join(MEANINGS)}, found {self.calendar_means!r:.80}"
             )
-        if not isinstance(self.pauses_outside, bool):
-            raise TrainingPolicyError(f"pauses_outside: wanted true or false, found {self.pauses_outside!r:.80}")
+        for name in ("pauses_outside", "serves_until_rebuilt"):
+            if not isinstance(getattr(self, name), bool):
+                raise TrainingPolicyError(f"{name}: wanted true or false, found {getattr(self, name)!r:.80}")
         _require("quiet_s", self.quiet_s, 0, 30 * 86_400)
         _require("share", self.share, 0.01, 1000)
         if self.gpu_s_per_day is not None:

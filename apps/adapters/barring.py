@@ -1,0 +1,55 @@
+"""Adapters that may never serve again: somebody they learnt from was forgotten."""
+
+from collections.abc import Iterable
+
+from apps.adapters.canary import clear_canary
+from apps.adapters.models import Adapter, Deployment, Verdict
+from apps.adapters.services import quarantine
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+
+SUSPECT = frozenset({Adapter.State.CANDIDATE, Adapter.State.VERIFIED, Adapter.State.RETIRED})
+
+
+def find_taught(run_ids: Iterable[int]) -> list[Adapter]:
+    """Adapters that came from these trainings, and every one that continues them, oldest first."""
+    found = {one.pk: one for one in Adapter.objects.filter(run_id__in=list(run_ids))}
+    newest: Iterable[int] = list(found)
+    while newest:
+        children = {one.pk: one for one in Adapter.objects.filter(parent__in=newest)}
+        newest = children.keys() - found.keys()
+        found |= children
+    return [found[pk] for pk in sorted(found)]
+
+
+def bar(adapters: Iterable[Adapter], *, words: str, by: str) -> list[Adapter]:
+    """Keep adapters from ever serving again, in the running transaction; one at work stays for now.
+
+    Returns:
+        Those that were not barred before.
+    """
+    rows = Adapter.objects.select_for_update(of=("self",)).filter(pk__in=[one.pk for one in adapters], barred="")
+    barred = list(rows.exclude(state=Adapter.State.REFUSED).select_related("worker").order_by("pk"))
+    for adapter in barred:
+        for deployment in Deployment.objects.select_for_update(of=("self",)).filter(canary=adapter):
+            clear_canary(deployment, outcome="stopped", words=words[:300], by=by)
+        Adapter.objects.filter(pk=adapter.pk).update(barred=words)
+        record(Kind.ADAPTER_BARRED, subject=adapter, by=by, payload={"words": words})
+        if adapter.state in SUSPECT:
+            quarantine(adapter, words=words, by=by)
+    for adapter in barred:
+        if adapter.is_anchor:
+            _hand_on_anchor(adapter)
+    return barred
+
+
+def _hand_on_anchor(adapter: Adapter) -> None:
+    """What was proved before it is what "improved by" is measured from; the base model where nothing was."""
+    Adapter.objects.filter(pk=adapter.pk).update(is_anchor=False)
+    before = adapter.parent
+    proofs = Verdict.objects.filter(question=Verdict.Question.PROVED, outcome=Verdict.Outcome.YES)
+    while before is not None and before.end_user == adapter.end_user:
+        if not before.barred and proofs.filter(adapter=before).exists():
+            Adapter.objects.filter(pk=before.pk).update(is_anchor=True)
+            return
+        before = before.parent
