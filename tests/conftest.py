@@ -8,11 +8,18 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.workers.models import Worker
+from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
 
 # how long an example takes says more about the machine than about the code
 hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """The servers are thrown away with all that is in them: dropping the database first would only wait for threads."""
+    return STARTED_BY in os.environ
 
 
 @pytest.fixture

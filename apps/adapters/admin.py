@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
+from apps.adapters.models import Adapter, Deployment, PanelResult, SideResult, Verdict
 from apps.base.admin import ReadOnlyAdmin
 
 
@@ -26,6 +26,13 @@ class VerdictAdmin(ReadOnlyAdmin):
 class PanelResultAdmin(ReadOnlyAdmin):
     list_display = ["worker", "adapter", "panel", "mean_outcome", "created_at"]
     list_filter = ["panel"]
+    list_select_related = ["worker", "adapter"]
+
+
+@admin.register(SideResult)
+class SideResultAdmin(ReadOnlyAdmin):
+    list_display = ["worker", "adapter", "kind", "panel", "scale", "created_at"]
+    list_filter = ["kind"]
     list_select_related = ["worker", "adapter"]
 
 

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.scoring.models import Judge, StepScore
+from apps.scoring.models import Judge, RewardModel, StepLabel, StepScore
 
 
 @admin.register(Judge)
@@ -17,4 +17,20 @@ class JudgeAdmin(ReadOnlyAdmin):
 class StepScoreAdmin(ReadOnlyAdmin):
     list_display = ["id", "attempt", "step", "scorer", "score", "spread", "reason"]
     search_fields = ["=attempt__id", "=scorer"]
+    list_select_related = ["attempt", "step"]
+
+
+@admin.register(RewardModel)
+class RewardModelAdmin(ReadOnlyAdmin):
+    list_display = ["name", "project", "worker", "version", "state", "created_at"]
+    list_filter = ["state", "project"]
+    search_fields = ["name", "=sha256"]
+    list_select_related = ["project", "worker"]
+
+
+@admin.register(StepLabel)
+class StepLabelAdmin(ReadOnlyAdmin):
+    list_display = ["id", "attempt", "step", "source", "value", "created_at"]
+    list_filter = ["source"]
+    search_fields = ["=attempt__id"]
     list_select_related = ["attempt", "step"]

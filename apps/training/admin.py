@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.training.models import GpuLease, ManagerRun, TrainingRun
+from apps.training.models import GpuLease, ManagerRun, RewardAnswer, RewardDoor, TrainingRun
 
 
 @admin.register(TrainingRun)
@@ -25,3 +25,17 @@ class ManagerRunAdmin(ReadOnlyAdmin):
 class GpuLeaseAdmin(ReadOnlyAdmin):
     list_display = ["slot", "run", "fence", "expires_at"]
     list_select_related = ["run"]
+
+
+@admin.register(RewardDoor)
+class RewardDoorAdmin(ReadOnlyAdmin):
+    list_display = ["run", "attempt", "expires_at"]
+    exclude = ["secret_hash"]
+    list_select_related = ["run"]
+
+
+@admin.register(RewardAnswer)
+class RewardAnswerAdmin(ReadOnlyAdmin):
+    list_display = ["id", "run", "task", "created_at"]
+    search_fields = ["=run__id", "=task__id"]
+    list_select_related = ["run", "task"]

@@ -111,6 +111,7 @@ class RolloutRecord:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         values = _fields(cls, data, ROLLOUT_SCHEMA)
         values["steps"] = tuple(StepReward(**step) for step in values.get("steps", ()))
+        values["candidate_hints"] = tuple(values.get("candidate_hints", ()))
         return cls(**values)
 
 
