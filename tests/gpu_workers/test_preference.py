@@ -114,7 +114,7 @@ def test_demonstrations_in_words_are_imitated_to_their_end(tmp_path: Path) -> No
 
 
 def test_an_edited_answer_in_words_beats_the_original(tmp_path: Path) -> None:
-    edit = {"chosen_token_ids": [], "chosen_sampled": [], "chosen_answer": "w5 w5"}
+    edit: dict[str, Any] = {"chosen_token_ids": [], "chosen_sampled": [], "chosen_answer": "w5 w5"}
     result = train_well(tmp_path, make_pairs(**edit))
     assert result.summary["held_out_pair_accuracy"] == 1.0
 

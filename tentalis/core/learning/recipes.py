@@ -250,10 +250,10 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "desk-cispo": Recipe(algorithm="cispo", w_rl=1.0, w_opd=0.0, step_mix=0.0),
         "desk-reinforce-pp": Recipe(algorithm="reinforce_pp", w_rl=1.0, w_opd=0.0, step_mix=0.0),
         "desk-hybrid": Recipe(opd_mode="top_k"),
-        "desk-dpo": Recipe(algorithm="dpo", learning_rate=2e-3),
-        "desk-ipo": Recipe(algorithm="ipo", learning_rate=2e-3),
-        "desk-kto": Recipe(algorithm="kto", learning_rate=2e-3),
-        "desk-sft": Recipe(algorithm="sft", learning_rate=2e-3),
+        "desk-dpo": Recipe(algorithm="dpo", held_out_share=0.25),
+        "desk-ipo": Recipe(algorithm="ipo", held_out_share=0.25),
+        "desk-kto": Recipe(algorithm="kto", beta=0.5, held_out_share=0.25),
+        "desk-sft": Recipe(algorithm="sft"),
         "chat": Recipe(learning_rate=1e-5, lora_rank=16, lora_alpha=32.0, kl_coef=1e-3, beta2=0.99, answer_tokens=1024),
     }
 )
