@@ -118,7 +118,7 @@ def _make_record(
         ),
         missing_steps=rollout.missing_steps if is_last else 0,
         weight=rollout.weight,
-        candidate_hints=candidates,
+        candidate_hints=tuple(candidates),
         top_token_ids=None if part.top is None else [[token for token, _ in top] for top in part.top],
         top_logprobs=None if part.top is None else [[value for _, value in top] for top in part.top],
     )

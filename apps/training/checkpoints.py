@@ -9,7 +9,8 @@ from django.conf import settings
 from apps.training.models import TrainingRun
 from tentalis.core.contracts import ContractError, TrainSpec
 
-DIRECTORY, STATE_FILE, SPEC_FILE = "checkpoint", "state.safetensors", "spec.json"
+DIRECTORY, SPEC_FILE = "checkpoint", "spec.json"
+STATE_FILES = {"standalone": "state.safetensors", "tinker": "state.json"}
 BROKEN = "CheckpointError"
 
 
@@ -22,11 +23,12 @@ def go_on(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
     Args:
         spec: of an attempt by the box itself, whose number is one more than the run's; others keep their own.
     """
-    if run.backend != "standalone" or run.failure.startswith(BROKEN):
+    state_file = STATE_FILES.get(run.backend)
+    if state_file is None or run.failure.startswith(BROKEN):
         return spec
     for attempt in range(spec.attempt - 1, 0, -1):
         output: Path = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
-        if (output / DIRECTORY / STATE_FILE).is_file():
+        if (output / DIRECTORY / state_file).is_file():
             if _read_work(output / SPEC_FILE) != spec.work_hash:
                 return spec
             return dataclasses.replace(spec, resume_uri=(output / DIRECTORY).resolve().as_uri())

@@ -132,7 +132,8 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         output_uri=output.resolve().as_uri(),
         backend=run.backend,
         purpose=run.purpose,
-        **(cluster.describe(run) if run.backend == cluster.BACKEND else {}),
+        tracking=_choose_tracking(),
+        **_describe_backend(run),
     )
     spec = go_on(run, spec)
     with final_write():
@@ -153,6 +154,19 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             external_id=cluster.name_job(run.pk, attempt) if run.backend == cluster.BACKEND else "",
         )
         (cluster.tend if run.backend == cluster.BACKEND else send_spec)(spec)
+
+
+def _choose_tracking() -> dict[str, Any]:
+    """The writers of curves that the installation asks for, with what each is told."""
+    said = settings.TENTALIS["TRACKING_OPTIONS"]
+    return {name: said.get(name, {}) for name in settings.TENTALIS["TRACKING"]}
+
+
+def _describe_backend(run: TrainingRun) -> dict[str, Any]:
+    """What of a spec only its backend understands."""
+    if run.backend == cluster.BACKEND:
+        return cluster.describe(run)
+    return {"options": settings.TENTALIS["TINKER_OPTIONS"]} if run.backend == "tinker" else {}
 
 
 def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> None:
@@ -196,6 +210,7 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
             "metrics": [dict(entry) for entry in result.metrics],
             "summary": dict(result.summary),
             "versions": dict(result.versions),
+            "tracking": dict(result.tracking),
             "finished_at": Now(),
             "cost": add_up_cost(run),
         }
