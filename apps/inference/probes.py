@@ -23,6 +23,7 @@ from apps.inference.prices import find_price
 from apps.inference.providers import open_key, require_owner_of
 from apps.inference.registry import ProviderKind, find_kind
 from apps.inference.transport import Transport
+from tentalis.outbound.exposure import warn_of_exposure
 
 TIMEOUT_S = 10.0
 MOST_S = 12.0
@@ -97,6 +98,8 @@ def probe_provider(*, provider: Provider, by: User, model: str = "", most_s: flo
     else:
         client = ModelClient(provider.base_url, key, provider.kind, TIMEOUT_S, provider.allow_private)
         probe = _try_in_time(probe, lambda tried: _try_all(tried, kind, client, transport, has_key=bool(key)), most_s)
+    if warning := warn_of_exposure(provider.kind, provider.base_url):
+        probe.remarks.append(warning)
     if probe.model:
         probe.is_priced = find_price(provider=provider, kind=provider.kind, model=probe.model) is not None
     provider.probe = dataclasses.asdict(probe)
