@@ -99,7 +99,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     sessions, loose, tasks = _find(project, end_user, text)
     exchanges = _find_exchanges(sessions, loose, tasks)
     rollouts = Rollout.objects.filter(task__in=tasks)
-    taught = Q(uses__rollout__in=rollouts)
+    taught = Q(uses__rollout__in=rollouts) | Q(preferencepairs__task__in=tasks) | Q(demonstrations__task__in=tasks)
     batches = sorted(set(Batch.objects.filter(taught).order_by().values_list("pk", flat=True)))
     adapters = Adapter.objects.filter(project=project, run_id__in=_runs_of(batches)).order_by("pk")
     files = [path for batch in batches for path in (settings.ARTIFACTS / "batches").glob(f"{batch}-*")]

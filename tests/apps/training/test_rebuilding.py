@@ -19,7 +19,7 @@ from apps.base.errors import IllegalMoveError
 from apps.outbox.models import Segment
 from apps.pipeline import canary, flow
 from apps.pipeline.forgetting import Forgotten, find_person, forget_person
-from apps.rollouts.models import Rollout, TrainingUse
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.training.services import dispatch_run, fail_run
@@ -263,3 +263,30 @@ def test_a_canary_of_theirs_is_ended(helper: Worker, store: Path, olivia: User) 
     assert Deployment.objects.get().canary is None
     with pytest.raises(IllegalMoveError):
         move(taught, Adapter.State.DEPLOYED, by="test")
+
+
+def test_pairs_go_on_to_the_new_line_like_rollouts(helper: Worker, store: Path, olivia: User) -> None:
+    _, tasks = learn(helper, store, "grace", "ada")
+    batch = Batch.objects.get(state="closed")
+    Batch.objects.filter(pk=batch.pk).update(kind=Batch.Kind.PAIRS)
+    for task in tasks:
+        values = {"project": helper.project, "worker": helper, "source": "edit", "digest": str(task.pk)}
+        PreferencePair.objects.create(task=task, batch=batch, text="better", rejected_text="worse", **values)
+    assert forget(helper, olivia).reruns == 1
+    again = TrainingRun.objects.get(rebuilds__isnull=False).batch
+    assert again is not None
+    assert (again.kind, again.task_count) == ("pairs", 1)
+    assert list(PreferencePair.objects.values_list("task", "batch")) == [(tasks[1].pk, again.pk)]
+
+
+def test_a_batch_that_held_a_pair_of_theirs_alone_is_found(helper: Worker, store: Path, olivia: User) -> None:
+    _, (adas, _) = learn(helper, store, "ada", "bob")
+    graces = talk_once(helper, "grace")
+    batch = Batch.objects.get(state="closed")
+    Batch.objects.filter(pk=batch.pk).update(kind=Batch.Kind.DEMONSTRATIONS)
+    for task in (adas, graces):
+        values = {"project": helper.project, "worker": helper, "source": "edit", "digest": str(task.pk)}
+        Demonstration.objects.create(task=task, batch=batch, text="better", **values)
+    assert forget(helper, olivia).reruns == 1
+    assert Adapter.objects.get().barred
+    assert TrainingUse.objects.filter(batch__run__rebuilds__isnull=False).count() == 2, "what it used up it keeps"

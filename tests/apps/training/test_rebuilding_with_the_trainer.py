@@ -1,0 +1,77 @@
+"""A line of adapters is made again without somebody by the real trainer, on a model of two layers."""
+
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+
+from apps.accounts.models import Project
+from apps.adapters.gating import inspect_files
+from apps.adapters.models import Adapter
+from apps.adapters.selectors import find_deployed
+from apps.outbox.models import Segment
+from apps.pipeline import flow
+from apps.pipeline.forgetting import forget_person
+from apps.rollouts.models import Rollout
+from apps.training.models import TrainingRun
+from apps.training.services import dispatch_run
+from apps.workers.models import Worker
+from tentalis.core.contracts import TrainSpec
+from tests.apps.training.test_per_user import read_batch, serve, talk_once
+from tests.factories import make_user, make_worker
+
+pytestmark = pytest.mark.torch
+
+
+def train(run: TrainingRun) -> Adapter:
+    from gpu_workers.runner import run as train_spec
+
+    dispatch_run(run.pk, by="test")
+    run.refresh_from_db()
+    result = train_spec(TrainSpec.from_json(run.spec), lambda _: None)
+    assert result.ok, f"{result.error_type}: {result.error_message}"
+    flow.take_result(result.to_json(), by="control")
+    Segment.objects.update(state="done")
+    return Adapter.objects.get(run_id=run.pk)
+
+
+def learn(helper: Worker, *people: str) -> Adapter:
+    for name in people:
+        task = talk_once(helper, name, find_deployed(helper))
+        Rollout.objects.filter(task=task).update(reward=float(name != "bob"))
+    adapter = train(TrainingRun.objects.get(state="queued"))
+    serve(adapter)
+    return adapter
+
+
+def test_the_trainer_makes_a_line_again_of_what_is_left(project: Project, settings: Settings, tmp_path: Path) -> None:
+    from tests.gpu_workers.learning.training_factory import tiny_model
+
+    settings.ARTIFACTS = tmp_path
+    project.session_policy = {"learn": True, "judge": False}
+    project.batch_tasks = 3
+    project.recipe = {"lora_rank": 4, "lora_alpha": 8.0, "max_staleness": 0, "singles": "batch"}
+    project.save()
+    helper = make_worker(project, "helper", Worker.Kind.CHAT, base_directory=str(tiny_model()))
+    olivia = make_user("olivia")
+    project.members.create(user=olivia, role="owner")
+    first = learn(helper, "ada", "bob", "ada")
+    second, third = learn(helper, "grace", "ada", "bob"), learn(helper, "bob", "ada", "bob")
+    graces = set(Rollout.objects.filter(attempt__exchange__session__end_user="grace").values_list("pk", flat=True))
+    done = forget_person(project=project, end_user="grace", by=olivia)
+    assert (graces != set(), done.reruns) == (True, 2)
+    runs = list(TrainingRun.objects.filter(rebuilds__isnull=False).order_by("pk"))
+    again, tip = [train(run) for run in runs]
+    for run in runs:
+        run.refresh_from_db()
+    taught = [{record.rollout_id for record in read_batch(run)} for run in runs]
+    assert ([len(one) for one in taught], graces & (taught[0] | taught[1])) == ([2, 3], set())
+    assert [(one.parent, one.manifest["parent_sha256"]) for one in (again, tip)] == [
+        (first, first.sha256),
+        (again, again.sha256),
+    ]
+    assert len({one.sha256 for one in (second, third, again, tip)}) == 4
+    assert [run.summary["rollouts"] for run in runs] == [2, 3], "its rollouts are two versions old, and none is too old"
+    third.refresh_from_db()
+    assert third.barred
+    assert inspect_files(tip, third) == (), "it continues no stale adapter: it takes the place of one that is barred"
