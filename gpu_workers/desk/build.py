@@ -40,7 +40,7 @@ def build_base(out: Path, recipe: WarmStartRecipe) -> dict[str, Any]:
         metrics = {
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "vocabulary_size": len(tokenizer),
-            "recipe": asdict(recipe),
+            "recipe": asdict(recipe) | {"habits": list(recipe.habits)},
             "final_loss_nats": round(loss, 4),
             "panel": {"tickets": PANEL_SIZE, "seed": PANEL_SEED, "sampling_seed": _SAMPLING_SEED},
             "accuracy": measured,
