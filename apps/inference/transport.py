@@ -90,7 +90,7 @@ class Transport:
         return self.call(method, self._server_path + path, body)
 
     def call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        """Send, and read the JSON answer; text that is no JSON comes back as text where the server says it is text.
+        """Send, and read the JSON answer; text comes back as text where the server says it is, or says nothing (vLLM).
 
         Raises:
             ProviderBusyError: no connection, time ran out, 408, 425, 429 or 5xx.
@@ -150,7 +150,8 @@ class Transport:
             raise ProviderBusyError(f"{self.root} cannot be reached: {type(error).__name__} {error}") from error
 
     def _read(self, response: httpx.Response, path: str) -> Any:
-        if not response.content or response.headers.get("Content-Type", "").startswith("text/plain"):
+        kind = response.headers.get("Content-Type", "")
+        if not response.content or not kind or kind.startswith("text/plain"):
             return response.text
         try:
             return orjson.loads(response.content)

@@ -42,7 +42,12 @@ class VllmStub(FakeModelServer):
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
         if path == "/metrics":
             return 200, self._write_metrics(), {"Content-Type": "text/plain; version=1.0.0; charset=utf-8"}
-        return super()._answer(path, body)
+        status, answer, headers = super()._answer(path, body)
+        if path.endswith("_lora_adapter") and status == 200 and self.mode == "ok":
+            done = "added" if "lora_path" in body else "removed"
+            answer = f"Success: LoRA adapter '{body['lora_name']}' {done} successfully."
+            headers = {"Content-Type": ""}  # it says it is nothing at all
+        return status, answer, headers
 
     def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path.endswith("_lora_adapter") and not self.allows_loading:
