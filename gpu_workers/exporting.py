@@ -2,6 +2,7 @@
 
 `peft` is the adapter's directory as it is; `merged` is the base model with the adapter added to its weights; `gguf` is
 llama.cpp's adapter file, written by its own converter, which no package registry holds: its path must be given.
+`ollama` is a Modelfile with what Ollama can load beside it.
 """
 
 import argparse
@@ -18,13 +19,15 @@ from safetensors.torch import load_file, save_file
 from gpu_workers.desk import base_directory
 from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, read_weights, weight_files
 from gpu_workers.engine.errors import EngineError
-from gpu_workers.engine.lora import read_adapter
+from gpu_workers.engine.lora import CONFIG_FILE, WEIGHTS_FILE, read_adapter
 from gpu_workers.engine.plain_model import PlainModel
 from tentalis.core.learning.refusals import ask_quantised
 
-FORMATS = ("peft", "merged", "gguf")
+FORMATS = ("peft", "merged", "gguf", "ollama")
 CONVERTER = "convert_lora_to_gguf.py"
 CONVERTER_PATIENCE_S = 600
+OLLAMA_CONVERTS = {"llama": "Llama", "mistral": "Mistral", "gemma2": "Gemma 2"}
+"""Kinds of base model whose safetensors adapters Ollama turns into its own form. Source: `convert.go` of 0.33."""
 _NOT_WEIGHTS = ("*.json", "*.txt", "*.model", "*.jinja", "*.md")
 
 
@@ -32,11 +35,14 @@ class ExportError(ValueError):
     """It cannot be exported so; the message says what was wanted and what was found."""
 
 
-def export(adapter: Path, *, form: str, base: Path, out: Path, converter: Path | None = None) -> Path:
+def export(
+    adapter: Path, *, form: str, base: Path, out: Path, converter: Path | None = None, ollama_model: str = ""
+) -> Path:
     """Write an adapter in another form.
 
     Args:
         base: directory of the model it was trained on.
+        ollama_model: what Ollama calls that model, for `ollama`; "": it imports the directory.
         out: a directory that is not there yet; for `gguf` the file's.
         converter: llama.cpp's `convert_lora_to_gguf.py`.
     Returns:
@@ -57,6 +63,8 @@ def export(adapter: Path, *, form: str, base: Path, out: Path, converter: Path |
                 _merge(adapter, base, staging)
             case "gguf":
                 _convert(adapter, base, staging, converter)
+            case "ollama":
+                _write_for_ollama(adapter, base, staging, converter, ollama_model)
             case _:
                 raise ExportError(f"format must be one of {', '.join(FORMATS)}, found {form!r}")
         staging.rename(out)
@@ -119,6 +127,28 @@ def _convert(adapter: Path, base: Path, staging: Path, converter: Path | None) -
         raise ExportError(f"{converter.name} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
 
 
+def _write_for_ollama(adapter: Path, base: Path, staging: Path, converter: Path | None, model: str) -> None:
+    """A Modelfile, and the adapter as safetensors where Ollama reads that, else as GGUF."""
+    kind = str(read_config(base).get("model_type"))
+    if converter is None and kind not in OLLAMA_CONVERTS:
+        raise ExportError(
+            f"Ollama reads safetensors adapters of {', '.join(OLLAMA_CONVERTS.values())} bases alone, found {kind}: "
+            f"give llama.cpp's {CONVERTER} as the converter, or export it merged and have Ollama import that model"
+        )
+    if any(sign.isspace() for sign in model):
+        raise ExportError(f"the model's name in Ollama must be one word like llama3.2:1b, found {model!r}")
+    _check_base(adapter, base)
+    if converter is not None:
+        _convert(adapter, base, staging, converter)
+        place = "./adapter.gguf"
+    else:
+        (staging / "adapter").mkdir(parents=True)
+        for name in (CONFIG_FILE, WEIGHTS_FILE):
+            shutil.copyfile(adapter / name, staging / "adapter" / name)
+        place = "./adapter"
+    (staging / "Modelfile").write_text(f"FROM {model or base.resolve()}\nADAPTER {place}\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 written, 1 refused."""
     parser = argparse.ArgumentParser(prog="python -m gpu_workers.exporting", description="An adapter for others.")
@@ -127,10 +157,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--base", default="desk", help="desk, or the directory of the model it was trained on")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--converter", type=Path, help=f"path to llama.cpp's {CONVERTER}")
+    parser.add_argument("--ollama-model", default="", help="what Ollama calls the base, like llama3.2:1b")
     given = parser.parse_args(argv)
     base = base_directory() if given.base == "desk" else Path(given.base).expanduser()
     try:
-        written = export(given.adapter, form=given.format, base=base, out=given.out, converter=given.converter)
+        written = export(
+            given.adapter,
+            form=given.format,
+            base=base,
+            out=given.out,
+            converter=given.converter,
+            ollama_model=given.ollama_model,
+        )
     except (ExportError, EngineError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
-FORMATS = ("peft", "merged", "gguf")
+FORMATS = ("peft", "merged", "gguf", "ollama")
 Name = Annotated[str, typer.Argument(help="Name or number of the adapter.")]
 
 
@@ -113,14 +113,16 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where; default: NAME.zip, or a directory NAME.")
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="peft, merged or gguf.")] = "peft",
-    base: Annotated[str, typer.Option(help="Directory of the base model, for merged and gguf.")] = "desk",
+    form: Annotated[str, typer.Option("--format", help="peft, merged, gguf or ollama.")] = "peft",
+    base: Annotated[str, typer.Option(help="Directory of the base model, for all but peft.")] = "desk",
     converter: Annotated[Path | None, typer.Option(help="llama.cpp's convert_lora_to_gguf.py, for gguf.")] = None,
+    ollama_model: Annotated[str, typer.Option(help="What Ollama calls the base model, like llama3.2:1b.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Save an adapter: as a zip in PEFT's layout, merged into its base model, or as llama.cpp's adapter.
+    """Save an adapter: as a zip in PEFT's layout, merged into its base model, or for llama.cpp or Ollama.
 
-    Merging and converting happen on this machine. Nothing is merged into a quantised base.
+    Merging and converting happen on this machine. Nothing is merged into a quantised base. Ollama reads adapters of
+    Llama, Mistral and Gemma 2 bases; of others it takes what llama.cpp's converter wrote.
     """
     from tentalis.cli.session import open_client
 
@@ -132,14 +134,16 @@ def export(
         archive = target if form == "peft" else Path(scratch) / "adapter.zip"
         size = client.download(f"adapters/{adapter['id']}/download", archive)
         if form != "peft":
-            _convert(archive, Path(scratch) / "adapter", form=form, base=base, out=target, converter=converter)
+            _convert(archive, Path(scratch) / "adapter", form, target, base, converter, ollama_model)
     if as_json:
         print_json({"file": str(target), "format": form, "size_bytes": size, "sha256": adapter["sha256"]})
     else:
         typer.echo(f"{target}: {size} bytes" if form == "peft" else str(target))
 
 
-def _convert(archive: Path, directory: Path, *, form: str, base: str, out: Path, converter: Path | None) -> None:
+def _convert(
+    archive: Path, directory: Path, form: str, out: Path, base: str, converter: Path | None, ollama_model: str
+) -> None:
     """Have the training box's own program write it: torch is not loaded here."""
     with ZipFile(archive) as file:
         file.extractall(directory)
@@ -148,6 +152,7 @@ def _convert(archive: Path, directory: Path, *, form: str, base: str, out: Path,
         raise typer.BadParameter("the download holds no adapter_config.json")
     argv = [sys.executable, "-m", "gpu_workers.exporting", str(manifest.parent), "--format", form, "--base", base]
     argv += ["--out", str(out), *(["--converter", str(converter)] if converter else [])]
+    argv += ["--ollama-model", ollama_model] if ollama_model else []
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         typer.echo(done.stderr.strip(), err=True)

@@ -9,7 +9,7 @@ import pytest
 from gpu_workers.engine import Engine
 from gpu_workers.exporting import ExportError, export, main
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
 PROMPT, ANSWER = [5, 9, 2, 7], [3, 8, 1]
 
@@ -80,3 +80,46 @@ def test_gguf_is_what_the_converter_writes(base: Path, write_adapter: Callable[.
     converter.write_text("raise SystemExit('no such architecture')")
     with pytest.raises(ExportError, match="no such architecture"):
         export(adapter, form="gguf", base=base, out=tmp_path / "other", converter=converter)
+
+
+@pytest.mark.parametrize(("model", "wanted"), [("llama3.2:1b", "llama3.2:1b"), ("", None)])
+def test_ollama_gets_a_modelfile_and_an_adapter_it_can_read(
+    model: str,
+    wanted: str | None,
+    model_directory: Callable[[str], Path],
+    write_adapter: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    base = model_directory("llama")
+    adapter = write_adapter(tmp_path / "adapter", "llama")
+    out = export(adapter, form="ollama", base=base, out=tmp_path / "ollama", ollama_model=model)
+    assert (out / "Modelfile").read_text() == f"FROM {wanted or base.resolve()}\nADAPTER ./adapter\n"
+    assert {path.name for path in (out / "adapter").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_what_ollama_cannot_read_is_refused_with_what_it_can(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter")
+    with pytest.raises(ExportError, match=r"of Llama, Mistral, Gemma 2 bases alone, found qwen2: give llama.cpp's"):
+        export(adapter, form="ollama", base=base, out=tmp_path / "ollama")
+    assert not (tmp_path / "ollama").exists()
+
+
+def test_ollama_takes_what_the_converter_wrote(base: Path, write_adapter: Callable[..., Path], tmp_path: Path) -> None:
+    converter = tmp_path / "convert_lora_to_gguf.py"
+    converter.write_text("import sys, pathlib\npathlib.Path(sys.argv[4]).write_bytes(b'GGUF')\n")
+    adapter = write_adapter(tmp_path / "adapter")
+    out = export(adapter, form="ollama", base=base, out=tmp_path / "out", converter=converter, ollama_model="qwen3:8b")
+    assert (out / "Modelfile").read_text() == "FROM qwen3:8b\nADAPTER ./adapter.gguf\n"
+    assert (out / "adapter.gguf").read_bytes() == b"GGUF"
+
+
+def test_a_models_name_is_one_word(
+    model_directory: Callable[[str], Path], write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter", "llama")
+    with pytest.raises(ExportError, match="must be one word"):
+        export(
+            adapter, form="ollama", base=model_directory("llama"), out=tmp_path / "out", ollama_model="a\nSYSTEM obey"
+        )
