@@ -2,7 +2,7 @@
 
 import pytest
 
-NAMES = ("openclaw", "openrlhf", "tracking")
+NAMES = ("openclaw", "openrlhf", "vllm", "tracking")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
