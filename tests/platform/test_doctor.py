@@ -75,6 +75,16 @@ def test_trainings_at_tinker_want_a_key_and_a_model(home: Home, environ: dict[st
     assert "TENTALIS_TINKER_API_KEY and TENTALIS_TINKER_OPTIONS" in words or "wanted its client" in words
 
 
+@pytest.mark.parametrize(("url", "is_good"), [("http://127.0.0.1:8000", True), ("http://8.8.8.8:8000", False)])
+def test_a_vllm_server_at_a_public_address_is_wrong(
+    url: str, is_good: bool, home: Home, environ: dict[str, str]
+) -> None:
+    given = {"TENTALIS_INFERENCE_BACKEND": "vllm", "TENTALIS_INFERENCE_BASE_URL": url}
+    found, words = finding(examine(home, environ | given), "model server")
+    assert found is is_good
+    assert ("guards /v1 alone" in words) is not is_good
+
+
 def test_an_unknown_variable_is_what_is_wrong(home: Home, environ: dict[str, str]) -> None:
     diagnosis = examine(home, environ | {"TENTALIS_WEP_PORT": "1"})
     is_good, words = finding(diagnosis, "settings")
