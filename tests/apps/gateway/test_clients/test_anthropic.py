@@ -93,7 +93,7 @@ def test_errors_are_the_clients_own(place: Place, client: Anthropic) -> None:
     with pytest.raises(anthropic.AuthenticationError):
         client.with_options(api_key="tnt_nobody_x").messages.create(model="helper", max_tokens=9, messages=hello)
     with pytest.raises(anthropic.NotFoundError):
-        client.messages.count_tokens(model="helper", messages=hello)
+        client.messages.count_tokens(model="nobody", messages=hello)
     place.upstream.plan(status=429, retry_after="7")
     with pytest.raises(anthropic.RateLimitError) as busy:
         client.messages.create(model="helper", max_tokens=9, messages=hello)
