@@ -88,6 +88,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "rater_out": path("rater", Rater.objects.get(project=scene.project, handle="scorer:prm").pk),
         "adapter_promote": path("adapter-promote", scene.candidate.pk),
         "adapter_canary": path("adapter-canary", scene.candidate.pk),
+        "adapter_suspect": path("adapter-suspect", scene.candidate.pk),
+        "adapter_release": path("adapter-release", scene.candidate.pk),
         "roll_back": path("roll-back", scene.worker.name),
         "canary_stop": path("canary-stop", _try_adapter(scene).name),
         "forget": path("forget"),

@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
+from apps.adapters.models import Adapter, Deployment, PanelResult, SideResult, Verdict
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.evals.models import Dataset, EvalRun
@@ -245,6 +246,20 @@ def _make_run(
         state="succeeded",
         metrics=metrics,
         summary={"reward": metrics[-1]["reward"], "updates": 2, "rollouts": 192, "train_seconds": 1.32},
+        gates=[
+            {"gate": "G1", "passed": True, "words": "212 distinct tasks are solved", "found": 212.0, "wanted": 100.0},
+            {"gate": "G2", "passed": None, "words": "the model server tells no tokens", "found": None, "wanted": None},
+            {"gate": "G7", "passed": True, "words": "losses and norms are finite", "found": 1.1, "wanted": 1000.0},
+        ],
+        alarms=[
+            {
+                "detector": "max_ratio",
+                "found": 12.4,
+                "allowed": 10.0,
+                "update": 5,
+                "words": "the largest ratio was 12.4, at most 10 is healthy",
+            },
+        ],
         versions={"torch": "2.13.0", "peft": "0.18.0", "tentalis": "0.1.0"},
         started_at=now - timedelta(seconds=61),
         finished_at=now - timedelta(seconds=58),
@@ -286,7 +301,23 @@ def _make_adapter(
         words=f"+{gain:.1f} points [+{gain - 6:.1f}, +{gain + 6:.1f}] against the base model: safe to serve",
         details={"metric": "outcome", "difference": gain / 100, "items": ITEMS, "alarms": []},
     )
+    if number == updates:
+        _measure_beside(worker, adapter, accuracy)
     return adapter
+
+
+def _measure_beside(worker: Worker, adapter: Adapter, accuracy: float) -> None:
+    """What the gate tried beside the panel."""
+    values: dict[str, Any] = {"worker": worker, "step_scores": []}
+    for model, right in ((adapter, round(150 * accuracy)), (None, 40)):
+        drawn = [1.0] * right + [0.0] * (150 - right)
+        SideResult.objects.get_or_create(adapter=model, kind="fresh", panel="desk/150/5e1c", outcomes=drawn, **values)
+    for scale in (0.1, 0.25, 0.5, 1.5, 2.0):
+        right = round(40 * accuracy * (1 - 0.4 * abs(scale - 1)))
+        swept = [1.0] * right + [0.0] * (40 - right)
+        SideResult.objects.create(
+            adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
+        )
 
 
 def _make_scored_task(

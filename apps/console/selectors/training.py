@@ -9,6 +9,7 @@ from apps.accounts.models import Project
 from apps.adapters.canary import TRIABLE
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
 from apps.adapters.selectors import find_deployment
+from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.learning import AccuracyPoint, RewardPoint, find_rewards, point_of
 from apps.console.selectors.metrics import ChartGroup, group_charts
 from apps.console.selectors.origins import PersonShare, find_people
@@ -81,6 +82,7 @@ class AdapterView:
     deployment: Deployment | None
     people: Sequence[PersonShare]
     movement: Movement | None
+    tables: GateTables
 
     @property
     def subject(self) -> str:
@@ -95,7 +97,7 @@ class AdapterView:
     def can_be_tried(self) -> bool:
         """Whether it could get a share of the work: nothing else is tried, and the gate found it safe once."""
         is_free = self.deployment is None or self.deployment.canary_id is None
-        return is_free and not self.is_served and self.adapter.state in TRIABLE
+        return is_free and not self.is_served and not self.adapter.barred and self.adapter.state in TRIABLE
 
     @property
     def is_served(self) -> bool:
@@ -103,7 +105,17 @@ class AdapterView:
 
     @property
     def can_be_promoted(self) -> bool:
-        return not self.is_served and self.adapter.state in {Adapter.State.VERIFIED, Adapter.State.RETIRED}
+        if self.is_served or self.adapter.barred:
+            return False
+        return self.adapter.state in {Adapter.State.VERIFIED, Adapter.State.RETIRED}
+
+    @property
+    def can_be_suspected(self) -> bool:
+        return Adapter.State.QUARANTINED in Adapter.MOVES[Adapter.State(self.adapter.state)]
+
+    @property
+    def can_be_released(self) -> bool:
+        return self.adapter.state == Adapter.State.QUARANTINED and not self.adapter.barred
 
 
 def find_runs(
@@ -182,12 +194,14 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         return None
     results = PanelResult.objects.filter(adapter=adapter).select_related("adapter").order_by("-id")
     runs = TrainingRun.objects.filter(project=project, pk=adapter.run_id or 0).select_related("batch")
+    verdicts = list(Verdict.objects.filter(adapter=adapter))
     return AdapterView(
         adapter=adapter,
-        verdicts=list(Verdict.objects.filter(adapter=adapter)),
+        verdicts=verdicts,
         panels=[point_of(result) for result in results if result.outcomes],
         run=runs.defer("metrics", "spec", "recipe").first(),
         deployment=find_deployment(adapter.worker, end_user=adapter.end_user),
         people=find_people(adapter),
         movement=find_movement(adapter),
+        tables=read_gate_tables(adapter, verdicts),
     )

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.console.views import canary, dashboard, datasets, sessions, trace, training, upkeep, workers
+from apps.console.views import canary, dashboard, datasets, sessions, suspicion, trace, training, upkeep, workers
 
 urlpatterns = [
     path("", dashboard.show_dashboard, name="project"),
@@ -15,6 +15,8 @@ urlpatterns = [
     path("adapters/<int:adapter_id>/", training.show_adapter, name="adapter"),
     path("adapters/<int:adapter_id>/promote/", training.promote_adapter, name="adapter-promote"),
     path("adapters/<int:adapter_id>/canary/", canary.start_canary, name="adapter-canary"),
+    path("adapters/<int:adapter_id>/suspect/", suspicion.suspect, name="adapter-suspect"),
+    path("adapters/<int:adapter_id>/release/", suspicion.release, name="adapter-release"),
     path("adapters/<int:adapter_id>/people/", trace.show_people, name="adapter-people"),
     path("adapters/<int:adapter_id>/moved/", trace.show_moved, name="adapter-moved"),
     path("feedback/<int:feedback_id>/", trace.show_feedback, name="feedback"),

@@ -1,0 +1,86 @@
+"""What the gate measured of an adapter, in tables: beside what served then, and at other strengths."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
+from apps.console.words_facts import Words
+from tentalis.core.learning.gate import PairedComparison, compare_paired
+
+TITLES: dict[str, Words] = {
+    "panel": _("The held-out panel"),
+    SideResult.Kind.FRESH: _("Tasks drawn for it alone"),
+    SideResult.Kind.SKILLS: _("What the base model could do"),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kind of tasks: this adapter beside what served when the gate judged it."""
+
+    title: Words
+    found: PairedComparison
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the interval leaves no doubt about the sign."""
+        return self.found.low > 0 or self.found.high < 0
+
+
+@dataclass(frozen=True)
+class Strength:
+    """How it did at a share of its strength: accuracy in [0, 1] on `items` tasks."""
+
+    scale: float
+    accuracy: float
+    items: int
+
+    @property
+    def is_own(self) -> bool:
+        return self.scale == 1.0
+
+
+@dataclass(frozen=True)
+class GateTables:
+    """What the gate measured. Both are empty where it measured nothing."""
+
+    measured: Sequence[Measured]
+    strengths: Sequence[Strength]
+
+
+def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTables:
+    """Two queries: results of the adapter, and of what it was compared with, on the same tasks."""
+    safe = next((one for one in verdicts if one.question == Verdict.Question.SAFE), None)
+    other = Q(adapter__isnull=True)
+    if safe is not None and safe.compared_with:
+        other = Q(adapter__name=safe.compared_with)
+    own = Q(adapter=adapter)
+    both = (own | other) if safe is not None else own
+    panels = PanelResult.objects.filter(both, worker=adapter.worker_id).order_by("pk")
+    sides = SideResult.objects.filter(both, worker=adapter.worker_id).order_by("pk")
+    results = [("panel", 1.0, one) for one in panels] + [(one.kind, one.scale, one) for one in sides]
+    mine = {(kind, one.panel, scale): one.outcomes for kind, scale, one in results if one.adapter_id == adapter.pk}
+    theirs = {(kind, one.panel, scale): one.outcomes for kind, scale, one in results if one.adapter_id != adapter.pk}
+    measured = {
+        key[0]: Measured(TITLES[key[0]], compare_paired(outcomes, theirs[key]))
+        for key, outcomes in mine.items()
+        if key[0] in TITLES and outcomes and len(theirs.get(key, ())) == len(outcomes)
+    }
+    return GateTables([measured[kind] for kind in TITLES if kind in measured], _read_strengths(mine))
+
+
+def _read_strengths(mine: Mapping[tuple[str, str, float], Sequence[float]]) -> list[Strength]:
+    """The sweep over its strength, weakest first; its own is of the same first tasks of the panel."""
+    found: list[Strength] = []
+    whole: Sequence[float] = ()
+    for (kind, panel, scale), outcomes in mine.items():
+        if kind == SideResult.Kind.SCALE and outcomes:
+            found.append(Strength(scale, fmean(outcomes), len(outcomes)))
+            whole = mine.get(("panel", panel, 1.0), ())[: len(outcomes)]
+    if found and whole:
+        found.append(Strength(1.0, fmean(whole), len(whole)))
+    return sorted(found, key=lambda row: row.scale)

@@ -1,0 +1,98 @@
+"""An adapter's page says why it is suspected and what the gate measured; its buttons ask for a reason."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Project, User
+from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
+from apps.audit.models import AuditEntry
+from apps.console.selectors.gate_tables import read_gate_tables
+from apps.workers.models import Worker
+from tests.apps.adapters.test_deployment import make_adapter
+
+
+@pytest.fixture
+def adapter(worker: Worker) -> Adapter:
+    return make_adapter(worker, 1)
+
+
+def path_of(name: str, project: Project, adapter: Adapter) -> str:
+    return reverse(f"console:{name}", args=(project.slug, adapter.pk))
+
+
+def read(client: Client, project: Project, adapter: Adapter) -> str:
+    return client.get(path_of("adapter", project, adapter)).content.decode()
+
+
+def test_suspected_and_released_by_hand_each_for_a_reason(
+    client: Client, project: Project, adapter: Adapter, alice: User
+) -> None:
+    client.force_login(alice)
+    assert "Put under suspicion" in read(client, project, adapter)
+    path = path_of("adapter-suspect", project, adapter)
+    assert "What serves now stays in service." in client.get(path).content.decode()
+    assert client.post(path, {"reason": "  "}).status_code == 400
+    assert client.post(path, {"reason": "It <b>flatters</b>."}).status_code == 302
+    shown = read(client, project, adapter)
+    assert "Why it is under suspicion" in shown
+    assert "It &lt;b&gt;flatters&lt;/b&gt;." in shown
+    assert "Put into service" not in shown
+    path = path_of("adapter-release", project, adapter)
+    assert "&lt;b&gt;flatters" in client.get(path).content.decode()
+    assert client.post(path, {"reason": "Read a hundred of its answers."}).status_code == 302
+    adapter.refresh_from_db()
+    assert adapter.state == "verified"
+    assert AuditEntry.objects.latest("pk").payload["words"].endswith("Read a hundred of its answers.")
+    refused = client.post(path, {"reason": "Once more."})
+    assert refused.status_code == 409
+    assert "wanted quarantined, found verified" in refused.content.decode()
+
+
+def test_one_that_is_barred_has_no_way_back(client: Client, project: Project, adapter: Adapter, alice: User) -> None:
+    words = "it learnt from somebody who was forgotten"
+    Adapter.objects.update(state="quarantined", barred=words, suspicion=words)
+    client.force_login(alice)
+    shown = read(client, project, adapter)
+    assert "Nobody can put it into service again." in shown
+    assert "Release it" not in shown
+    refused = client.post(path_of("adapter-release", project, adapter), {"reason": "It looks harmless."})
+    assert refused.status_code == 409
+    assert words in refused.content.decode()
+
+
+def test_the_gates_tables_pair_what_both_were_measured_on(worker: Worker, adapter: Adapter) -> None:
+    second = make_adapter(worker, 2)
+    Verdict.objects.create(adapter=second, question="safe", outcome="yes", words="", compared_with=adapter.name)
+    for model, right in ((adapter, 10), (second, 18)):
+        outcomes = [1.0] * right + [0.0] * (20 - right)
+        PanelResult.objects.create(worker=worker, adapter=model, panel="desk/20/0", outcomes=outcomes, step_scores=[])
+        SideResult.objects.create(
+            worker=worker, adapter=model, kind="fresh", panel="desk/20/ab", outcomes=outcomes[::-1], step_scores=[]
+        )
+    SideResult.objects.create(
+        worker=worker, adapter=second, kind="skills", panel="alone", outcomes=[1.0], step_scores=[]
+    )
+    rows = read_gate_tables(second, list(second.verdicts.all())).measured
+    assert [(str(row.title), row.found.items, row.found.candidate, row.found.reference) for row in rows] == [
+        ("The held-out panel", 20, 0.9, 0.5),
+        ("Tasks drawn for it alone", 20, 0.9, 0.5),
+    ], "skills that the other was not tried on are compared with nothing"
+    assert all(row.is_apart for row in rows)
+    for scale, right in ((2.0, 2), (0.5, 3)):
+        outcomes = [1.0] * right + [0.0] * (4 - right)
+        SideResult.objects.create(
+            worker=worker,
+            adapter=second,
+            kind="scale",
+            panel="desk/20/0",
+            scale=scale,
+            outcomes=outcomes,
+            step_scores=[],
+        )
+    assert [(row.scale, row.accuracy, row.items) for row in read_gate_tables(second, []).strengths] == [
+        (0.5, 0.75, 4),
+        (1.0, 1.0, 4),
+        (2.0, 0.5, 4),
+    ]
+    assert read_gate_tables(adapter, []).strengths == []
