@@ -257,6 +257,7 @@ SPECTACULAR_SETTINGS = {
         "MessageRoleEnum": "apps.api.serializers.bridge.ROLES",
         "ResultStatusEnum": "apps.api.serializers.bridge.RESULTS",
         "ProviderKindEnum": "apps.inference.registry.CHOICES",
+        "RunPurposeEnum": "apps.training.models.TrainingRun.Purpose",
     },
 }
 

@@ -107,11 +107,11 @@ class BatchOut(serializers.ModelSerializer[Batch]):
 
 
 class RunOut(serializers.ModelSerializer[TrainingRun]):
-    """One training of one batch."""
+    """One training: of a batch, or of labelled steps, which are in none."""
 
     project = serializers.CharField(source="project.slug")
     worker = serializers.CharField(source="worker.name")
-    batch = serializers.IntegerField(source="batch_id")
+    batch = serializers.IntegerField(source="batch_id", allow_null=True)
     parent: Any = serializers.CharField(source="parent.name", allow_null=True, default=None)
 
     class Meta:
@@ -126,9 +126,16 @@ class RunOut(serializers.ModelSerializer[TrainingRun]):
             "recipe",
             "recipe_hash",
             "seed",
+            "purpose",
+            "end_user",
             "state",
+            "waiting_reason",
             "attempt",
             "summary",
+            "gates",
+            "alarms",
+            "cost",
+            "tracking",
             "versions",
             "failure",
             "heartbeat_at",
