@@ -258,6 +258,7 @@ SPECTACULAR_SETTINGS = {
         "ResultStatusEnum": "apps.api.serializers.bridge.RESULTS",
         "ProviderKindEnum": "apps.inference.registry.CHOICES",
         "RunPurposeEnum": "apps.training.models.TrainingRun.Purpose",
+        "ReviewPurposeEnum": "apps.api.serializers.judgement.PURPOSES",
     },
 }
 

@@ -244,7 +244,7 @@ class SourceOut(serializers.Serializer[Any]):
 class ItemsOut(serializers.Serializer[Any]):
     """How many pairs or demonstrations come from where."""
 
-    source = serializers.CharField()
+    source: Any = serializers.CharField()
     count = serializers.IntegerField()
 
 

@@ -33,7 +33,7 @@ def test_everything_that_changes_something_takes_an_idempotency_key() -> None:
     for path, item in schema["paths"].items():
         for verb in item.keys() & {"post", "patch", "delete"}:
             names = {parameter["name"] for parameter in item[verb].get("parameters", [])}
-            # signing in changes nothing that counts, and a trainer that samples sends no headers: its question is the key
+            # signing in changes nothing that counts; a trainer that samples sends no headers: its question is the key
             assert "Idempotency-Key" in names or path.endswith(("/login", "/rewards/{secret}")), (verb, path)
 
 

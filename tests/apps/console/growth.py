@@ -123,8 +123,9 @@ def _grow_learning(scene: Scene, done: Iterable[Task], first: int) -> None:
     rollout = Rollout.objects.filter(task=scene.reviewed, is_usable=True).earliest("pk")
     verdict = Verdict.objects.filter(adapter=scene.adapter).earliest("pk")
     panel = PanelResult.objects.filter(adapter=scene.adapter).earliest("pk")
+    taught = Batch.objects.get(run=scene.run)
     for number, task in enumerate(done):
-        batch: Batch = _copy(scene.run.batch, 1, number=first + number)[0]
+        batch: Batch = _copy(taught, 1, number=first + number)[0]
         run: TrainingRun = _copy(scene.run, 1, batch=batch)[0]
         adapter: Adapter = _copy(
             scene.adapter,
@@ -143,8 +144,8 @@ def _grow_learning(scene: Scene, done: Iterable[Task], first: int) -> None:
         TrainingUse.objects.create(rollout=learned, batch=batch)
         also: Attempt = _copy(attempt, 1, task=task, index=1, exchange=None)[0]
         use: Rollout = _copy(rollout, 1, task=task, attempt=also)[0]
-        TrainingUse.objects.create(rollout=use, batch=scene.run.batch)
-    _copy(scene.failed_run, 1, batch=_copy(scene.run.batch, 1, number=first + 50_000)[0])
+        TrainingUse.objects.create(rollout=use, batch=taught)
+    _copy(scene.failed_run, 1, batch=_copy(taught, 1, number=first + 50_000)[0])
 
 
 def _copy(row: Model, count: int, **changes: Callable[[int], Any] | Any) -> list[Any]:

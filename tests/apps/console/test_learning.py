@@ -36,7 +36,7 @@ def test_each_model_is_drawn_by_its_newest_result_though_the_panel_was_refreshed
 def test_a_runs_reward_is_the_mean_of_the_rollouts_it_learned_from() -> None:
     scene = build_scene(updates=2)
     learning = find_learning(scene.worker)
-    assert [point.run.batch.number for point in learning.rewards] == [1, 2, 3]
+    assert [batch.number for point in learning.rewards if (batch := point.run.batch)] == [1, 2, 3]
     assert learning.rewards[2].reward == pytest.approx(0.3 + 0.07 * 3 + 0.02 * 0.79367, abs=1e-4)
     assert learning.served is not None
     assert learning.base is not None
