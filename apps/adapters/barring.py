@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from apps.adapters.canary import clear_canary
-from apps.adapters.models import Adapter, Deployment, Verdict
+from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
 from apps.adapters.services import quarantine
+from apps.adapters.shadows import close_shadow
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 
@@ -33,6 +34,8 @@ def bar(adapters: Iterable[Adapter], *, words: str, by: str) -> list[Adapter]:
     for adapter in barred:
         for deployment in Deployment.objects.select_for_update(of=("self",)).filter(canary=adapter):
             clear_canary(deployment, outcome="stopped", words=words[:300], by=by)
+        for shadow in Shadow.objects.filter(adapter=adapter, state=Shadow.State.RUNNING):
+            close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, words=words, by=by)
         Adapter.objects.filter(pk=adapter.pk).update(barred=words)
         record(Kind.ADAPTER_BARRED, subject=adapter, by=by, payload={"words": words})
         if adapter.state in SUSPECT:

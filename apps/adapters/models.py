@@ -245,3 +245,49 @@ class Deployment(Timestamped):
     @property
     def project_id(self) -> int:
         return self.worker.project_id
+
+
+class Shadow(Stateful):
+    """An adapter that does a share of a worker's new tasks beside what serves, unseen: nobody is shown its answers.
+
+    Attributes:
+        percent: of the tasks, in [1, 50].
+        after_task: tasks with a higher id are new (the row lives on a higher floor).
+        words: what the last look at it found; outcome: how it ended, "" while it runs.
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running", "Running"
+        ENDED = "ended", "Ended"
+
+    class Outcome(models.TextChoices):
+        SAFE = "safe", "Not worse"
+        HARM = "harm", "Worse"
+        STOPPED = "stopped", "Stopped"
+
+    MOVES: ClassVar = {State.RUNNING: frozenset({State.ENDED}), State.ENDED: frozenset()}
+    EVENTS: ClassVar = {State.RUNNING: Kind.SHADOW_STARTED, State.ENDED: Kind.SHADOW_ENDED}
+
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="shadows")
+    adapter = models.ForeignKey(Adapter, models.CASCADE, related_name="shadows")
+    percent = models.PositiveSmallIntegerField()
+    after_task = models.BigIntegerField()
+    state = models.CharField(max_length=8, choices=State.choices, default=State.RUNNING)
+    outcome = models.CharField(max_length=8, choices=Outcome.choices, blank=True, default="")
+    words = models.CharField(max_length=300, blank=True, default="")
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["worker"], condition=Q(state="running"), name="one_running_shadow_per_worker"
+            ),
+            models.CheckConstraint(condition=Q(percent__gte=1, percent__lte=50), name="a_shadow_gets_1_to_50_percent"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.adapter} in the shadow of {self.worker}"
+
+    @property
+    def project_id(self) -> int:
+        return self.worker.project_id

@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedError
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.adapters.servable import require_servable
 from apps.base.errors import TentalisError
 from apps.inference.client import ModelClient
@@ -138,6 +138,7 @@ def _unload_idle(worker: Worker) -> int:
     """
     kept = Deployment.objects.filter(worker=worker).values_list("adapter_id", "previous_id", "canary_id")
     needed = {pk for row in kept for pk in row if pk}
+    needed |= set(Shadow.objects.filter(worker=worker, state=Shadow.State.RUNNING).values_list("adapter_id", flat=True))
     idle = Adapter.objects.filter(worker=worker, is_anchor=False, state__in=IDLE_STATES).exclude(pk__in=needed)
     names, count = set(idle.values_list("name", flat=True)), 0
     for client in clients_for(worker.provider) if names else ():

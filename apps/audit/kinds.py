@@ -119,6 +119,8 @@ class Kind(models.TextChoices):
     CANARY_STARTED = "canary.started"
     CANARY_CHANGED = "canary.changed"
     CANARY_ENDED = "canary.ended"
+    SHADOW_STARTED = "shadow.started"
+    SHADOW_ENDED = "shadow.ended"
     # skills
     SKILL_CREATED = "skill.created"
     SKILL_CHANGED = "skill.changed"

@@ -209,6 +209,7 @@ def _find_exchanges(sessions: Iterable[int], loose: Iterable[int], tasks: Iterab
     made = (
         Q(session__in=sessions) | Q(pk__in=loose) | Q(attempt__task__in=tasks) | Q(further_of__attempt__task__in=tasks)
     )
+    made |= Q(shadow_attempt__task__in=tasks)
     return list(Exchange.objects.filter(made).distinct().order_by("pk").values_list("pk", flat=True))
 
 

@@ -140,7 +140,8 @@ class Exchange(Timestamped):
         token: key id of the token that asked; "" for calls of ours, and for those of before it was kept.
         api: chat, completions, responses or messages: the dialect the caller spoke.
         turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats); judge,
-            manager or hint: a call of ours beside the agent's work, of which the figures alone are kept.
+            manager or hint: a call of ours beside the agent's work, of which the figures alone are kept; shadow: an
+            answer that is compared with what serves and shown to nobody.
         task_id, step_index: of the task and step it was made for, as the caller said (the rows live on a higher floor).
         request: what else was asked: sampling, tools, response format.
         reasoning: what the model thought aloud before its answer, where the server tells.

@@ -79,6 +79,7 @@ def record_exchanges(
     provider: Provider | None = None,
     session: Session | None = None,
     task_id: int | None = None,
+    turn: str = "main",
 ) -> list[Exchange]:
     """Store what came of each try, in one statement.
 
@@ -86,6 +87,7 @@ def record_exchanges(
         model: name the server was asked for.
         adapter_name, policy_version: of the adapter behind that name; "" and 0 for the base model.
         task_id: of the task they are tries at.
+        turn: as an exchange's.
     Returns:
         One stored exchange a draft, in order.
     """
@@ -114,6 +116,7 @@ def record_exchanges(
             cached_tokens=draft.use.cached,
             cost_usd=rates and rates.cost(**_count_tokens(draft)._asdict()),
             task_id=task_id,
+            turn=turn,
             latency_ms=None if draft.elapsed_s is None else draft.elapsed_s * 1000,
             error=draft.error,
         )

@@ -10,6 +10,7 @@ from django.db import connection
 from apps.audit.chain import seal_entries
 from apps.conversations.services import drop_sealed
 from apps.pipeline import sweep
+from apps.pipeline.shadows import watch_shadows
 from apps.pipeline.watching import watch_served
 from apps.webhooks.sending import forget_old
 from apps.webhooks.telling import tell
@@ -42,6 +43,7 @@ TIMETABLE = (
     Entry("tend the cluster", 5.0, sweep.tend_cluster),
     Entry("sweep adapters", 10.0, sweep.sweep_adapters),
     Entry("watch canaries", 5.0, sweep.watch_canaries),
+    Entry("watch shadows", 10.0, watch_shadows),
     Entry("watch what serves", 30.0, watch_served),
     Entry("tell webhooks", 0.5, tell),
     Entry("forget what webhooks took", 600.0, forget_old),

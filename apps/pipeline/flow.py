@@ -33,6 +33,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel
+from apps.scoring.shadows import find_own_shadow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
 from apps.training import gates, rebuilding, schedule, scorers
@@ -52,6 +53,14 @@ def learn_when_reviewed(task_id: int) -> None:
     if task.state == Task.State.LEARNING:
         until = feedback.find_undo_until([task_id]).get(task_id)
         outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
+
+
+def go_on_after_work(task_id: int) -> None:
+    """A scored task goes on, and where its worker has a shadow that is to do it too, that begins."""
+    learn_when_reviewed(task_id)
+    task = Task.objects.select_related("worker").get(pk=task_id)
+    if find_own_shadow(task) is not None:
+        outbox.start("mirror", subject_id=task.pk, project_id=task.project_id)
 
 
 def train_when_full(task_id: int) -> None:
@@ -128,7 +137,7 @@ WORK = register_kind(
     SegmentKind(
         name="work",
         links=("tasks.work", "scoring.score", "feedback.open_review"),
-        then=learn_when_reviewed,
+        then=go_on_after_work,
         on_dead=_task_died,
         on_replay=_task_replayed,
     )
@@ -155,6 +164,7 @@ ADOPT = register_kind(
 )
 
 
+MIRROR = register_kind(SegmentKind(name="mirror", links=("scoring.mirror",)))
 LABEL = register_kind(SegmentKind(name="label", links=("scoring.label_steps",), then=train_scorer_when_labelled))
 ADOPT_SCORER = register_kind(
     SegmentKind(

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Shadow
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
 from apps.inference.models import Exchange
@@ -203,3 +203,36 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"step {self.index + 1} of {self.attempt_id}"
+
+
+class ShadowAttempt(Timestamped):
+    """A try at a task that nobody sees: it is no attempt of the task's, is never reviewed and trains nothing.
+
+    Attributes:
+        exchange: the call that made it, of turn `shadow`.
+        outcome, score: as an attempt's; None where nothing could tell.
+        details: weights of the scorers that said the score.
+    """
+
+    shadow = models.ForeignKey(Shadow, models.CASCADE, related_name="attempts")
+    task = models.ForeignKey(Task, models.CASCADE, related_name="shadow_attempts")
+    exchange = models.OneToOneField(Exchange, models.SET_NULL, null=True, blank=True, related_name="shadow_attempt")
+    answer = models.TextField(blank=True)
+    error = models.TextField(blank=True)
+    outcome = models.FloatField(null=True)
+    score = models.FloatField(null=True)
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["shadow", "task"], name="one_shadow_attempt_per_task")]
+
+    def __str__(self) -> str:
+        return f"shadow attempt {self.pk} at task {self.task_id}"
+
+    @property
+    def worth(self) -> float | None:
+        """In [0, 1]: what was verified, else what was scored; 0 where there is no answer."""
+        if self.error:
+            return 0.0
+        return self.score if self.outcome is None else self.outcome

@@ -496,6 +496,17 @@ class Endpoints(Generic[Answer]):
     def stop_canary(self, adapter_id: int) -> Answer:
         return self._delete(f"adapters/{adapter_id}/canary")
 
+    def get_shadow(self, adapter_id: int) -> Answer:
+        """How an adapter does in the shadow of what serves."""
+        return self._get(f"adapters/{adapter_id}/shadow")
+
+    def start_shadow(self, adapter_id: int, *, percent: int) -> Answer:
+        """Have an adapter answer a share of its worker's new tasks once more, shown to nobody."""
+        return self._post(f"adapters/{adapter_id}/shadow", percent=percent)
+
+    def stop_shadow(self, adapter_id: int) -> Answer:
+        return self._delete(f"adapters/{adapter_id}/shadow")
+
     # --- records ---
     def list_audit(self, **params: Any) -> Answer:
         return self._get("audit", **params)

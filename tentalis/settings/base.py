@@ -257,6 +257,7 @@ SPECTACULAR_SETTINGS = {
         "MessageRoleEnum": "apps.api.serializers.bridge.ROLES",
         "ResultStatusEnum": "apps.api.serializers.bridge.RESULTS",
         "ProviderKindEnum": "apps.inference.registry.CHOICES",
+        "ReadingEnum": "apps.api.serializers.learning.READINGS",
         "RunPurposeEnum": "apps.training.models.TrainingRun.Purpose",
         "ReviewPurposeEnum": "apps.api.serializers.judgement.PURPOSES",
     },

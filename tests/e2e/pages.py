@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import ApiToken
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.calibration.models import Rater
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import claim
@@ -88,9 +88,11 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "rater_out": path("rater", Rater.objects.get(project=scene.project, handle="scorer:prm").pk),
         "adapter_promote": path("adapter-promote", scene.candidate.pk),
         "adapter_canary": path("adapter-canary", scene.candidate.pk),
+        "adapter_shadow": path("adapter-shadow", scene.candidate.pk),
         "adapter_suspect": path("adapter-suspect", scene.candidate.pk),
         "adapter_release": path("adapter-release", scene.candidate.pk),
         "roll_back": path("roll-back", scene.worker.name),
+        "shadow_stop": path("shadow-stop", _try_unseen(scene).name),
         "canary_stop": path("canary-stop", _try_adapter(scene).name),
         "forget": path("forget"),
         "worker_new": path("worker-new"),
@@ -156,6 +158,14 @@ def _judge_many(scene: Scene) -> BulkJudgement:
         words={"score": 1.0, "text": "Right, and said well."},
         report=[{"review": scene.review.pk, "reason": "alice has it open"}],
     )
+
+
+def _try_unseen(scene: Scene) -> Worker:
+    """The worker, whose former adapter does a share of its tasks once more."""
+    words = "−1.2 points [−6.0, +3.5] on 31 tasks against 31 others: nothing can be said yet"
+    former = scene.candidate
+    Shadow.objects.create(worker=scene.worker, adapter=former, percent=10, after_task=0, words=words)
+    return scene.worker
 
 
 def _try_adapter(scene: Scene) -> Worker:

@@ -107,6 +107,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
         "PATCH tokens/{token}": {"limits": {"requests_per_minute": 5}},
         "POST adapters/{adapter}/canary": {"percent": 10},
+        "POST adapters/{adapter}/shadow": {"percent": 10},
         "POST manager-runs/{manager_run}/rollback": {"reason": "It fell."},
         "PATCH adapters/{adapter}/canary": {"percent": 20},
         "POST adapters/{adapter}/quarantine": {"reason": "Odd."},

@@ -216,6 +216,9 @@ class DeploymentOut(serializers.ModelSerializer[Deployment]):
         fields = ["worker", "end_user", "adapter", "previous", "epoch", "moved_at"]
 
 
+READINGS = [(one.value, one.value) for one in CanaryOutcome]
+
+
 class CanaryIn(StrictSerializer):
     """The share of a trial."""
 
@@ -230,8 +233,20 @@ class CanaryOut(serializers.Serializer[Any]):
     adapter = serializers.CharField(allow_null=True)
     percent = serializers.IntegerField()
     started_at = serializers.DateTimeField(allow_null=True)
-    outcome = serializers.ChoiceField(choices=[(one.value, one.value) for one in CanaryOutcome])
+    outcome = serializers.ChoiceField(choices=READINGS)
     words = serializers.CharField(help_text="What was seen so far.")
+
+
+class ShadowOut(serializers.Serializer[Any]):
+    """An adapter that answers a share of the tasks once more, shown to nobody."""
+
+    worker = serializers.CharField()
+    adapter = serializers.CharField()
+    percent = serializers.IntegerField()
+    started_at = serializers.DateTimeField()
+    attempts = serializers.IntegerField(help_text="Tasks it did.")
+    outcome = serializers.ChoiceField(choices=READINGS)
+    words = serializers.CharField(help_text="What was seen so far, against what serves on the same tasks.")
 
 
 class SourceOut(serializers.Serializer[Any]):

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.adapters import services as adapters
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.api.downloads import adapter_zip, rollout_lines, rollout_parquet, stream
 from apps.api.etags import is_among
 from apps.api.filters import ProjectFilterSet
@@ -33,13 +33,14 @@ from apps.api.serializers.learning import (
     RunIn,
     RunMetricsOut,
     RunOut,
+    ShadowOut,
     VerdictOut,
 )
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.selectors import IncompleteConversationError
-from apps.pipeline import canary, flow
+from apps.pipeline import canary, flow, shadows
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.training.models import TrainingRun
@@ -263,8 +264,11 @@ class AdapterViewSet(ResourceViewSet):
         "start_canary": Right.ADAPTERS_WRITE,
         "raise_canary": Right.ADAPTERS_WRITE,
         "stop_canary": Right.ADAPTERS_WRITE,
+        "shadow": Right.ADAPTERS_READ,
+        "start_shadow": Right.ADAPTERS_WRITE,
+        "stop_shadow": Right.ADAPTERS_WRITE,
     }
-    extra_problems: ClassVar = {"canary": (409,), "download": (409, 422)}
+    extra_problems: ClassVar = {"canary": (409,), "shadow": (409,), "download": (409, 422)}
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())
@@ -363,6 +367,51 @@ class AdapterViewSet(ResourceViewSet):
         """End a trial; everything goes to what serves."""
         canary.stop_canary(deployment=self._find_trial(self.get_object()), by=current_user(request))
         return Response(status=204)
+
+    @extend_schema(responses=ShadowOut, operation_id="adapters_shadow_read")
+    @action(detail=True)
+    def shadow(self, request: Request, pk: str) -> Response:
+        """How this adapter does in the shadow of what serves. 409 when it is in none."""
+        self.check_no_parameters()
+        return self._show_shadow(self._find_shadow(self.get_object()))
+
+    @extend_schema(request=CanaryIn, responses={201: ShadowOut}, operation_id="adapters_shadow_start")
+    @shadow.mapping.post
+    def start_shadow(self, request: Request, pk: str) -> Response:
+        """Have an adapter answer a share of its worker's new tasks once more: scored, compared, shown to nobody."""
+        adapter = self.get_object()
+        percent = self.read_body(CanaryIn)["percent"]
+        started = shadows.start_shadow(adapter=adapter, percent=percent, by=current_user(request))
+        return self._show_shadow(started, 201)
+
+    @extend_schema(responses={204: None}, operation_id="adapters_shadow_stop")
+    @shadow.mapping.delete
+    def stop_shadow(self, request: Request, pk: str) -> Response:
+        """Take it out of the shadow; what was found of it stays."""
+        shadows.stop_shadow(shadow=self._find_shadow(self.get_object()), by=current_user(request))
+        return Response(status=204)
+
+    @staticmethod
+    def _find_shadow(adapter: Adapter) -> Shadow:
+        running = Shadow.objects.filter(adapter=adapter, state=Shadow.State.RUNNING)
+        shadow = running.select_related("adapter", "worker__project").first()
+        if shadow is None:
+            raise ConflictError(f"{adapter.name} is in no shadow")
+        return shadow
+
+    @staticmethod
+    def _show_shadow(shadow: Shadow, status: int = 200) -> Response:
+        reading = shadows.read_shadow(shadow)
+        shown = {
+            "worker": shadow.worker.name,
+            "adapter": shadow.adapter.name,
+            "percent": shadow.percent,
+            "started_at": shadow.created_at,
+            "attempts": shadow.attempts.count(),
+            "outcome": reading.outcome,
+            "words": reading.words,
+        }
+        return Response(ShadowOut(shown).data, status=status)
 
     @staticmethod
     def _find_trial(adapter: Adapter) -> Deployment:

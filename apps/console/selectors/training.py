@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django.db.models import Q
+from django.db.models import Count, Q
 
 from apps.accounts.models import Project
 from apps.adapters.canary import TRIABLE
-from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
+from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, Verdict
 from apps.adapters.selectors import find_deployment
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.learning import AccuracyPoint, RewardPoint, find_rewards, point_of
@@ -24,6 +24,7 @@ MOST_PEOPLE = 12
 MOST_SERVED = 200
 SAMPLE_TASKS = 60
 OFFERED = 12
+SHADOWS = 5
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class AdapterView:
     people: Sequence[PersonShare]
     movement: Movement | None
     tables: GateTables
+    shadows: Sequence[Shadow]
 
     @property
     def subject(self) -> str:
@@ -98,6 +100,16 @@ class AdapterView:
         """Whether it could get a share of the work: nothing else is tried, and the gate found it safe once."""
         is_free = self.deployment is None or self.deployment.canary_id is None
         return is_free and not self.is_served and not self.adapter.barred and self.adapter.state in TRIABLE
+
+    @property
+    def can_be_shadow(self) -> bool:
+        """Whether it could do a share of the work unseen."""
+        is_fit = not self.is_served and not self.adapter.barred and not self.adapter.end_user
+        return is_fit and self.adapter.state in TRIABLE and not self.is_shadow
+
+    @property
+    def is_shadow(self) -> bool:
+        return any(one.state == Shadow.State.RUNNING for one in self.shadows)
 
     @property
     def is_served(self) -> bool:
@@ -204,4 +216,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         people=find_people(adapter),
         movement=find_movement(adapter),
         tables=read_gate_tables(adapter, verdicts),
+        shadows=list(
+            Shadow.objects.filter(adapter=adapter).annotate(tasks=Count("attempts")).order_by("-pk")[:SHADOWS]
+        ),
     )

@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from apps.console.views import canary, dashboard, datasets, sessions, suspicion, trace, training, upkeep, workers
+from apps.console.views import (
+    canary,
+    dashboard,
+    datasets,
+    sessions,
+    shadow,
+    suspicion,
+    trace,
+    training,
+    upkeep,
+    workers,
+)
 
 urlpatterns = [
     path("", dashboard.show_dashboard, name="project"),
@@ -15,6 +26,7 @@ urlpatterns = [
     path("adapters/<int:adapter_id>/", training.show_adapter, name="adapter"),
     path("adapters/<int:adapter_id>/promote/", training.promote_adapter, name="adapter-promote"),
     path("adapters/<int:adapter_id>/canary/", canary.start_canary, name="adapter-canary"),
+    path("adapters/<int:adapter_id>/shadow/", shadow.start_shadow, name="adapter-shadow"),
     path("adapters/<int:adapter_id>/suspect/", suspicion.suspect, name="adapter-suspect"),
     path("adapters/<int:adapter_id>/release/", suspicion.release, name="adapter-release"),
     path("adapters/<int:adapter_id>/people/", trace.show_people, name="adapter-people"),
@@ -31,6 +43,7 @@ urlpatterns = [
     path("workers/<str:name>/train/", training.train_now, name="train"),
     path("workers/<str:name>/roll-back/", training.roll_back, name="roll-back"),
     path("workers/<str:name>/stop-canary/", canary.stop_canary, name="canary-stop"),
+    path("workers/<str:name>/stop-shadow/", shadow.stop_shadow, name="shadow-stop"),
     path("sessions/", sessions.list_sessions, name="session-list"),
     path("sessions/<int:session_id>/", sessions.show_session, name="session"),
     path("exchanges/<int:exchange_id>/", sessions.show_exchange, name="exchange"),

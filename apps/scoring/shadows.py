@@ -1,0 +1,84 @@
+"""A task is done once more by the adapter in its worker's shadow, scored like any attempt, and shown to nobody."""
+
+from apps.adapters.models import Adapter, Shadow
+from apps.adapters.serving import load
+from apps.adapters.shadows import find_shadow
+from apps.environments.registry import get_world
+from apps.inference.errors import ModelNotServedError
+from apps.inference.services import record_exchanges
+from apps.outbox.services import final_write
+from apps.scoring.aside import score_aside
+from apps.tasks.models import Environment, ShadowAttempt, Task
+from apps.workers.agents import get_agent
+from apps.workers.models import Worker
+from tentalis.core.worlds import AttemptDraft
+
+KINDS = frozenset({Worker.Kind.CHAT, Worker.Kind.DESK})
+HARMLESS = frozenset({Environment.CHAT, Environment.DESK})
+"""Worlds in which an answer changes nothing: elsewhere a second one would act a second time."""
+
+
+def find_own_shadow(task: Task) -> Shadow | None:
+    """The shadow that is to do a task; None for most tasks, and for those that it may not or need not do."""
+    if task.parent_id is not None or task.environment not in HARMLESS or task.worker.kind not in KINDS:
+        return None
+    shadow = find_shadow(task.worker_id, task_id=task.pk)
+    if shadow is None or task.attempts.filter(adapter=shadow.adapter).exists():
+        return None  # a canary that is in the shadow too has done it in the light
+    return shadow
+
+
+def mirror_task(task_id: int) -> None:
+    """Do a task once in the shadow and keep what came of it, apart from the task.
+
+    Raises:
+        ProviderBusyError, ProviderRefusedError: the model could not be asked.
+    """
+    task = Task.objects.select_related("worker__provider", "project").get(pk=task_id)
+    shadow = find_own_shadow(task)
+    if shadow is None or ShadowAttempt.objects.filter(shadow=shadow, task=task).exists():
+        return
+    draft = _try_once(task, shadow.adapter)
+    scored = score_aside(task, draft)
+    with final_write():
+        (exchange,) = record_exchanges(
+            project=task.project,
+            drafts=[draft],
+            worker_name=task.worker.name,
+            model=shadow.adapter.name,
+            adapter_name=shadow.adapter.name,
+            policy_version=shadow.adapter.version,
+            provider=task.worker.provider,
+            task_id=task.pk,
+            turn="shadow",
+        )
+        ShadowAttempt.objects.create(
+            shadow=shadow,
+            task=task,
+            exchange=exchange,
+            answer=draft.answer,
+            error=draft.error,
+            outcome=scored.verification.outcome if scored.verification else None,
+            score=scored.combined.value,
+            details={"weights": dict(scored.combined.used_weights)},
+        )
+
+
+def _try_once(task: Task, adapter: Adapter) -> AttemptDraft:
+    agent = get_agent(task.worker, task_id=task.pk)
+
+    def work() -> AttemptDraft:
+        (group,) = agent.work(
+            prompts=[task.prompt],
+            world=get_world(task.environment),
+            group_size=1,
+            seeds=[task.seed],
+            model=adapter.name,
+        )
+        return group[0]
+
+    try:
+        return work()
+    except ModelNotServedError:
+        load(adapter)
+        return work()

@@ -1,0 +1,191 @@
+"""A shadow: it does some tasks once more, nobody sees it, and what was found of it ends it."""
+
+import pytest
+from django.db import IntegrityError
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Project, User
+from apps.adapters.barring import bar
+from apps.adapters.models import Adapter, Shadow
+from apps.adapters.shadows import find_shadow
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
+from apps.inference.models import Exchange
+from apps.outbox.models import Segment
+from apps.pipeline import flow, shadows
+from apps.rollouts.models import Rollout
+from apps.scoring.services import score_task
+from apps.scoring.shadows import find_own_shadow, mirror_task
+from apps.tasks.models import Attempt, ShadowAttempt, Task
+from apps.tasks.services import work_task
+from apps.workers.models import Worker
+from tests.apps.adapters import test_canary
+from tests.apps.adapters.test_deployment import deploy, make_adapter
+from tests.factories import make_attempt, make_task, make_worker
+
+pytestmark = pytest.mark.django_db
+served = test_canary.served
+"""The worker whose server answers, with version 1 in service and version 2 found safe."""
+
+
+def begin(worker: Worker, by: User, percent: int = 50) -> Shadow:
+    return shadows.start_shadow(adapter=Adapter.objects.get(worker=worker, version=2), percent=percent, by=by)
+
+
+def mirrored_task(worker: Worker, **values: object) -> Task:
+    """A task that falls to the shadow."""
+    for _ in range(60):
+        task = make_task(worker.project, worker, environment="chat", **values)
+        if find_shadow(worker.pk, task_id=task.pk) is not None:
+            return task
+    raise AssertionError("no task of sixty falls to a shadow of half of them")
+
+
+def test_a_task_is_done_once_more_and_nothing_of_the_task_changes(served: Worker, alice: User) -> None:
+    shadow = begin(served, alice)
+    task = mirrored_task(served, group_size=2)
+    work_task(task.pk, by="worker")
+    score_task(task.pk)
+    flow.go_on_after_work(task.pk)
+    assert Segment.objects.get(kind="mirror").subject_id == task.pk
+    before = Task.objects.filter(pk=task.pk).values().get(), list(task.attempts.values())
+    mirror_task(task.pk)
+    mirror_task(task.pk)
+    assert before == (Task.objects.filter(pk=task.pk).values().get(), list(task.attempts.values()))
+    unseen = ShadowAttempt.objects.get()
+    assert unseen.exchange is not None
+    assert (unseen.shadow, unseen.task, unseen.error) == (shadow, task, "")
+    assert (unseen.exchange.turn, unseen.exchange.adapter_name) == ("shadow", shadow.adapter.name)
+    assert Exchange.objects.exclude(turn="shadow").filter(adapter_name=shadow.adapter.name).count() == 0
+    assert not Rollout.objects.exists()
+
+
+@pytest.mark.parametrize("percent", [1, 50])
+def test_its_share_of_the_new_tasks_falls_to_it(served: Worker, alice: User, percent: int) -> None:
+    old = make_task(served.project, served, environment="chat")
+    begin(served, alice, percent)
+    assert find_shadow(served.pk, task_id=old.pk) is None
+    mine = sum(find_shadow(served.pk, task_id=old.pk + number) is not None for number in range(1, 2001))
+    assert abs(mine / 2000 - percent / 100) < 0.04
+
+
+def test_what_would_act_a_second_time_is_left_to_what_serves(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    task = mirrored_task(served)
+    assert find_own_shadow(task) is not None
+    for changes in ({"environment": "terminal"}, {"environment": "swe"}, {"parent": make_task(served.project, served)}):
+        changed = Task.objects.get(pk=task.pk)
+        for name, value in changes.items():
+            setattr(changed, name, value)
+        assert find_own_shadow(changed) is None, changes
+
+
+def try_out(shadow: Shadow, before: float, unseen: float, tasks: int = 80) -> None:
+    for number in range(tasks):
+        task = make_task(shadow.worker.project, shadow.worker)
+        jitter = 0.05 * (number % 3 - 1)
+        for index in range(2):
+            make_attempt(task, index, outcome=None, score=before + jitter)
+        ShadowAttempt.objects.create(shadow=shadow, task=task, score=unseen + jitter)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "outcome", "state"), [(0.1, "harm", "refused"), (0.9, "safe", "verified"), (0.7, "", "verified")]
+)
+def test_it_ends_when_enough_was_seen_and_never_goes_into_service(
+    served: Worker,
+    alice: User,
+    unseen: float,
+    outcome: str,
+    state: str,
+) -> None:
+    shadow = begin(served, alice)
+    try_out(shadow, 0.8, unseen, tasks=80 if outcome else 21)
+    assert shadows.watch_shadows() == int(bool(outcome))
+    shadow.refresh_from_db()
+    adapter = Adapter.objects.get(pk=shadow.adapter_id)
+    assert (shadow.outcome, adapter.state, bool(shadow.words)) == (outcome, state, True)
+    assert AuditEntry.objects.filter(kind=Kind.SHADOW_ENDED).count() == int(bool(outcome))
+
+
+def test_only_tasks_that_both_were_scored_on_count(served: Worker, alice: User) -> None:
+    shadow = begin(served, alice)
+    try_out(shadow, 0.8, 0.8, tasks=3)
+    unscored, half = make_task(served.project, served), make_task(served.project, served)
+    ShadowAttempt.objects.create(shadow=shadow, task=unscored)
+    make_attempt(unscored, 0, outcome=None, score=0.5)
+    ShadowAttempt.objects.create(shadow=shadow, task=half, score=0.5)
+    make_attempt(half, 0, outcome=None, score=0.5)
+    make_attempt(half, 1, outcome=None, score=None)
+    failed = make_task(served.project, served)
+    ShadowAttempt.objects.create(shadow=shadow, task=failed, error="it said nothing")
+    make_attempt(failed, 0, outcome=None, score=0.8)
+    reading = shadows.read_shadow(shadow)
+    assert (reading.deployed.tasks, reading.canary.tasks) == (4, 4)
+    assert (round(reading.deployed.mean, 3), round(reading.canary.mean, 3)) == (0.8, 0.6), "no answer counts as 0"
+
+
+def test_one_shadow_a_worker_and_it_can_be_taken_out(served: Worker, alice: User, bob: User) -> None:
+    shadow = begin(served, alice)
+    with pytest.raises(ConflictError, match="has a shadow already"):
+        begin(served, alice)
+    with pytest.raises(NotAllowedError):
+        shadows.stop_shadow(shadow=shadow, by=bob)
+    shadows.stop_shadow(shadow=shadow, by=alice)
+    with pytest.raises(IllegalMoveError):
+        shadows.stop_shadow(shadow=shadow, by=alice)
+    assert begin(served, alice).pk != shadow.pk
+    with pytest.raises(BadInputError, match="percent"):
+        begin(served, alice, percent=51)
+
+
+def test_who_may_not_serve_works_in_no_shadow(served: Worker, alice: User) -> None:
+    shadow = begin(served, alice)
+    bar([shadow.adapter], words="it learnt from somebody who was forgotten", by="test")
+    shadow.refresh_from_db()
+    assert (shadow.state, shadow.outcome) == ("ended", "stopped")
+    with pytest.raises(IllegalMoveError, match="somebody who was forgotten"):
+        begin(served, alice)
+
+
+def test_one_that_was_put_into_service_is_compared_with_itself_no_longer(
+    served: Worker,
+    alice: User,
+) -> None:
+    shadow = begin(served, alice)
+    deploy(served, shadow.adapter)
+    assert shadows.watch_shadows() == 1
+    assert Shadow.objects.get().outcome == "stopped"
+
+
+def test_the_database_allows_one(worker: Worker) -> None:
+    adapter = make_adapter(worker, 1)
+    Shadow.objects.create(worker=worker, adapter=adapter, percent=10, after_task=0)
+    with pytest.raises(IntegrityError):
+        Shadow.objects.create(worker=worker, adapter=adapter, percent=10, after_task=0)
+
+
+def test_its_page_begins_it_and_ends_it(client: Client, served: Worker, alice: User) -> None:
+    client.force_login(alice)
+    adapter = Adapter.objects.get(worker=served, version=2)
+    slug = served.project.slug
+    path = reverse("console:adapter-shadow", args=(slug, adapter.pk))
+    assert "Nobody is shown its answers" in client.get(path).content.decode()
+    assert client.post(path, {"percent": "0"}).status_code == 400
+    assert client.post(path, {"percent": "20"}).status_code == 302
+    page = client.get(reverse("console:adapter", args=(slug, adapter.pk))).content.decode()
+    assert "0 tasks done once more, unseen: 20 % of the new ones" in page
+    stop = reverse("console:shadow-stop", args=(slug, served.name))
+    assert client.get(stop).status_code == 200
+    assert client.post(stop).status_code == 302
+    assert (Shadow.objects.get().outcome, client.get(stop).status_code) == ("stopped", 404)
+
+
+def test_other_attempts_of_the_worker_are_none_of_its(project: Project, worker: Worker) -> None:
+    other = make_worker(project, "other")
+    shadow = Shadow.objects.create(worker=worker, adapter=make_adapter(worker, 1), percent=50, after_task=0)
+    task = make_task(project, other)
+    assert find_shadow(other.pk, task_id=task.pk) is None
+    assert not Attempt.objects.filter(adapter=shadow.adapter).exists()
