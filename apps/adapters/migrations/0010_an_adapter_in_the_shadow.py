@@ -5,29 +5,61 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('adapters', '0009_barred_adapters_and_their_rebuilds'),
-        ('workers', '0004_adapters_per_worker_or_person'),
+        ("adapters", "0009_barred_adapters_and_their_rebuilds"),
+        ("workers", "0004_adapters_per_worker_or_person"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Shadow',
+            name="Shadow",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('percent', models.PositiveSmallIntegerField()),
-                ('after_task', models.BigIntegerField()),
-                ('state', models.CharField(choices=[('running', 'Running'), ('ended', 'Ended')], default='running', max_length=8)),
-                ('outcome', models.CharField(blank=True, choices=[('safe', 'Not worse'), ('harm', 'Worse'), ('stopped', 'Stopped')], default='', max_length=8)),
-                ('words', models.CharField(blank=True, default='', max_length=300)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('adapter', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='shadows', to='adapters.adapter')),
-                ('worker', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='shadows', to='workers.worker')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("percent", models.PositiveSmallIntegerField()),
+                ("after_task", models.BigIntegerField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("running", "Running"), ("ended", "Ended")], default="running", max_length=8
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.CharField(
+                        blank=True,
+                        choices=[("safe", "Not worse"), ("harm", "Worse"), ("stopped", "Stopped")],
+                        default="",
+                        max_length=8,
+                    ),
+                ),
+                ("words", models.CharField(blank=True, default="", max_length=300)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "adapter",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="shadows", to="adapters.adapter"
+                    ),
+                ),
+                (
+                    "worker",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="shadows", to="workers.worker"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(condition=models.Q(('state', 'running')), fields=('worker',), name='one_running_shadow_per_worker'), models.CheckConstraint(condition=models.Q(('percent__gte', 1), ('percent__lte', 50)), name='a_shadow_gets_1_to_50_percent')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "running")),
+                        fields=("worker",),
+                        name="one_running_shadow_per_worker",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("percent__gte", 1), ("percent__lte", 50)),
+                        name="a_shadow_gets_1_to_50_percent",
+                    ),
+                ],
             },
         ),
     ]

@@ -5,31 +5,49 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('adapters', '0010_an_adapter_in_the_shadow'),
-        ('inference', '0008_likeliest_tokens'),
-        ('tasks', '0003_several_calls_and_what_is_kept_out'),
+        ("adapters", "0010_an_adapter_in_the_shadow"),
+        ("inference", "0008_likeliest_tokens"),
+        ("tasks", "0003_several_calls_and_what_is_kept_out"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ShadowAttempt',
+            name="ShadowAttempt",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('answer', models.TextField(blank=True)),
-                ('error', models.TextField(blank=True)),
-                ('outcome', models.FloatField(null=True)),
-                ('score', models.FloatField(null=True)),
-                ('details', models.JSONField(default=dict)),
-                ('exchange', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='shadow_attempt', to='inference.exchange')),
-                ('shadow', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='attempts', to='adapters.shadow')),
-                ('task', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='shadow_attempts', to='tasks.task')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("answer", models.TextField(blank=True)),
+                ("error", models.TextField(blank=True)),
+                ("outcome", models.FloatField(null=True)),
+                ("score", models.FloatField(null=True)),
+                ("details", models.JSONField(default=dict)),
+                (
+                    "exchange",
+                    models.OneToOneField(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="shadow_attempt",
+                        to="inference.exchange",
+                    ),
+                ),
+                (
+                    "shadow",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="attempts", to="adapters.shadow"
+                    ),
+                ),
+                (
+                    "task",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="shadow_attempts", to="tasks.task"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
-                'constraints': [models.UniqueConstraint(fields=('shadow', 'task'), name='one_shadow_attempt_per_task')],
+                "ordering": ["id"],
+                "constraints": [models.UniqueConstraint(fields=("shadow", "task"), name="one_shadow_attempt_per_task")],
             },
         ),
     ]
