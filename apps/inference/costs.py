@@ -84,13 +84,13 @@ class Bill:
 
 
 def cost_of_task(task_id: int) -> Bill:
-    """Its tries, their judges, its AI manager and its hints."""
-    return cost_of(Exchange.objects.filter(task_id=task_id))
+    """Its tries, their judges, its AI manager and its hints; what was done beside it in the shadow is not its."""
+    return cost_of_tasks([task_id])
 
 
 def cost_of_tasks(task_ids: Iterable[Any]) -> Bill:
     """The same of many tasks: ids, or a query of ids, which the database then joins itself."""
-    return cost_of(Exchange.objects.filter(task_id__in=task_ids))
+    return cost_of(Exchange.objects.filter(task_id__in=task_ids).exclude(turn="shadow"))
 
 
 def cost_of_project(project: Project, *, since: datetime, until: datetime | None = None) -> Bill:

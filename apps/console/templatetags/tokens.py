@@ -34,6 +34,7 @@ PURPOSES = {
     "judge": gettext_lazy("a judge"),
     "manager": gettext_lazy("an AI manager"),
     "hint": gettext_lazy("a hint"),
+    "shadow": gettext_lazy("an answer in the shadow"),
 }
 APIS = {
     "chat": "Chat Completions",

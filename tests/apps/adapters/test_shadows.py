@@ -12,6 +12,7 @@ from apps.adapters.shadows import find_shadow
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
+from apps.inference.costs import cost_of_project, cost_of_task
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow, shadows
@@ -60,6 +61,8 @@ def test_a_task_is_done_once_more_and_nothing_of_the_task_changes(served: Worker
     assert (unseen.exchange.turn, unseen.exchange.adapter_name) == ("shadow", shadow.adapter.name)
     assert Exchange.objects.exclude(turn="shadow").filter(adapter_name=shadow.adapter.name).count() == 0
     assert not Rollout.objects.exists()
+    paid = cost_of_task(task.pk).by_turn(), cost_of_project(task.project, since=task.created_at).by_turn()
+    assert [("shadow" in one) for one in paid] == [False, True]
 
 
 @pytest.mark.parametrize("percent", [1, 50])
