@@ -112,7 +112,7 @@ def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, e
         assert list(record.token_ids) == exchange.unpack_token_ids()
         assert len(record.token_ids) == sum(record.sampled) > 0
         assert record.prompt_token_ids
-        if "use " in reaction:
+        if (told := f"use {ticket.house_option}") in reaction:
             assert record.hinted_messages is not None
-            assert "Hint: use " in str(record.hinted_messages[-1]["content"])
+            assert told in str(record.hinted_messages[-1]["content"])
     assert taught >= TALKS / 2
