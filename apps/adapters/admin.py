@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from apps.adapters.models import Adapter, Deployment, PanelResult, SideResult, Verdict
+from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, SideResult, Verdict
 from apps.base.admin import ReadOnlyAdmin
 
 
@@ -40,3 +40,10 @@ class SideResultAdmin(ReadOnlyAdmin):
 class DeploymentAdmin(ReadOnlyAdmin):
     list_display = ["worker", "adapter", "previous", "epoch", "moved_at"]
     list_select_related = ["worker", "adapter", "previous"]
+
+
+@admin.register(Shadow)
+class ShadowAdmin(ReadOnlyAdmin):
+    list_display = ["id", "worker", "adapter", "percent", "state", "outcome", "created_at", "ended_at"]
+    list_filter = ["state", "outcome"]
+    list_select_related = ["worker", "adapter"]

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.tasks.models import Attempt, FurtherExchange, Step, Task
+from apps.tasks.models import Attempt, FurtherExchange, ShadowAttempt, Step, Task
 
 
 @admin.register(Task)
@@ -34,3 +34,10 @@ class FurtherExchangeAdmin(ReadOnlyAdmin):
     list_display = ["exchange", "attempt", "place"]
     search_fields = ["=exchange__id", "=attempt__id"]
     list_select_related = ["exchange", "attempt"]
+
+
+@admin.register(ShadowAttempt)
+class ShadowAttemptAdmin(ReadOnlyAdmin):
+    list_display = ["id", "shadow", "task", "outcome", "score", "created_at"]
+    search_fields = ["=task__id"]
+    list_select_related = ["shadow", "task"]
