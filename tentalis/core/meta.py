@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import NormalDist, fmean
 
+from tentalis.core.cholesky import factor, invert_diagonal, solve
 from tentalis.core.scoring.calibration import approves
 
 Items = Mapping[str, float]
@@ -150,7 +151,7 @@ def fit_weights(audits: Sequence[Audit], *, prior: Mapping[str, float], tau: flo
     loss = _loss(weights, start, rows, truths, tau)
     for _ in range(MOST_NEWTON_STEPS):
         gradient, curvature = _derive(weights, start, rows, truths, tau)
-        step = _solve(_factor(curvature), gradient)
+        step = solve(factor(curvature), gradient)
         size = 1.0
         while True:
             moved = [weight - size * change for weight, change in zip(weights, step, strict=True)]
@@ -164,7 +165,7 @@ def fit_weights(audits: Sequence[Audit], *, prior: Mapping[str, float], tau: flo
         if max((abs(size * change) for change in step), default=0.0) < _STEP_TOLERANCE:
             break
     _, curvature = _derive(weights, start, rows, truths, tau)
-    stds = [math.sqrt(max(variance, 0.0)) for variance in _invert_diagonal(_factor(curvature))]
+    stds = [math.sqrt(max(variance, 0.0)) for variance in invert_diagonal(factor(curvature))]
     return Fit(dict(zip(names, weights, strict=True)), dict(zip(names, stds, strict=True)))
 
 
@@ -465,41 +466,6 @@ def _derive(
         for place, value in row:
             gradient[place] += (chance - truth) * value
             line, slope = curvature[place], chance * (1.0 - chance) * value
-            for other, factor in row:
-                line[other] += slope * factor
+            for other, amount in row:
+                line[other] += slope * amount
     return gradient, curvature
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    """Of as many places as the shorter one has."""
-    return math.fsum(one * other for one, other in zip(left, right, strict=False))
-
-
-def _factor(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Lower triangle L of a symmetric positive definite matrix: L L^T (Cholesky)."""
-    lower: list[list[float]] = []
-    for place, row in enumerate(matrix):
-        line: list[float] = []
-        for other in range(place):
-            line.append((row[other] - _dot(line, lower[other])) / lower[other][other])
-        line.append(math.sqrt(row[place] - _dot(line, line)))
-        lower.append(line)
-    return lower
-
-
-def _solve(lower: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """x of L L^T x = right."""
-    halfway: list[float] = []
-    for line, value in zip(lower, right, strict=True):
-        halfway.append((value - _dot(line, halfway)) / line[-1])
-    found = [0.0] * len(lower)
-    for place in range(len(lower) - 1, -1, -1):
-        rest = math.fsum(lower[below][place] * found[below] for below in range(place + 1, len(lower)))
-        found[place] = (halfway[place] - rest) / lower[place][place]
-    return found
-
-
-def _invert_diagonal(lower: Sequence[Sequence[float]]) -> list[float]:
-    """Diagonal of the inverse of L L^T."""
-    size = len(lower)
-    return [_solve(lower, [1.0 if other == place else 0.0 for other in range(size)])[place] for place in range(size)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpu_workers.artifacts import hash_files, write_file
 from gpu_workers.backends import TrainedAdapter
-from gpu_workers.backends.adapter_files import package_versions, publish_adapter
+from gpu_workers.backends.adapter_files import describe_adapter, package_versions, publish_adapter
 from gpu_workers.backends.errors import CancelledError, TrainingError
 from gpu_workers.backends.openrlhf.curves import read_curves
 from gpu_workers.backends.openrlhf.options import ClusterOptionsError
@@ -136,19 +136,7 @@ def collect(
         last = "\n".join(log.strip().splitlines()[-LAST_LINES:])
         raise ClusterJobFailedError(f"the cluster's job {job.status.lower()}: {job.message[:500]}\n{last[-2000:]}")
     recipe = Recipe.from_json(spec.recipe)
-    fields = {
-        "worker": spec.worker,
-        "base_model": spec.base_model,
-        "base_sha256": hash_files(sorted(find_base(spec).glob("*.safetensors"))),
-        "parent_sha256": spec.parent_sha256 or "",
-        "run_id": spec.run_id,
-        "attempt": spec.attempt,
-        "recipe_hash": recipe.hash,
-        "rollouts_sha256": spec.rollouts_sha256,
-        "rank": recipe.lora_rank,
-        "alpha": recipe.lora_alpha,
-        "target_modules": sorted(recipe.target_modules),
-    }
+    fields = describe_adapter(spec, recipe, hash_files(sorted(find_base(spec).glob("*.safetensors"))))
     directory, sha256 = publish_adapter(read_saved(output / "saved", recipe), fields, parent=output)
     updates = read_updates(output)
     summary = {name: updates[-1][name] for name in LAST_OF if updates and name in updates[-1]} | {

@@ -14,7 +14,7 @@ import tinker
 
 from gpu_workers.artifacts import hash_files, path_from_uri
 from gpu_workers.backends import TrainedAdapter
-from gpu_workers.backends.adapter_files import package_versions, publish_adapter
+from gpu_workers.backends.adapter_files import describe_adapter, package_versions, publish_adapter
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.checkpoints import DIRECTORY
 from gpu_workers.backends.errors import CancelledError, DivergedError
@@ -105,19 +105,7 @@ def train(
         save_checkpoint(output, spec, left.state, metrics)
         fetch_export(service.export(adapter, _name(spec, len(plan)), keep_s=DAY_S), output / EXPORT)
     weights = sorted(base.glob("*.safetensors"))
-    fields = {
-        "worker": spec.worker,
-        "base_model": spec.base_model,
-        "base_sha256": hash_files(weights) if weights else "",
-        "parent_sha256": spec.parent_sha256 or "",
-        "run_id": spec.run_id,
-        "attempt": spec.attempt,
-        "recipe_hash": recipe.hash,
-        "rollouts_sha256": spec.rollouts_sha256,
-        "rank": recipe.lora_rank,
-        "alpha": recipe.lora_alpha,
-        "target_modules": sorted(recipe.target_modules),
-    }
+    fields = describe_adapter(spec, recipe, hash_files(weights) if weights else "")
     tensors = read_export(output / EXPORT, recipe)
     directory, sha256 = publish_adapter(tensors, fields, parent=output, beside={LEFT_FILE: left.to_bytes()})
     for leftover in (DIRECTORY, EXPORT):

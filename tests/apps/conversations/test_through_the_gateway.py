@@ -2,9 +2,6 @@
 
 import json
 import random
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +23,7 @@ from apps.workers.models import Worker
 from tentalis.core.desk import Ticket, make_tickets, read_attempt, verify
 from tests.apps.gateway.running import GatewayProcess, make_agent_token, make_provider
 from tests.bench.talker_user import THANKS, User
+from tests.engine_process import run_engine
 from tests.factories import make_worker
 
 pytestmark = pytest.mark.torch
@@ -35,18 +33,8 @@ PATIENCE_S = 60.0
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            assert any("serving desk" in line for line in process.stderr), "the engine did not start"
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
+    with run_engine() as address:
+        yield address
 
 
 def send(gateway: GatewayProcess, token: str, key: str, messages: list[dict[str, Any]], **headers: str) -> str:

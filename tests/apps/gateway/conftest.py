@@ -1,8 +1,5 @@
 """A worker behind a model server that misbehaves on demand, and an agent who may ask it."""
 
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +8,7 @@ from apps.accounts.models import Project
 from apps.workers.models import Worker
 from tests.apps.gateway.running import GatewayThread, make_agent_token, make_chat_worker, make_provider
 from tests.apps.gateway.upstream import StubUpstream
+from tests.engine_process import run_engine
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +45,5 @@ def gateway(helper: Worker, token: str) -> Iterator[GatewayThread]:
 @pytest.fixture(scope="package")
 def engine() -> Iterator[str]:
     """An engine process that lives as long as this package's tests."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            said = []
-            for line in process.stderr:
-                said.append(line)
-                if "serving desk" in line:
-                    break
-            else:
-                pytest.fail(f"the engine did not start: {''.join(said)}")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
+    with run_engine() as address:
+        yield address

@@ -1,9 +1,6 @@
 """A step scorer's whole way, on the real engine and the real trainer: labelled, trained, gated, in use, replaced."""
 
 import random
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +30,7 @@ from apps.workers.models import Worker
 from gpu_workers.runner import run as train_spec
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.desk import make_tickets
+from tests.engine_process import run_engine
 from tests.factories import make_task, make_worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.django_db]
@@ -43,20 +41,8 @@ WEIGHTS = {"desk": {"prm": 0.5, "outcome": 0.5}}
 @pytest.fixture(scope="module")
 def engine_url() -> Iterator[str]:
     """An engine process that lives as long as this module's tests."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            for line in process.stderr:
-                if "serving desk" in line:
-                    break
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
+    with run_engine() as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,5 @@
 """The desk's worker on the real engine with the real built-in model."""
 
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +9,7 @@ from apps.environments.worlds.desk import DeskWorld
 from apps.inference.client import ModelClient
 from apps.workers.agents.desk import DeskAgent, render_chat
 from tentalis.core.desk import make_tickets
+from tests.engine_process import run_engine
 
 pytestmark = pytest.mark.torch
 
@@ -19,24 +17,8 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(scope="module")
 def client() -> Iterator[ModelClient]:
     """A client of an engine process that lives as long as this module's tests."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            said = []
-            for line in process.stderr:
-                said.append(line)
-                if "serving desk" in line:
-                    break
-            else:
-                pytest.fail(f"the engine did not start: {''.join(said)}")
-            yield ModelClient(f"http://127.0.0.1:{port}", allow_private=True)
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
+    with run_engine() as address:
+        yield ModelClient(address, allow_private=True)
 
 
 def work(client: ModelClient, prompts: list[str], seed: int, group_size: int = 4, **values: Any) -> list[Any]:

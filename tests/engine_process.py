@@ -1,0 +1,32 @@
+"""The local engine as a process of its own, for tests that ask it over HTTP."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def run_engine() -> Iterator[str]:
+    """Serve the desk's model on a free port; its address. Where it does not start the test fails with what it said."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if "serving desk" in line:
+                    break
+            else:
+                pytest.fail(f"the engine did not start: {''.join(said)}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
