@@ -151,7 +151,8 @@ def ask_skills(lost: float | None, high: float | None, *, most: float = MOST_SKI
     """G9: what the base model could do already is kept.
 
     Args:
-        lost: candidate minus what serves on the capability panel, as a share; high: upper end of its interval.
+        lost: candidate minus the base model or what serves, whichever does worse, on the capability panel, as a share.
+        high: upper end of its interval.
     """
     if lost is None or high is None:
         return GateAnswer(gate="G9", passed=None, words="not asked: nobody measured what the base model could do")

@@ -277,9 +277,10 @@ def suspect_skills(found: PairedComparison, *, margin: float) -> tuple[Finding, 
     """Whether it lost what the base model could do already: more than `margin`, for sure.
 
     Args:
-        found: candidate against what serves: an honest line moves away from its base for good.
+        found: candidate against the base model or what serves, whichever does worse: an honest line may move away
+            from its base for good.
     """
     if found.high >= -margin:
         return ()
-    words = f"it lost what the base model could do already: {found.points} against what serves"
+    words = f"it lost what the base model could do already: {found.points}"
     return (Finding(check="skills", words=words, is_broken=True),)
