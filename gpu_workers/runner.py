@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpu_workers.artifacts import ArtifactError, path_from_uri, write_file
 from gpu_workers.backends import find_backend
-from gpu_workers.backends.errors import CancelledError, PausedError
+from gpu_workers.backends.errors import CancelledError, PausedError, UnfitAdapterError
 from gpu_workers.tracking import Tracking
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
@@ -59,6 +59,8 @@ def _train(spec: TrainSpec, output: Path, report: Callable[[Mapping[str, float]]
         if cancel.exists() or not pause.exists():
             return _failure(spec, error)
         return _failure(spec, PausedError(pause.read_text() or str(error)))
+    except UnfitAdapterError as error:
+        return dataclasses.replace(_failure(spec, error), metrics=error.metrics, summary=error.summary)
     except Exception as error:
         logger.warning("run %d attempt %d failed", spec.run_id, spec.attempt, exc_info=True)
         return _failure(spec, error)

@@ -1,5 +1,7 @@
 """Why a training came to nothing. The class name becomes the result's `error_type`."""
 
+from collections.abc import Mapping, Sequence
+
 
 class TrainingError(Exception):
     """A training that ends without an adapter; the message says what was wanted and what was found."""
@@ -22,7 +24,16 @@ class DivergedError(TrainingError):
 
 
 class UnfitAdapterError(TrainingError):
-    """What was trained fails its own check on held-out tasks; it is not published."""
+    """What was trained fails its own check on held-out tasks; it is not published, and what was measured stays.
+
+    Args:
+        metrics: of every update; summary: the whole run in a few numbers, those of the check among them.
+    """
+
+    def __init__(self, message: str, *, metrics: Sequence[Mapping[str, float]], summary: Mapping[str, float]) -> None:
+        super().__init__(message)
+        self.metrics = metrics
+        self.summary = summary
 
 
 class BaseModelError(TrainingError):

@@ -1,6 +1,5 @@
 """From pairs, demonstrations and judged rollouts to examples: answers that should become likelier, and others less."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.errors import NothingToLearnError
+from gpu_workers.backends.held_out import choose_held_out, find_tasks
 from gpu_workers.backends.rollout_files import read_records
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainSpec
 
@@ -81,7 +81,9 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
     path = path_from_uri(spec.rollouts_uri)
     made: Iterable[Example | str]
     if algorithm == "kto":
-        made = map(_from_rollout, read_records(path, RolloutRecord, sha256=spec.rollouts_sha256))
+        rollouts = list(read_records(path, RolloutRecord, sha256=spec.rollouts_sha256))
+        tasks = find_tasks(rollouts)
+        made = (_from_rollout(one, tasks[one.rollout_id]) for one in rollouts)
     elif algorithm == "sft":
         demonstrations = read_records(path, DemonstrationRecord, sha256=spec.rollouts_sha256)
         made = (_from_demonstration(one, base) for one in demonstrations)
@@ -109,26 +111,15 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
     )
 
 
-def choose_held_out(group_ids: set[int], *, share: float) -> set[int]:
-    """Tasks to check on: a share of them, at least one, at most all but one; none of fewer than two.
-
-    Those whose ids hash lowest: as far as numbers allow, a task that is held out is so again in other company.
-    """
-    if len(group_ids) < 2:
-        return set()
-    ranked = sorted(group_ids, key=lambda group_id: hashlib.sha256(str(group_id).encode()).digest())
-    return set(ranked[: min(len(ranked) - 1, max(1, round(share * len(ranked))))])
-
-
-def _from_rollout(rollout: RolloutRecord) -> Example | str:
+def _from_rollout(rollout: RolloutRecord, group_id: int) -> Example | str:
     """Half-hearted judgements teach half: the weight falls to 0 where the reward is as far from good as from bad."""
     if rollout.reward is None:
         return "no_reward"
     answer = Answer(tuple(rollout.prompt_token_ids), tuple(rollout.token_ids), tuple(rollout.sampled))
     weight = rollout.weight * abs(2 * rollout.reward - 1)
     if rollout.reward >= GOOD:
-        return Example(rollout.group_id, weight, chosen=answer)
-    return Example(rollout.group_id, weight, rejected=answer)
+        return Example(group_id, weight, chosen=answer)
+    return Example(group_id, weight, rejected=answer)
 
 
 def _from_pair(pair: PairRecord, base: BaseModel) -> Example | str:

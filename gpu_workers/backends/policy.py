@@ -12,6 +12,7 @@ from torch import Tensor
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
+from gpu_workers.backends.held_out import choose_held_out, find_tasks
 from gpu_workers.backends.lessons import Lesson, Support
 from gpu_workers.backends.micro_batches import pack_items
 from gpu_workers.backends.optimizer import Optimizer
@@ -86,7 +87,7 @@ REWARD_LOSSES: Mapping[str, RewardLoss] = {
 
 
 class PolicyCourse:
-    """A run over one batch of rollouts: its updates in order."""
+    """A run over one batch of rollouts: its updates in order. Imitation ends with its loss on held-out tasks."""
 
     def __init__(self, spec: TrainSpec, recipe: Recipe, base: BaseModel, start: LoraTensors) -> None:
         """Read the rollouts and prepare every lesson.
@@ -103,6 +104,10 @@ class PolicyCourse:
         self._lessons, self._refused = prepare_lessons(self._rollouts, spec, recipe, base)
         if recipe.importance_cap is not None:
             self._lessons = self._score_start(Optimizer(start, recipe, base.device))
+        self._held_out: list[Lesson] = []
+        self._findings: dict[str, float] = {}
+        if recipe.algorithm == "reward_weighted_sft":
+            self._lessons, self._held_out = _hold_out(self._lessons, share=recipe.held_out_share)
         self._plan = plan_updates(self._lessons, recipe, seed=spec.seed)
 
     @property
@@ -125,6 +130,8 @@ class PolicyCourse:
                 sums[name] += value
             max_ratio = max(max_ratio, ratio)
         grad_norm = optimizer.step(sums["loss"])
+        if number == self.updates and self._held_out:
+            self._findings = {"val_loss": self._measure_held_out(optimizer)}
         return {
             **sum_up_rewards([lesson.rollout for lesson in lessons]),
             **sums,
@@ -136,8 +143,31 @@ class PolicyCourse:
         }
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        """The whole run in a few numbers."""
-        return summarise(metrics, self._rollouts, self._lessons, self._refused)
+        """The whole run in a few numbers; of one that imitates its losses on what it learnt from, and on the rest."""
+        found = summarise(metrics, self._rollouts, self._lessons, self._refused)
+        if not self._held_out:
+            return found
+        last = metrics[-(len(self._plan) // self._recipe.epochs) :]
+        train_loss = sum(metric["loss_rl"] for metric in last) / len(last)
+        return found | {"rollouts_held_out": float(len(self._held_out)), "train_loss": train_loss, **self._findings}
+
+    def find_faults(self) -> list[str]:
+        """None: what rewards make of a policy is judged where it is to serve."""
+        return []
+
+    @torch.inference_mode()
+    def _measure_held_out(self, optimizer: Optimizer) -> float:
+        """The loss of imitation on tasks that are not learnt from, nats a token."""
+        changes = optimizer.changes(self._modules, self._recipe.lora_scale)
+        items = [(one.rollout.prompt_token_ids, one.rollout.token_ids) for one in self._held_out]
+        total, loss = count_totals(self._held_out, self._recipe)["rl"], 0.0
+        for batch, members in pack_items(items, self._base):
+            lessons = [self._held_out[member] for member in members]
+            counts = torch.tensor([flag for one in lessons for flag in one.rollout.sampled], device=self._base.device)
+            weights, _ = _join([one.advantages for one in lessons], batch.sizes, self._base.device)
+            found = self._base.score(batch, changes).logprobs
+            loss += float(weighted_imitation(found, weights, counts, total=total))
+        return loss
 
     @torch.inference_mode()
     def _score_start(self, optimizer: Optimizer) -> list[Lesson]:
@@ -202,6 +232,16 @@ class PolicyCourse:
             "kl": float(drift.divergence) / totals["sampled"],
             "clip_fraction": float(drift.clipped) / totals["sampled"],
         }, float(drift.max_ratio)
+
+
+def _hold_out(lessons: Sequence[Lesson], *, share: float) -> tuple[list[Lesson], list[Lesson]]:
+    """What is learnt and what it is checked on; nothing of a single task."""
+    tasks = find_tasks(lesson.rollout for lesson in lessons)
+    held_out = choose_held_out(set(tasks.values()), share=share)
+    parts: tuple[list[Lesson], list[Lesson]] = ([], [])
+    for lesson in lessons:
+        parts[tasks[lesson.rollout.rollout_id] in held_out].append(lesson)
+    return parts
 
 
 def _join(

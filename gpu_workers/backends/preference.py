@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
-from gpu_workers.backends.examination import examine
+from gpu_workers.backends.examination import examine, find_faults
 from gpu_workers.backends.examples import (
     Answer,
     Example,
@@ -92,11 +92,7 @@ class PreferenceCourse:
         return len(self._plan)
 
     def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
-        """Make update `number`, from 1; its metrics.
-
-        Raises:
-            UnfitAdapterError: it was the last one, and what came out must not be published.
-        """
+        """Make update `number`, from 1; its metrics. The last one is followed by the check on held-out tasks."""
         started = time.perf_counter()
         examples = [self._examples[index] for index in self._plan[number - 1]]
         sheet = gather(examples)
@@ -134,11 +130,17 @@ class PreferenceCourse:
             "examples": float(len(self._examples) + len(self._held_out) + self._refused.total()),
             "examples_learned": float(len(self._examples)),
             "examples_held_out": float(len(self._held_out)),
+            "tasks_learned": float(len({one.group_id for one in self._examples})),
+            "tasks_held_out": float(len({one.group_id for one in self._held_out})),
             "updates": float(len(metrics)),
             "train_loss": sum(metric["loss_preference"] for metric in last) / len(last),
             **self._findings,
             **count_reasons(self._refused),
         }
+
+    def find_faults(self) -> list[str]:
+        """What the held-out tasks object to, in words; [] when nothing."""
+        return find_faults(self._findings, self._recipe, examples=len(self._held_out))
 
     def _refer(self, examples: Sequence[Example]) -> list[Example]:
         """The examples with log-probs of the policy the run starts from, where they came without."""

@@ -26,7 +26,7 @@ from gpu_workers.backends.adapter_files import (
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.checkpoints import DIRECTORY as CHECKPOINT
 from gpu_workers.backends.checkpoints import open_checkpoint, save_checkpoint
-from gpu_workers.backends.errors import CancelledError, ParentMismatchError
+from gpu_workers.backends.errors import CancelledError, ParentMismatchError, UnfitAdapterError
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.policy import PolicyCourse
 from gpu_workers.backends.preference import PreferenceCourse
@@ -44,6 +44,9 @@ class Course(Protocol):
         """Make update `number`, from 1, and step the optimiser; its metrics."""
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]: ...
+
+    def find_faults(self) -> list[str]:
+        """After the last update: why its adapter must not be published, in words; [] when it may."""
 
 
 COURSES: Mapping[str, Callable[[TrainSpec, Recipe, BaseModel, LoraTensors], Course]] = {
@@ -80,9 +83,11 @@ def train(
         report(metrics[-1])
     if is_cancelled():
         raise CancelledError(f"cancelled after {course.updates} of {course.updates} updates, before publishing")
+    summary = course.summarise(metrics) | {"wall_s": time.perf_counter() - started}
+    if faults := course.find_faults():
+        raise UnfitAdapterError(f"not published: {'; '.join(faults)}", metrics=metrics, summary=summary)
     directory, sha256 = publish_adapter(optimizer.tensors(), describe_adapter(spec, recipe, base.sha256), parent=output)
     shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
-    summary = course.summarise(metrics) | {"wall_s": time.perf_counter() - started}
     return TrainedAdapter(directory, sha256, metrics, summary, package_versions())
 
 

@@ -1,6 +1,7 @@
 """The trainer of preferences and demonstrations, whole: records in, a checked adapter or a refusal out."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends import examination
 from gpu_workers.backends.base_models import load_base
-from gpu_workers.backends.examples import choose_held_out, gather, read_examples
+from gpu_workers.backends.examples import gather, read_examples
+from gpu_workers.backends.held_out import choose_held_out
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainResult, TrainSpec
@@ -144,6 +146,8 @@ def test_preferences_that_contradict_each_other_are_not_published(tmp_path: Path
     assert "0.0% of the held-out pairs (2 examples) are ordered right, more than 60% are wanted" in result.error_message
     assert not result.adapter_uri
     assert not list((tmp_path / "out").glob("*/manifest.json"))
+    assert result.summary["held_out_pair_accuracy"] == 0.0
+    assert len(result.metrics) == result.summary["updates"] == 12, "what was measured of it stays"
 
 
 def flip(pair: PairRecord) -> PairRecord:
@@ -205,6 +209,35 @@ def test_what_cannot_be_learnt_from_is_counted(tmp_path: Path) -> None:
     found = read_examples(spec, "dpo", load_base(str(tiny_model())), held_out_share=0.25)
     assert found.refused == {"same_answers": 1, "no_weight": 1, "longer_than_the_context": 1}
     assert len(found.learnt) + len(found.held_out) == 3
+
+
+def test_parts_of_one_attempt_are_learnt_or_held_out_together(tmp_path: Path) -> None:
+    """An earlier part is compared with nothing: its group is its own. Its task is the whole attempt's."""
+    whole = make_answers(40)
+    parts = [dataclasses.replace(one, group_id=-one.rollout_id - 1) for one in whole]
+    spec = make_spec(tmp_path, [*parts, *whole], recipe=RECIPE)
+    found = read_examples(spec, "kto", load_base(str(tiny_model())), held_out_share=0.25)
+    held_out, learnt = ({one.group_id for one in side} for side in (found.held_out, found.learnt))
+    assert (len(held_out), len(learnt), held_out & learnt) == (10, 30, set())
+    assert len(found.held_out) == 10 * 4
+
+
+def test_imitation_of_what_was_rewarded_tells_its_loss_on_tasks_it_did_not_learn(tmp_path: Path) -> None:
+    rollouts = make_answers(8)
+    result = train_well(tmp_path, rollouts, algorithm="reward_weighted_sft")
+    assert (result.summary["rollouts_learned"], result.summary["rollouts_held_out"]) == (12, 4)
+    held_out = choose_held_out(set(range(8)), share=0.25)
+    engine = Engine("tiny", tiny_model())
+    engine.load_adapter("trained", path_from_uri(result.adapter_uri))
+    mine = [one for one in rollouts if one.group_id in held_out]
+    scored = engine.score([one.prompt_token_ids for one in mine], [one.token_ids for one in mine], "trained")
+    mean = sum(one.reward or 0.0 for one in rollouts) / len(rollouts)
+    weights = [
+        min(math.exp(((one.reward or 0.0) - mean) / RECIPE.sft_temperature), RECIPE.sft_weight_max) for one in mine
+    ]
+    by_hand = -sum(weight * float(found.sum()) for weight, found in zip(weights, scored, strict=True)) / (3 * len(mine))
+    assert result.summary["val_loss"] == pytest.approx(by_hand, rel=1e-4)
+    assert result.summary["train_loss"] > 0
 
 
 def test_whole_tasks_are_held_out_and_the_same_ones_every_time() -> None:
