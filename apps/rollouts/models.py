@@ -166,7 +166,8 @@ class PreferencePair(LearningItem):
     """Two answers to one prompt, the first better.
 
     Attributes:
-        source: attempts (rewards differ), choice (preferred or ranked), edit, supervision, or ensemble.
+        source: attempts (rewards differ), choice (preferred or ranked), edit, supervision, or ensemble (the attempts
+            are of two workers or two adapters, whoever prefers one).
         chosen: the better attempt; None where `text` is better. rejected: the worse one; None where `rejected_text` is.
     """
 

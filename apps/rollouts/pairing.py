@@ -119,6 +119,13 @@ def _pair(source: str, weight: float, **values: Any) -> PreferencePair:
     return pair
 
 
+def _compare(source: str, weight: float, chosen: Attempt, rejected: Attempt, **values: Any) -> PreferencePair:
+    """A pair of two attempts; where two workers or two adapters made them, their disagreement is what it comes from."""
+    is_one = (chosen.worker_id, chosen.adapter_id) == (rejected.worker_id, rejected.adapter_id)
+    source = source if is_one else PreferencePair.Source.ENSEMBLE
+    return _pair(source, weight, chosen=chosen, rejected=rejected, **values)
+
+
 def _show(source: str, weight: float, **values: Any) -> Demonstration:
     shown = Demonstration(source=source, weight=min(1.0, weight), **values)
     shown.digest = content_hash([shown.text or (shown.attempt.text if shown.attempt else ""), shown.messages])
@@ -202,9 +209,7 @@ def _pair_choices(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[Pref
             ordered = [(good, bad) for good in best for bad in exact if bad != good]
         for good, bad in ordered:
             if exact[good].text != exact[bad].text:
-                yield _pair(
-                    PreferencePair.Source.CHOICE, trust, feedback=feedback, chosen=exact[good], rejected=exact[bad]
-                )
+                yield _compare(PreferencePair.Source.CHOICE, trust, exact[good], exact[bad], feedback=feedback)
 
 
 # --- what the rewards say --------------------------------------------------------------------------------------------
@@ -219,7 +224,7 @@ def _pair_rewards(attempts: Iterable[Attempt], usable: Mapping[int, Rollout]) ->
             continue
         if abs(good.reward - bad.reward) >= CLEAR_MARGIN:
             chosen, rejected = (first, second) if good.reward > bad.reward else (second, first)
-            yield _pair(PreferencePair.Source.ATTEMPTS, min(good.weight, bad.weight), chosen=chosen, rejected=rejected)
+            yield _compare(PreferencePair.Source.ATTEMPTS, min(good.weight, bad.weight), chosen, rejected)
 
 
 def _show_good(attempts: Iterable[Attempt], usable: Mapping[int, Rollout]) -> Iterator[Demonstration]:

@@ -70,8 +70,8 @@ def write_pairs(path: Path, pairs: Sequence[PairRecord], decode: Decode) -> int:
     lines = [
         {
             "prompt": decode(pair.prompt_token_ids),
-            "chosen": decode(pair.chosen_token_ids),
-            "rejected": decode(pair.rejected_token_ids),
+            "chosen": decode(pair.chosen_token_ids) or pair.chosen_answer,
+            "rejected": decode(pair.rejected_token_ids) or pair.rejected_answer,
         }
         for pair in pairs
     ]

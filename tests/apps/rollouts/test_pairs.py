@@ -89,6 +89,16 @@ def test_a_persons_ranking_makes_every_pair_it_orders(project: Project, alice: U
     assert (pair.feedback.author, pair.weight) == ("user:alice", 1.0)
 
 
+def test_answers_of_two_members_are_a_pair_of_the_ensemble(project: Project, alice: User) -> None:
+    """Whether a person or the world prefers one of them; two of one member are not."""
+    task = make_group(project, ("a", "b", "c"), (None, 1.0, 0.0))
+    Attempt.objects.filter(task=task, index=0).update(worker=make_worker(project, "other"))
+    give_task_feedback(task=task, by=alice, preferred_attempt=0)
+    build(task)
+    assert sorted(told()) == [("attempts", "b", "c"), ("ensemble", "a", "b"), ("ensemble", "a", "c")]
+    assert {one.feedback_id is None for one in PreferencePair.objects.filter(source="ensemble")} == {False}
+
+
 def test_a_preference_stands_before_what_the_world_says(project: Project, alice: User) -> None:
     """Her word is rank one: rewards follow it, and so no pair contradicts it."""
     task = make_group(project, ("a", "b"), (0.0, 1.0))

@@ -83,6 +83,9 @@ def test_records_are_written_as_text(tmp_path: Path) -> None:
         counts=[True],
     )  # fmt: skip
     bare = DemonstrationRecord(demonstration_id=2, group_id=1, source="edit", messages=[], answer="x")
+    edited = dataclasses.replace(pair, chosen_token_ids=[], chosen_sampled=[], chosen_answer="better")
+    assert write_pairs(tmp_path / "e", [edited], decode) == 1
+    assert json.loads((tmp_path / "e").read_text()) == {"prompt": "1", "chosen": "better", "rejected": "4"}
     assert write_pairs(tmp_path / "p", [pair], decode) == 1
     assert json.loads((tmp_path / "p").read_text()) == {"prompt": "1", "chosen": "2 3", "rejected": "4"}
     assert write_demonstrations(tmp_path / "d", [whole, bare], decode) == 1
