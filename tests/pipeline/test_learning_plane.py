@@ -1,0 +1,103 @@
+"""What is trained beside the base loop, by real processes: a step scorer, managers, a shadow, a line made again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.plane import Plane, only, running_plane
+
+pytestmark = [pytest.mark.broker, pytest.mark.torch, pytest.mark.slow]
+
+GRACE = "Grace Hopper of Arlington"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """Two versions of a worker, the second taught by Grace too; the first in the shadow of the work that follows."""
+    with running_plane(tmp_path_factory.mktemp("plane") / "home") as running:
+        running.submit(8, group_size=4)
+        running.wait_for_deployed(1)
+        running.submit(6, group_size=4)
+        running.submit(2, group_size=4, metadata={"customer": GRACE})
+        running.wait_for_deployed(2)
+        first = only(running.ask("SELECT id FROM adapters_adapter WHERE version = 1"))
+        running.call("POST", f"adapters/{first['id']}/shadow", {"percent": 50})
+        running.call("PATCH", "projects/plane", {"batch_tasks": 120})
+        running.submit(120, group_size=1)
+        yield running
+
+
+def test_labelled_steps_train_a_scorer_that_is_gated_and_scores_new_work(plane: Plane) -> None:
+    model = plane.wait_for_scorer()
+    assert "step AUC" in model["words"]
+    [task] = plane.submit(1, group_size=1)
+    said = plane.wait_for(
+        "the new work is scored by it",
+        "SELECT score.score, score.details FROM scoring_stepscore score JOIN tasks_attempt one "
+        "ON one.id = score.attempt_id WHERE one.task_id = %s AND score.scorer = 'prm' AND score.step_id IS NULL",
+        task,
+    )
+    assert only(said)["score"] is not None
+    known = plane.ask("SELECT name FROM scoring_rewardmodel")
+    assert only(said)["details"]["model"] in {one["name"] for one in known}
+
+
+def test_a_rubrics_manager_is_refitted_after_trainings(plane: Plane) -> None:
+    """Its rubric has every rule wrong: what was verified turns its word."""
+    fit = only(
+        plane.wait_for(
+            "a fit is in use that knows better than the rubric",
+            "SELECT metrics, audits FROM training_managerrun WHERE state = 'applied' AND audits >= 60",
+        )
+    )
+    assert fit["metrics"]["auc_after"] > fit["metrics"]["control"]
+    assert plane.ask("SELECT id FROM outbox_segment WHERE kind = 'meta' AND state = 'done'")
+
+
+def test_a_shadow_does_its_share_of_the_work_and_gets_its_verdict(plane: Plane) -> None:
+    shadow = only(plane.wait_for("the shadow ends", "SELECT * FROM adapters_shadow WHERE state = 'ended'"))
+    assert shadow["outcome"] == "safe", shadow["words"]
+    tried = plane.ask(
+        "SELECT count(*) AS all, count(one.score) AS scored, count(exchange.id) AS kept FROM tasks_shadowattempt one "
+        "LEFT JOIN inference_exchange exchange ON exchange.id = one.exchange_id AND exchange.turn = 'shadow' "
+        "AND exchange.adapter_name LIKE '%%@v1-%%' WHERE one.shadow_id = %s",
+        shadow["id"],
+    )
+    assert only(tried)["all"] >= 20
+    assert only(tried)["scored"] == only(tried)["kept"] == only(tried)["all"]
+    assert not plane.ask("SELECT id FROM tasks_attempt WHERE adapter_id = %s AND created_at > %s", *_since(shadow))
+
+
+def _since(shadow: dict[str, object]) -> tuple[object, object]:
+    return shadow["adapter_id"], shadow["created_at"]
+
+
+def test_a_forgotten_persons_line_is_made_again_though_the_box_is_killed_in_it(plane: Plane) -> None:
+    plane.wait_for_deployed(3)
+    plane.wait_for_scorer()
+    uses = plane.ask("SELECT rollout_id FROM rollouts_traininguse")
+    forgotten = plane.call("POST", "projects/plane/forget", {"text": GRACE, "dry_run": False})
+    assert forgotten["reruns"] == 2
+    runs = plane.ask(
+        "SELECT id FROM training_trainingrun WHERE rebuilds_id IS NOT NULL AND purpose = 'policy' ORDER BY id"
+    )
+    plane.kill_box_while_it_trains(runs[0]["id"])
+    served = only(
+        plane.wait_for(
+            "the line made again serves",
+            "SELECT id, run_id FROM adapters_adapter WHERE is_rebuilt AND state = 'deployed'",
+        )
+    )
+    assert served["run_id"] == runs[-1]["id"]
+    [killed, last] = plane.ask(
+        "SELECT run.id, run.state, run.attempt, run.failure, adapter.id AS adapter FROM training_trainingrun run "
+        "JOIN adapters_adapter adapter ON adapter.run_id = run.id WHERE run.rebuilds_id IS NOT NULL "
+        "AND run.purpose = 'policy' ORDER BY run.id"
+    )
+    assert (killed["state"], last["state"], last["attempt"]) == ("succeeded", "succeeded", 1)
+    assert killed["attempt"] >= 2
+    assert plane.ask("SELECT id FROM adapters_verdict WHERE adapter_id = %s AND question = 'safe'", last["adapter"])
+    assert not plane.ask("SELECT id FROM adapters_verdict WHERE adapter_id = %s", killed["adapter"])
+    taught = plane.ask("SELECT rollout_id FROM rollouts_traininguse")
+    assert len(uses) - len(taught) == 8, "hers are gone, and everybody else's are where they were once"
