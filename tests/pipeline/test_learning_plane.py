@@ -1,7 +1,6 @@
 """What is trained beside the base loop, by real processes: a step scorer, managers, a shadow, a line made again."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -66,11 +65,12 @@ def test_a_shadow_does_its_share_of_the_work_and_gets_its_verdict(plane: Plane) 
     )
     assert only(tried)["all"] >= 20
     assert only(tried)["scored"] == only(tried)["kept"] == only(tried)["all"]
-    assert not plane.ask("SELECT id FROM tasks_attempt WHERE adapter_id = %s AND created_at > %s", *_since(shadow))
-
-
-def _since(shadow: dict[str, object]) -> tuple[object, object]:
-    return shadow["adapter_id"], shadow["created_at"]
+    assert not plane.ask(
+        "SELECT one.id FROM tasks_attempt one JOIN tasks_task task ON task.id = one.task_id "
+        "WHERE one.adapter_id = %s AND task.id > %s",
+        shadow["adapter_id"],
+        shadow["after_task"],
+    )
 
 
 def test_a_forgotten_persons_line_is_made_again_though_the_box_is_killed_in_it(plane: Plane) -> None:
