@@ -14,7 +14,7 @@ from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet
 from apps.api.views.managers import ManagerRunViewSet
 from apps.api.views.prices import CostView, PriceViewSet
 from apps.api.views.providers import ProviderViewSet
-from apps.api.views.records import AuditViewSet, DeadLetterViewSet, LearningView, QueuesView
+from apps.api.views.records import AuditViewSet, DeadLetterViewSet, GainView, LearningView, QueuesView
 from apps.api.views.rewards import RewardView
 from apps.api.views.scorers import RewardModelViewSet
 from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
@@ -68,6 +68,7 @@ urlpatterns = [
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
+    path("v1/metrics/gain", GainView.as_view(), name="metrics-gain"),
     path("v1/metrics/cost", CostView.as_view(), name="metrics-cost"),
     path("v1/metrics/queues", QueuesView.as_view(), name="metrics-queues"),
     path("schema/", SchemaView.as_view(), name="schema"),

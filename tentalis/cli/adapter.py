@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,8 @@ import typer
 from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
@@ -42,10 +45,7 @@ def list_adapters(
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show an adapter, its verdicts and where it comes from."""
-    from tentalis.cli.session import open_client
-
-    with open_client() as client:
-        adapter = find_adapter(client, name)
+    with open_adapter(name) as (client, adapter):
         verdicts = list(client.iterate(client.list_verdicts, adapter_id=adapter["id"]))
         lineage = client.get_provenance(adapter["id"])["lineage"]
     if as_json:
@@ -61,10 +61,8 @@ def show(name: Name, as_json: AsJson = False) -> None:
 @app.command()
 def promote(name: Name, as_json: AsJson = False) -> None:
     """Put an adapter into service by your decision."""
-    from tentalis.cli.session import open_client
-
-    with open_client() as client:
-        _tell(client.promote_adapter(find_adapter(client, name)["id"]), as_json=as_json)
+    with open_adapter(name) as (client, adapter):
+        _tell(client.promote_adapter(adapter["id"]), as_json=as_json)
 
 
 @app.command()
@@ -74,10 +72,8 @@ def quarantine(
     as_json: AsJson = False,
 ) -> None:
     """Put an adapter under suspicion: it cannot serve before somebody releases it."""
-    from tentalis.cli.session import open_client
-
-    with open_client() as client:
-        print_row(client.quarantine_adapter(find_adapter(client, name)["id"], reason=reason), as_json=as_json)
+    with open_adapter(name) as (client, adapter):
+        print_row(client.quarantine_adapter(adapter["id"], reason=reason), as_json=as_json)
 
 
 @app.command()
@@ -87,10 +83,8 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """Let an adapter out of quarantine, so that it may be promoted."""
-    from tentalis.cli.session import open_client
-
-    with open_client() as client:
-        print_row(client.release_adapter(find_adapter(client, name)["id"], reason=reason), as_json=as_json)
+    with open_adapter(name) as (client, adapter):
+        print_row(client.release_adapter(adapter["id"], reason=reason), as_json=as_json)
 
 
 @app.command()
@@ -124,12 +118,9 @@ def export(
     Merging and converting happen on this machine. Nothing is merged into a quantised base. Ollama reads adapters of
     Llama, Mistral and Gemma 2 bases; of others it takes what llama.cpp's converter wrote.
     """
-    from tentalis.cli.session import open_client
-
     if form not in FORMATS:
         raise typer.BadParameter(f"format must be one of {', '.join(FORMATS)}, found {form!r}")
-    with open_client() as client, TemporaryDirectory() as scratch:
-        adapter = find_adapter(client, name)
+    with open_adapter(name) as (client, adapter), TemporaryDirectory() as scratch:
         target = out or Path(f"{adapter['name']}.zip" if form == "peft" else f"{adapter['name']}-{form}")
         archive = target if form == "peft" else Path(scratch) / "adapter.zip"
         size = client.download(f"adapters/{adapter['id']}/download", archive)
@@ -157,6 +148,19 @@ def _convert(
     if done.returncode != 0:
         typer.echo(done.stderr.strip(), err=True)
         raise typer.Exit(1)
+
+
+@contextmanager
+def open_adapter(name: str) -> "Iterator[tuple[Client, Json]]":
+    """A client, and the adapter of this number or name.
+
+    Raises:
+        typer.BadParameter: there is none.
+    """
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        yield client, find_adapter(client, name)
 
 
 def find_adapter(client: "Client", name: str) -> "Json":

@@ -97,6 +97,80 @@ def watch(
 
 
 @app.command()
+def cost(
+    run_id: Annotated[int, typer.Argument(min=0, help="Number of the run; without: every run of a worker.")] = 0,
+    project: Project = "",
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show what training cost beside what the gate measured that it brought."""
+    from tentalis.cli.session import choose_project, choose_worker, open_client
+
+    with open_client() as client:
+        if run_id:
+            found = client.get_run_cost(run_id)
+        else:
+            slug = choose_project(client, project)
+            found = client.get_gain(project=slug, worker=choose_worker(client, slug, worker))
+    if as_json:
+        print_json(found)
+    elif run_id:
+        print_row(describe_return(found), as_json=False)
+    else:
+        print_returns(found)
+
+
+def describe_return(found: dict[str, Any]) -> dict[str, str]:
+    """A run's, or a whole line's, in words; what nobody measured is said to be so."""
+    spent = found["spent"]
+    shown = {name: str(found[name]) for name in ("run", "state", "adapter") if found.get(name)}
+    for name, label, unit in (
+        ("gpu_s", "training box", "s"),
+        ("judge_tokens", "judges and hints", "tokens"),
+        ("usd", "models", "US dollars"),
+        ("human_minutes", "people", "minutes"),
+    ):
+        shown[label] = "not measured" if spent[name] is None else f"{spent[name]:,.6g} {unit}"
+    if spent["is_partial"]:
+        shown["incomplete"] = "some calls had no price, or some of people's work was not timed"
+    shown["brought"] = found["gain"]["words"]
+    for name, label in (("per_gpu_hour", "per GPU hour"), ("per_human_minute", "per minute of people")):
+        if rate := found[name]:
+            shown[label] = f"{rate['points']:+,.3g} points [{rate['low']:+,.3g}, {rate['high']:+,.3g}]"
+    return shown
+
+
+def print_returns(found: dict[str, Any]) -> None:
+    """A worker's runs, oldest first, and what the whole line cost and brought."""
+    rows = []
+    for row in found["rows"]:
+        gained = row["gain"]["found"]
+        rows.append(
+            {
+                "run": row["run"],
+                "state": row["state"],
+                "GPU s": row["spent"]["gpu_s"],
+                "judge tokens": row["spent"]["judge_tokens"],
+                "USD": row["spent"]["usd"],
+                "minutes": row["spent"]["human_minutes"],
+                "held-out": row["accuracy"],
+                "points": 100 * gained["difference"] if gained else None,
+                "from": 100 * gained["low"] if gained else None,
+                "to": 100 * gained["high"] if gained else None,
+                "so it": row["gain"]["outcome"],
+            }
+        )
+    print_rows(rows, tuple(rows[0]) if rows else (), as_json=False, empty="no runs")
+    if found["earlier"]:
+        typer.echo(f"{found['earlier']} earlier runs count below")
+    typer.echo("all of them, and what serves now against the base model:")
+    print_row(describe_return(found["total"]), as_json=False)
+    if found["beside_count"]:
+        beside = found["beside"]["gpu_s"]
+        typer.echo(f"not in it: {found['beside_count']} trainings beside this line, {beside or 0:,.6g} s on the box")
+
+
+@app.command()
 def cancel(run_id: RunId, as_json: AsJson = False) -> None:
     """Stop a run: at once while it waits, at its next update while it trains."""
     _act("cancel_run", run_id, as_json=as_json)

@@ -115,6 +115,20 @@ def choose_project(client: "Client", given: str) -> str:
     raise typer.BadParameter(f"name one with --project: {', '.join(slugs[:20]) or 'you are in none yet'}")
 
 
+def choose_worker(client: "Client", project: str, given: str) -> str:
+    """The worker named, else the only one of the project.
+
+    Raises:
+        typer.BadParameter: there is none or a choice.
+    """
+    if given:
+        return given
+    names = [worker["name"] for worker in client.iterate(client.list_workers, project=project)]
+    if len(names) == 1:
+        return str(names[0])
+    raise typer.BadParameter(f"name one with --worker: {', '.join(names[:20]) or f'{project} has none yet'}")
+
+
 def find_by_name(rows: "list[Json]", name: str, thing: str) -> "Json":
     """The only row of this name.
 

@@ -161,6 +161,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
 QUERIES = {
     "GET bridge/tasks/{task}/status": "?wait=0",
     "GET metrics/learning": "?project={slug}&worker=echo",
+    "GET metrics/gain": "?project={slug}&worker=echo",
     "GET metrics/cost": "?project={slug}",
     "GET metrics/queues": "?project={slug}",
 }

@@ -36,6 +36,7 @@ from apps.api.serializers.learning import (
     ShadowOut,
     VerdictOut,
 )
+from apps.api.serializers.returns import ReturnOut
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, ConflictError
@@ -44,6 +45,7 @@ from apps.pipeline import canary, flow, shadows
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.training.models import TrainingRun
+from apps.training.returns import find_return
 from apps.workers.models import Worker
 
 FORMATS = ("jsonl", "parquet")
@@ -171,6 +173,7 @@ class RunViewSet(ResourceViewSet):
         "list": Right.RUNS_READ,
         "retrieve": Right.RUNS_READ,
         "metrics": Right.RUNS_READ,
+        "cost": Right.RUNS_READ,
         "create": Right.RUNS_WRITE,
         "cancel": Right.RUNS_WRITE,
         "pause": Right.RUNS_WRITE,
@@ -232,6 +235,12 @@ class RunViewSet(ResourceViewSet):
         """The run's metrics, one mapping an update."""
         run = self.get_object()
         return Response(RunMetricsOut({"run": run.pk, "state": run.state, "metrics": run.metrics}).data)
+
+    @extend_schema(responses=ReturnOut)
+    @action(detail=True)
+    def cost(self, request: Request, pk: str) -> Response:
+        """What the run and its data cost, beside what the gate measured that it brought."""
+        return Response(ReturnOut(find_return(self.get_object())).data)
 
 
 class AdapterFilterSet(ProjectFilterSet):

@@ -23,6 +23,7 @@ from apps.api.pagination import CursorPagination, read_cursor, read_limit, write
 from apps.api.permissions import current_user, projects_with, visible_projects
 from apps.api.selectors import count_queues, learning_curve
 from apps.api.serializers.records import AuditEntryOut, ChainOut, CurveOut, DeadLetterOut, QueuesOut
+from apps.api.serializers.returns import ReturnsOut
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.audit.chain import entry_content, verify_chain
@@ -30,9 +31,12 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry, AuditSeal
 from apps.outbox.models import Segment
 from apps.pipeline import flow
+from apps.training.returns import find_returns
+from apps.workers.models import Worker
 from tentalis.core.canon import canonical_json
 
 PAGE = 1000
+NAMED_WORKER = [OpenApiParameter("project", str, required=True), OpenApiParameter("worker", str, required=True)]
 
 
 class CommitOrderPagination(CursorPagination):
@@ -153,20 +157,39 @@ class LearningView(ApiView):
     rights: ClassVar = {"get": Right.METRICS_READ}
 
     @extend_schema(
-        parameters=[OpenApiParameter("project", str, required=True), OpenApiParameter("worker", str, required=True)],
+        parameters=NAMED_WORKER,
         responses=CurveOut,
         operation_id="metrics_learning",
     )
     def get(self, request: Request) -> Response:
         """A worker's learning curve: each of its models on held-out tasks."""
-        self.check_no_parameters("project", "worker")
-        names = {name: request.query_params.get(name, "") for name in ("project", "worker")}
-        if missing := [name for name, value in names.items() if not value]:
-            raise ValidationError({name: ["wanted a name, found none"] for name in missing})
-        project = find_project_for(request, names["project"], Right.METRICS_READ)
-        worker = find_worker(project, names["worker"])
+        worker = find_named_worker(self, request)
         points = learning_curve(worker)
-        return Response(CurveOut({"project": project.slug, "worker": worker.name, "points": points}).data)
+        return Response(CurveOut({"project": worker.project.slug, "worker": worker.name, "points": points}).data)
+
+
+class GainView(ApiView):
+    """What learning cost, and what it brought."""
+
+    rights: ClassVar = {"get": Right.METRICS_READ}
+
+    @extend_schema(parameters=NAMED_WORKER, responses=ReturnsOut, operation_id="metrics_gain")
+    def get(self, request: Request) -> Response:
+        """Each training of a worker: what was spent beside what the gate measured; and the whole line."""
+        return Response(ReturnsOut(find_returns(find_named_worker(self, request))).data)
+
+
+def find_named_worker(view: ApiView, request: Request) -> Worker:
+    """Which worker `?project=&worker=` names.
+
+    Raises:
+        ValidationError: one of them is missing.
+    """
+    view.check_no_parameters("project", "worker")
+    names = {name: request.query_params.get(name, "") for name in ("project", "worker")}
+    if missing := [name for name, value in names.items() if not value]:
+        raise ValidationError({name: ["wanted a name, found none"] for name in missing})
+    return find_worker(find_project_for(request, names["project"], Right.METRICS_READ), names["worker"])
 
 
 class QueuesView(ApiView):

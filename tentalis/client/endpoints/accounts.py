@@ -1,0 +1,88 @@
+"""Who calls, tokens, projects and their members."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from tentalis.client.endpoints.calls import Answer, Sender
+
+
+class Accounts(Sender[Answer]):
+    """Who calls, tokens, projects and their members."""
+
+    def login(self, *, username: str, password: str, name: str) -> Answer:
+        """A token for a name and password; the answer's `token` is shown this once."""
+        return self._post("login", username=username, password=password, name=name)
+
+    def logout(self) -> Answer:
+        """Revoke the token this client uses."""
+        return self._post("logout")
+
+    def whoami(self) -> Answer:
+        return self._get("whoami")
+
+    def list_tokens(self, **params: Any) -> Answer:
+        return self._get("tokens", **params)
+
+    def create_token(
+        self,
+        *,
+        name: str,
+        scopes: Sequence[str] | None = None,
+        project: str | None = None,
+        username: str | None = None,
+        expires_in_days: int | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """A token for a program; its text is in this answer and nowhere else.
+
+        Args:
+            limits: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day.
+        """
+        return self._post(
+            "tokens",
+            name=name,
+            scopes=list(scopes) if scopes is not None else None,
+            project=project,
+            username=username,
+            expires_in_days=expires_in_days,
+            limits=dict(limits) if limits is not None else None,
+        )
+
+    def change_token(self, token_id: int, *, limits: Mapping[str, Any]) -> Answer:
+        return self._patch(f"tokens/{token_id}", limits=dict(limits))
+
+    def revoke_token(self, token_id: int) -> Answer:
+        return self._delete(f"tokens/{token_id}")
+
+    def list_projects(self, **params: Any) -> Answer:
+        return self._get("projects", **params)
+
+    def get_project(self, slug: str) -> Answer:
+        return self._get(f"projects/{quote(slug, safe='')}")
+
+    def create_project(self, *, slug: str, name: str, **settings: Any) -> Answer:
+        return self._post("projects", slug=slug, name=name, **settings)
+
+    def change_project(self, slug: str, **changes: Any) -> Answer:
+        return self._patch(f"projects/{quote(slug, safe='')}", **changes)
+
+    def delete_project(self, slug: str) -> Answer:
+        """Delete a project that holds no work."""
+        return self._delete(f"projects/{quote(slug, safe='')}")
+
+    def why(self, slug: str) -> Answer:
+        """Why nothing trains in a project."""
+        return self._get(f"projects/{quote(slug, safe='')}/why")
+
+    def list_members(self, **params: Any) -> Answer:
+        return self._get("members", **params)
+
+    def add_member(self, *, project: str, username: str, role: str) -> Answer:
+        return self._post("members", project=project, username=username, role=role)
+
+    def change_member(self, member_id: int, *, role: str) -> Answer:
+        return self._patch(f"members/{member_id}", role=role)
+
+    def remove_member(self, member_id: int) -> Answer:
+        return self._delete(f"members/{member_id}")

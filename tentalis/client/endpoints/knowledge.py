@@ -1,0 +1,49 @@
+"""What the gateway saw, skills, data sets, benchmark runs, experiments."""
+
+from typing import Any
+from urllib.parse import quote
+
+from tentalis.client.endpoints.calls import Answer, Sender
+
+
+class Knowledge(Sender[Answer]):
+    """What the gateway saw, skills, data sets, benchmark runs, experiments."""
+
+    def list_sessions(self, **params: Any) -> Answer:
+        return self._get("sessions", **params)
+
+    def get_session(self, session_id: int) -> Answer:
+        return self._get(f"sessions/{session_id}")
+
+    def list_exchanges(self, **params: Any) -> Answer:
+        """Exchanges, newest first: `session=…` for those of one conversation."""
+        return self._get("exchanges", **params)
+
+    def get_exchange(self, exchange_id: int | str) -> Answer:
+        """An exchange with its words and exact tokens, by its number or its public id."""
+        return self._get(f"exchanges/{quote(str(exchange_id), safe='')}")
+
+    def list_skills(self, **params: Any) -> Answer:
+        return self._get("skills", **params)
+
+    def get_skill(self, skill_id: int) -> Answer:
+        return self._get(f"skills/{skill_id}")
+
+    def write_skill(self, *, project: str, name: str, description: str, body: str) -> Answer:
+        """A new skill, or the next version of the one of this name."""
+        return self._post("skills", project=project, name=name, description=description, body=body)
+
+    def switch_skill(self, skill_id: int, *, is_active: bool) -> Answer:
+        return self._patch(f"skills/{skill_id}", is_active=is_active)
+
+    def list_datasets(self, **params: Any) -> Answer:
+        return self._get("datasets", **params)
+
+    def list_eval_runs(self, **params: Any) -> Answer:
+        return self._get("eval-runs", **params)
+
+    def list_eval_results(self, run_id: int, **params: Any) -> Answer:
+        return self._get(f"eval-runs/{run_id}/results", **params)
+
+    def list_experiments(self, **params: Any) -> Answer:
+        return self._get("experiments", **params)

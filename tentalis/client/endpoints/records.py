@@ -1,0 +1,37 @@
+"""The audit, metrics, dead letters."""
+
+from typing import Any
+
+from tentalis.client.endpoints.calls import Answer, Sender
+
+
+class Records(Sender[Answer]):
+    """The audit, metrics, dead letters."""
+
+    def list_audit(self, **params: Any) -> Answer:
+        return self._get("audit", **params)
+
+    def verify_audit(self) -> Answer:
+        return self._get("audit/verify")
+
+    def get_learning(self, *, project: str, worker: str) -> Answer:
+        """A worker's learning curve."""
+        return self._get("metrics/learning", project=project, worker=worker)
+
+    def get_gain(self, *, project: str, worker: str) -> Answer:
+        """What each training of a worker cost beside what it brought, and all of them."""
+        return self._get("metrics/gain", project=project, worker=worker)
+
+    def get_cost(self, *, project: str, **params: Any) -> Answer:
+        """What a project's models cost."""
+        return self._get("metrics/cost", project=project, **params)
+
+    def get_queues(self, *, project: str | None = None) -> Answer:
+        return self._get("metrics/queues", project=project)
+
+    def list_dead_letters(self, **params: Any) -> Answer:
+        return self._get("dead-letters", **params)
+
+    def replay(self, dead_letter_id: int) -> Answer:
+        """Take up a dead letter at the link it died at."""
+        return self._post(f"dead-letters/{dead_letter_id}/replay")

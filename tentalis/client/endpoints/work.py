@@ -1,0 +1,110 @@
+"""Workers, tasks, attempts, and proposals of what an agent may do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tentalis.client.endpoints.calls import Answer, Sender
+
+
+class Work(Sender[Answer]):
+    """Workers, tasks, attempts, and proposals of what an agent may do."""
+
+    def list_workers(self, **params: Any) -> Answer:
+        return self._get("workers", **params)
+
+    def get_worker(self, worker_id: int) -> Answer:
+        return self._get(f"workers/{worker_id}")
+
+    def create_worker(self, *, project: str, name: str, kind: str, **settings: Any) -> Answer:
+        return self._post("workers", project=project, name=name, kind=kind, **settings)
+
+    def change_worker(self, worker_id: int, **changes: Any) -> Answer:
+        return self._patch(f"workers/{worker_id}", **changes)
+
+    def delete_worker(self, worker_id: int) -> Answer:
+        """Remove a worker that never worked."""
+        return self._delete(f"workers/{worker_id}")
+
+    def roll_back_worker(self, worker_id: int) -> Answer:
+        """Return a worker to what served it before."""
+        return self._post(f"workers/{worker_id}/rollback")
+
+    def submit_task(
+        self,
+        *,
+        project: str,
+        prompt: str,
+        environment: str,
+        worker: str | None = None,
+        group_size: int | None = None,
+        reference: Any = None,
+        parent: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> Answer:
+        return self._post(
+            "tasks",
+            project=project,
+            prompt=prompt,
+            environment=environment,
+            worker=worker,
+            group_size=group_size,
+            reference=reference,
+            parent=parent,
+            metadata=dict(metadata) if metadata is not None else None,
+            seed=seed,
+        )
+
+    def list_tasks(self, **params: Any) -> Answer:
+        return self._get("tasks", **params)
+
+    def get_task(self, task_id: int) -> Answer:
+        return self._get(f"tasks/{task_id}")
+
+    def cancel_task(self, task_id: int) -> Answer:
+        return self._post(f"tasks/{task_id}/cancel")
+
+    def list_attempts(self, task_id: int, **params: Any) -> Answer:
+        return self._get(f"tasks/{task_id}/attempts", **params)
+
+    def list_steps(self, attempt_id: int, **params: Any) -> Answer:
+        """The steps of an attempt with their scores."""
+        return self._get(f"attempts/{attempt_id}/steps", **params)
+
+    def submit_attempt(self, *, task: int, steps: Sequence[Mapping[str, Any]], answer: str) -> Answer:
+        """Hand in an outside agent's own work."""
+        return self._post("attempts", task=task, steps=[dict(step) for step in steps], answer=answer)
+
+    def propose(
+        self,
+        *,
+        task: int,
+        action: Mapping[str, Any],
+        step_index: int | None = None,
+        context: str | None = None,
+        risk: str | None = None,
+    ) -> Answer:
+        """Ask whether an action may be done; `outcome` says what to do now.
+
+        Args:
+            action: {"kind": "tool", "tool", "arguments"}, {"kind": "message", "text"} or {"kind": "answer", "text"}.
+        """
+        return self._post(
+            "proposals", task=task, action=dict(action), step_index=step_index, context=context, risk=risk
+        )
+
+    def list_proposals(self, **params: Any) -> Answer:
+        return self._get("proposals", **params)
+
+    def get_proposal(self, proposal_id: int, *, wait_s: int | None = None) -> Answer:
+        """A proposal; with `wait_s` (at most 30, and less than this client's timeout) once it is decided."""
+        return self._get(f"proposals/{proposal_id}", wait=wait_s)
+
+    def decide_proposal(self, proposal_id: int, *, decision: str, **said: Any) -> Answer:
+        """Say what becomes of a proposal.
+
+        Args:
+            decision: approve, reject, edit, hint or take_over.
+            said: reason of reject, action of edit, hint of hint, answer of take_over.
+        """
+        return self._post(f"proposals/{proposal_id}/decide", decision=decision, **said)
