@@ -214,6 +214,10 @@ VARIABLES: dict[str, Variable] = {
             "OPD_MODE", read_choice("lightweight", "logprobs", "top_k"), "logprobs", "hint text only, or the teacher's"
         ),
         Variable("OPD_TEACHER_MODEL", read_text, "", "teacher of OPD; empty: the frozen base model"),
+        Variable(
+            "TEACHER_URL", read_url("http", "https"), "", "vLLM or engine that a recipe's teacher served:NAME is on"
+        ),
+        Variable("TEACHER_API_KEY", read_text, "", "its key", secret=True),
         Variable("OPD_WEIGHT", read_float(0, 10), 0.3, "weight of the OPD loss"),
         Variable("RL_WEIGHT", read_float(0, 10), 0.7, "weight of the RL loss"),
         Variable("TRAINING_CLIP_EPSILON", read_float(0, 1), 0.2, "lower clip of the surrogate"),

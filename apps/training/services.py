@@ -166,7 +166,10 @@ def _describe_backend(run: TrainingRun) -> dict[str, Any]:
     """What of a spec only its backend understands."""
     if run.backend == cluster.BACKEND:
         return cluster.describe(run)
-    return {"options": settings.TENTALIS["TINKER_OPTIONS"]} if run.backend == "tinker" else {}
+    if run.backend == "tinker":
+        return {"options": settings.TENTALIS["TINKER_OPTIONS"]}
+    is_served = str(run.recipe.get("teacher", "")).startswith("served:")
+    return {"options": {"teacher_url": settings.TENTALIS["TEACHER_URL"]}} if is_served else {}
 
 
 def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> None:
@@ -207,19 +210,19 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
             logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
             return None
         changes: dict[str, Any] = {
-            "metrics": [dict(entry) for entry in result.metrics],
+            "metrics": [dict(entry) for entry in result.metrics] or run.metrics,
             "summary": dict(result.summary),
             "versions": dict(result.versions),
             "tracking": dict(result.tracking),
             "finished_at": Now(),
             "cost": add_up_cost(run),
         }
+        answers = gates.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
+        changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
         if not result.ok:
             end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
             return None
         taught = gates.describe(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
-        answers = gates.ask_after(run, changes["metrics"], changes["summary"])
-        changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
         watch_data(run, taught, changes["summary"], by=by)
         try:
             with transaction.atomic():
@@ -244,8 +247,11 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
 
 
 def end_failed(run: TrainingRun, reason: str, *, by: str, **changes: Any) -> None:
-    """Store a run as failed, or as cancelled or paused where that was asked for."""
-    if reason.startswith("CancelledError"):
+    """Store a run as failed, as refused where its trainer would not publish, or as cancelled or paused as asked for."""
+    if reason.startswith("UnfitAdapterError"):
+        reason = reason.partition(": ")[2]
+        move(run, TrainingRun.State.REFUSED, by=by, payload={"reason": reason[:300]}, failure=reason, **changes)
+    elif reason.startswith("CancelledError"):
         move(run, TrainingRun.State.CANCELLED, by=by, failure=reason, **changes)
     elif reason.startswith("PausedError"):
         move(

@@ -22,7 +22,7 @@ def prepare_lessons(
     """Lessons that move a weight, and how many rollouts teach nothing, by reason."""
     lessons, refused = find_lessons(rollouts, spec, recipe, base)
     if recipe.uses_teacher:
-        lessons = add_teacher(lessons, recipe, base, refused)
+        lessons = add_teacher(lessons, recipe, base, refused, spec.options)
     teaching = keep_teaching(lessons, recipe, refused, found=len(rollouts))
     if recipe.kl_coef > 0:
         scored = score_frozen(base, [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in teaching])

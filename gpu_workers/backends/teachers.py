@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -12,6 +13,7 @@ from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.lessons import Lesson, Support
 from gpu_workers.backends.micro_batches import pack_items, score_frozen
 from gpu_workers.backends.readers import Reader
+from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
 from gpu_workers.learning.logprobs import top_tokens
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.recipes import Recipe
@@ -20,12 +22,35 @@ from tentalis.core.opd import choose_hint, token_opd_advantages, top_k_advantage
 Prompt = tuple[int, ...]
 
 
-def add_teacher(lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Counter[str]) -> list[Lesson]:
+class HintReader(Protocol):
+    """What of a teacher decides which hints it can read."""
+
+    @property
+    def context_length(self) -> int: ...
+
+    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> Prompt: ...
+
+
+def add_teacher(
+    lessons: Sequence[Lesson],
+    recipe: Recipe,
+    base: BaseModel,
+    refused: Counter[str],
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Lesson]:
     """Give each lesson with a hint what the frozen teacher, who reads the hint, says of its tokens.
 
     It counts by how far the rollout's judgement is trusted: who is doubted in the one is doubted in the other.
     A hint whose conversation does not replay to the very tokens the engine saw is left out and counted.
+
+    Args:
+        options: the spec's; `teacher_url` is where a served teacher is asked.
+    Raises:
+        BaseModelError: a teacher on this box cannot be loaded, or has another vocabulary.
+        TeacherError: a served one cannot be asked, or is asked for what no server tells.
     """
+    if recipe.teacher.startswith(SERVED):
+        return _add_served(lessons, recipe, base, refused, options)
     teacher = base if recipe.teacher == "base" else load_base(recipe.teacher)
     if teacher.vocabulary_size != base.vocabulary_size:
         raise BaseModelError(
@@ -41,11 +66,30 @@ def add_teacher(lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refu
     return taught
 
 
+def _add_served(
+    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Counter[str], options: Mapping[str, Any]
+) -> list[Lesson]:
+    if recipe.opd_mode == "top_k":
+        raise TeacherError(
+            "recipe.opd_mode must be logprobs with a served teacher, found top_k: a server tells its own likeliest "
+            "tokens of a prompt, not those of the worker; a teacher on this box does it"
+        )
+    with open_teacher(recipe.teacher, options) as teacher:
+
+        def score(items: Sequence[tuple[Prompt, RolloutRecord]]) -> list[list[float]]:
+            if items:
+                ids = (token for prompt, rollout in items for token in (*prompt, *rollout.token_ids))
+                teacher.require_same_tokens(ids, base.codec)
+            return teacher.score(items)
+
+        return add_gaps(lessons, recipe, base, teacher, refused, score=score)
+
+
 def _read_hinted(
     messages: Sequence[Mapping[str, str]],
     rollout: RolloutRecord,
     base: Reader,
-    teacher: Reader,
+    teacher: HintReader,
     refused: Counter[str],
 ) -> Prompt | None:
     """The hinted conversation as the teacher reads it; None, and counted, where it cannot be used."""
@@ -63,7 +107,7 @@ def add_gaps(
     lessons: Sequence[Lesson],
     recipe: Recipe,
     base: Reader,
-    teacher: Reader,
+    teacher: HintReader,
     refused: Counter[str],
     *,
     score: Callable[[Sequence[tuple[Prompt, RolloutRecord]]], Sequence[Sequence[float]]],

@@ -116,7 +116,7 @@ def plan_stack(
     services = [
         *stores,
         *_plan_engine(plan, _torch_environment(environment), engine_port),
-        _plan_gpu(plan, _torch_environment(environment, f"{PREFIX}REDIS_URL"), store_names),
+        _plan_gpu(plan, _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}TEACHER_API_KEY"), store_names),
         *_plan_cluster(
             plan,
             _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}RAY_URL", f"{PREFIX}RAY_TOKEN"),

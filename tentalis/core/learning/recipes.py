@@ -82,7 +82,8 @@ class Recipe:
             behaviour policy's `opd_top_k` likeliest tokens, under the best of up to `opd_hints` hints; `lightweight`
             only stores the hint's text.
         opd_clip: the teacher's gap in nats is clipped to [-opd_clip, opd_clip]; opd_top_k_clip: the same for `top_k`.
-        teacher: `base` is the frozen base model; else the directory of a model with the same tokenizer.
+        teacher: `base` is the frozen base model; `served:NAME` a model on the installation's teacher server; else the
+            directory of a model; each with the base's tokenizer.
         max_staleness: a rollout older than this many adapter versions is refused.
         sft_temperature, sft_weight_max: weight of imitation is min(exp((r - mean) / temperature), max).
         beta: how strongly preferences hold the policy to the one the run starts from: DPO's and KTO's beta, IPO's tau.
@@ -148,8 +149,8 @@ class Recipe:
         if not isinstance(modules, tuple) or not modules or not all(isinstance(name, str) and name for name in modules):
             raise RecipeError(f"recipe.target_modules must be one or more module names, found {modules!r}")
         teacher: Any = self.teacher
-        if not isinstance(teacher, str) or not teacher:
-            raise RecipeError(f"recipe.teacher must be 'base' or a model directory, found {teacher!r}")
+        if not isinstance(teacher, str) or teacher in ("", "served:"):
+            raise RecipeError(f"recipe.teacher must be 'base', served:NAME or a model directory, found {teacher!r}")
         if self.w_rl == 0 and self.w_opd == 0:
             raise RecipeError("recipe.w_rl and recipe.w_opd are both 0: nothing could be learned; set one of them")
         if self.importance_cap is not None and self.algorithm not in CLIPPED:
