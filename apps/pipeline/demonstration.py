@@ -139,7 +139,7 @@ def _find_run(worker: Worker, number: int) -> TrainingRun | None:
 
 def _find_judged(run: TrainingRun) -> Adapter | None:
     state = TrainingRun.objects.values_list("state", "failure").get(pk=run.pk)
-    if state[0] in {TrainingRun.State.FAILED, TrainingRun.State.CANCELLED}:
+    if state[0] in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED, TrainingRun.State.CANCELLED}:
         raise LoopStoppedError(f"run {run.pk} {state[0]}: {state[1]}")
     adapter = Adapter.objects.filter(run_id=run.pk).first()
     if adapter is None or adapter.state == Adapter.State.CANDIDATE:

@@ -26,7 +26,8 @@ class UnusableItemError(ValueError):
 def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
     """Make a closed batch one of pairs or of demonstrations, and put the line's unused ones into it.
 
-    One whose attempts cannot be told in one sequence of tokens is kept out for good, with its reason.
+    One whose attempts cannot be told in one sequence of tokens is kept out for good, with its reason; so is one of a
+    task whose others are in an earlier batch: a task is held out from training or it is not, as a whole.
 
     Returns:
         How many are in it now, and how many were kept out, by reason.
@@ -39,8 +40,12 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
     refused = Counter[str]()
     for page in _page(_with_attempts(unused[:MOST_ITEMS])):
         read = _Reader(page)
+        earlier = rows.filter(task__in={item.task_id for item in page}, worker=batch.worker_id, end_user=batch.end_user)
+        numbers = dict(earlier.exclude(batch=None).values_list("task", "batch__number"))
         for item in page:
             try:
+                if item.task_id in numbers:
+                    raise UnusableItemError(f"its task had its turn: batch {numbers[item.task_id]} was learnt from")
                 read.describe(item, None)
             except (ValueError, IncompleteConversationError) as error:
                 refused[str(error)] += 1

@@ -11,6 +11,7 @@ from apps.accounts.models import Project
 from apps.environments.registry import get_world
 from apps.feedback.selectors import find_hints
 from apps.outbox.models import Segment
+from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.tasks.models import Task
@@ -155,8 +156,12 @@ def why_nothing_trains(project: Project) -> list[Finding]:
         words = f"{batch} holds {batch.task_count} of {batch.target_tasks} tasks: {missing} more close it."
         findings.append(Finding(words, missing, "batches"))
     closed = Batch.objects.filter(project=project, state=Batch.State.CLOSED)
-    for batch in closed.filter(Q(run__state="failed") | Q(run__isnull=True)).select_related("worker", "run")[:10]:
+    stuck = closed.filter(Q(run__state__in=("failed", "refused")) | Q(run__isnull=True))
+    batches = list(stuck.select_related("worker", "run")[:10])
+    held = count_contents(batches)
+    for batch in batches:
         run = getattr(batch, "run", None)
-        words = f"{batch} is full and its run failed: {run.failure}" if run else f"{batch} is full and has no run."
-        findings.append(Finding(words, batch.rollout_count, "runs"))
+        why = ("was refused" if run.state == "refused" else "failed") if run else ""
+        words = f"{batch} is full and its run {why}: {run.failure}" if run else f"{batch} is full and has no run."
+        findings.append(Finding(words, held[batch.pk].count, "runs"))
     return findings

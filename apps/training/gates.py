@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Count, QuerySet
 
 from apps.adapters.models import Adapter, Verdict
 from apps.adapters.panels import choose_panel, read_gate_policy
@@ -15,8 +15,11 @@ from apps.environments.registry import get_world
 from apps.inference.client import ModelClient
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
-from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.rollouts.contents import Taught, list_taught
+from apps.rollouts.models import Batch, Demonstration, TrainingUse
+from apps.rollouts.moving import list_uses
 from apps.rollouts.tokens import load_conversations, read_parts
+from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning.gate import GatePolicy
@@ -41,6 +44,8 @@ REPLAYED = 4
 
 STATELESS = frozenset({"chat", "desk"})
 GOOD = 0.5
+ANSWERS = {Batch.Kind.ROLLOUTS: "attempts", Batch.Kind.PAIRS: "sides of pairs"}
+"""What the answers of a batch are called; else they are called by its kind."""
 
 
 def ask_run(run_id: int, *, by: str) -> None:
@@ -65,13 +70,15 @@ def ask_run(run_id: int, *, by: str) -> None:
 def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
     """G1, G2, G3, G6, G8 and G10, before anything is sent to the box."""
     policy = read_gate_policy(run.project)
-    rollouts = list(_rollouts(batch).select_related("task", "attempt__exchange").order_by("task_id", "pk"))
+    taught = list_taught(batch)
+    tasks = list({one.task.pk: one.task for one in taught}.values())
+    attempts = list({one.attempt.pk: one.attempt for one in taught if one.attempt is not None}.values())
     return [
         ask_solved(str(run.recipe.get("algorithm", "")), _count_solved(run), least=policy.least_solved),
-        _ask_replay(run, rollouts),
+        _ask_replay(run, attempts),
         ask_split(_count_split(batch)),
-        _ask_environment(rollouts),
-        _ask_leak(run, rollouts, policy),
+        _ask_environment(tasks),
+        _ask_leak(run, taught, policy, what=ANSWERS.get(Batch.Kind(batch.kind), batch.kind)),
         ask_quantised(_read_config(run)),
     ]
 
@@ -79,8 +86,10 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
 def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict[str, Any]) -> list[GateAnswer]:
     """G4, G5 and G7, of what the trainer told."""
     policy = read_gate_policy(run.project)
-    lengths = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
-    first, last = (lengths[0], lengths[-1]) if lengths else (None, None)
+    first, last = summary.get("length_before_tokens"), summary.get("length_after_tokens")
+    if first is None:  # it told none of held-out tasks: those it learnt from tell
+        lengths = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
+        first, last = (lengths[0], lengths[-1]) if lengths else (None, None)
     return [
         ask_losses(summary, most=policy.most_loss_ratio),
         ask_finishing(first, last, least=policy.least_length_ratio),
@@ -102,44 +111,51 @@ def note_skills(adapter: Adapter) -> None:
 
 
 def describe(batch: Batch) -> BatchFacts:
-    """What a batch teaches, and how far its rewards agree with what was verified."""
-    rollouts = list(_rollouts(batch).select_related("task", "attempt"))
+    """What a batch teaches, and how far that agrees with what was verified.
+
+    Of a pair only right beside wrong is an audit: of two answers that came to the same either may be the better one.
+    """
+    taught = list_taught(batch)
+    outcomes = [one.attempt.outcome if one.attempt is not None and one.is_whole else None for one in taught]
+    if batch.kind == Batch.Kind.PAIRS:
+        pairs = [outcomes[place : place + 2] for place in range(0, len(outcomes), 2)]
+        tells = [None not in pair and pair[0] != pair[1] for pair in pairs]
+        outcomes = [found if told else None for pair, told in zip(pairs, tells, strict=True) for found in pair]
     return describe_batch(
-        [one.reward for one in rollouts],
-        [one.attempt.outcome for one in rollouts],
-        held_out=sum(_is_held_out(one) for one in rollouts),
+        [one.reward for one in taught], outcomes, held_out=sum(_is_held_out(one.task) for one in taught)
     )
 
 
-def _rollouts(batch: Batch) -> Any:
-    return Rollout.objects.filter(training_use__batch=batch)
-
-
 def _count_solved(run: TrainingRun) -> int:
-    """Distinct tasks of the line with a good attempt that may train."""
+    """Distinct tasks of the line with a good attempt that may train, or with the answer a person gave."""
     line = TrainingUse.objects.filter(batch__worker=run.worker_id, batch__end_user=run.end_user)
-    good = line.filter(rollout__reward__gte=GOOD, batch_id__lte=run.batch_id)
-    return good.values("rollout__task_id").distinct().count()
+    good = line.filter(rollout__reward__gte=GOOD, batch_id__lte=run.batch_id).values("rollout__task_id")
+    told = Demonstration.objects.filter(worker=run.worker_id, end_user=run.end_user, unusable_reason="")
+    by_people = told.filter(source__in=(Demonstration.Source.EDIT, Demonstration.Source.GUIDED))
+    return int(good.order_by().union(by_people.order_by().values("task_id")).count())
 
 
 def _count_split(batch: Batch) -> int:
-    elsewhere = TrainingUse.objects.filter(
-        rollout__task=OuterRef("rollout__task"), batch__worker=batch.worker_id, batch__end_user=batch.end_user
-    ).exclude(batch=batch)
-    split = TrainingUse.objects.filter(Exists(elsewhere), batch=batch)
-    return int(split.aggregate(n=Count("rollout__task_id", distinct=True))["n"])
+    """Tasks of which something is in another batch of the line too, of the same kind."""
+    uses, task = list_uses(batch)
+    elsewhere: QuerySet[Any] = uses.model._default_manager.filter(
+        batch__worker=batch.worker_id, batch__end_user=batch.end_user, batch__kind=batch.kind
+    )
+    split = uses.order_by().filter(**{f"{task}__in": elsewhere.exclude(batch=batch).values(task)})
+    return int(split.aggregate(n=Count(task, distinct=True))["n"])
 
 
-def _ask_replay(run: TrainingRun, rollouts: Sequence[Rollout]) -> GateAnswer:
-    if not rollouts:
+def _ask_replay(run: TrainingRun, attempts: Sequence[Attempt]) -> GateAnswer:
+    attempts = [one for one in attempts if one.exchange is not None and one.exchange.has_exact_tokens]
+    if not attempts:
         return ask_replay(0, 0, why_not="the batch holds no attempt with a conversation of its own")
     client = client_for(run.worker.provider)
     if not client.tells_tokens:
         return ask_replay(0, 0, why_not="the model server tells no tokens")
-    chosen = rollouts[:: max(1, len(rollouts) // REPLAYED)][:REPLAYED]
+    chosen = attempts[:: max(1, len(attempts) // REPLAYED)][:REPLAYED]
     try:
-        conversations = load_conversations(one.attempt for one in chosen)
-        prompts = [part.joined.prompt for one in chosen for part in read_parts(one.attempt, conversations)]
+        conversations = load_conversations(chosen)
+        prompts = [part.joined.prompt for one in chosen for part in read_parts(one, conversations)]
         return ask_replay(len(prompts), sum(_replays(client, prompt, run) for prompt in prompts))
     except TentalisError as error:
         return ask_replay(0, 0, why_not=str(error)[:200])
@@ -149,27 +165,29 @@ def _replays(client: ModelClient, prompt: Sequence[int], run: TrainingRun) -> bo
     return client.spell(list(prompt), model=find_base_model(run.worker)) is not None
 
 
-def _ask_environment(rollouts: Sequence[Rollout]) -> GateAnswer:
-    starts: dict[str, list[str]] = {}
-    for one in rollouts:
-        if one.task.environment not in STATELESS:
-            starts.setdefault(str(one.task_id), []).append(str(one.task.metadata.get("environment_sha256", "")))
+def _ask_environment(tasks: Sequence[Task]) -> GateAnswer:
+    starts = {
+        str(task.pk): [str(task.metadata.get("environment_sha256", ""))]
+        for task in tasks
+        if task.environment not in STATELESS
+    }
     return ask_environment(starts, is_stateless=not starts)
 
 
-def _ask_leak(run: TrainingRun, rollouts: Sequence[Rollout], policy: GatePolicy) -> GateAnswer:
+def _ask_leak(run: TrainingRun, taught: Sequence[Taught], policy: GatePolicy, *, what: str) -> GateAnswer:
     last = Adapter.objects.filter(worker=run.worker_id, end_user=run.end_user).order_by("-line_version").first()
     panel = choose_panel(run.worker, version=last.line_version + 1 if last else 1, policy=policy)
     known = {item.prompt for item in panel.world.panel(panel.size, panel.seed)} if panel else set()
     return ask_leak(
-        sum(_is_held_out(one) for one in rollouts),
-        sum(one.task.prompt.strip() in known for one in rollouts),
-        len(rollouts),
+        sum(_is_held_out(one.task) for one in taught),
+        sum(one.task.prompt.strip() in known for one in taught),
+        len(taught),
+        what=what,
     )
 
 
-def _is_held_out(rollout: Rollout) -> bool:
-    return get_world(rollout.task.environment).is_held_out(rollout.task.prompt)
+def _is_held_out(task: Task) -> bool:
+    return get_world(task.environment).is_held_out(task.prompt)
 
 
 def _read_config(run: TrainingRun) -> dict[str, Any] | None:

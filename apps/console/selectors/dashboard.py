@@ -140,8 +140,10 @@ def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[Alarm]:
         if is_running and run.heartbeat_at is not None and run.heartbeat_at < now - silence:
             words = _("The training box has gone silent in run %s.") % run.pk
             found.append(Alarm(words, "run-list", _("See the runs")))
-        elif run.state == TrainingRun.State.FAILED and batch.worker_id not in seen:
+        elif run.state in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED} and batch.worker_id not in seen:
+            is_refused = run.state == TrainingRun.State.REFUSED
             words = _("The last training of %(worker)s failed (run %(run)s).")
+            words = _("The last training of %(worker)s was refused (run %(run)s).") if is_refused else words
             words = words % {"worker": batch.worker.name, "run": run.pk}
             found.append(Alarm(words, "run-list", _("See why")))
         seen.add(batch.worker_id)

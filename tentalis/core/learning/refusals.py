@@ -69,9 +69,9 @@ def ask_split(shared: int) -> GateAnswer:
     """G3: tasks are held out, not rows.
 
     Args:
-        shared: tasks with rollouts in this batch and in another one of the same line.
+        shared: tasks of which something is in this batch and in another one of the same line and kind.
     """
-    words = "no task is split over two batches" if not shared else f"{shared} tasks have attempts in another batch too"
+    words = "no task is split over two batches" if not shared else f"{shared} tasks are in another batch too"
     return GateAnswer(gate="G3", passed=shared == 0, words=words, found=shared, wanted=0)
 
 
@@ -134,16 +134,17 @@ def ask_finite(metrics: Sequence[Mapping[str, Any]], *, most_norm: float = MOST_
     return GateAnswer(gate="G7", passed=worst <= most_norm, words=words, found=worst, wanted=most_norm)
 
 
-def ask_leak(held_out: int, on_panel: int, rollouts: int) -> GateAnswer:
+def ask_leak(held_out: int, on_panel: int, answers: int, *, what: str = "attempts") -> GateAnswer:
     """G8: nothing that is measured on is trained on.
 
     Args:
-        held_out: rollouts on tasks the world holds out; on_panel: on tasks of the panel itself, by their text.
+        held_out: answers on tasks the world holds out; on_panel: on tasks of the panel itself, by their text.
+        what: the answers are, in words.
     """
     found = max(held_out, on_panel)
-    words = f"none of {rollouts} attempts is on a task that is measured on"
+    words = f"none of {answers} {what} is on a task that is measured on"
     if found:
-        words = f"{held_out} of {rollouts} attempts are on held-out tasks, {on_panel} on the panel's own"
+        words = f"{held_out} of {answers} {what} are on held-out tasks, {on_panel} on the panel's own"
     return GateAnswer(gate="G8", passed=not found, words=words, found=found, wanted=0)
 
 

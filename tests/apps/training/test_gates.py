@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.db.models.functions import Now
 from pytest_django import Settings
 
@@ -11,8 +12,12 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
+from apps.base.errors import ConflictError
+from apps.feedback.services import give_task_feedback
 from apps.pipeline import flow
-from apps.rollouts.models import Batch
+from apps.rollouts.models import Batch, PreferencePair
+from apps.rollouts.rejudging import rejudge_rollouts
+from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
 from apps.training import gates, schedule, services
@@ -20,7 +25,7 @@ from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.desk import make_tickets
 from tests.apps.training.test_runs import make_result
-from tests.factories import make_judged_task
+from tests.factories import make_judged_task, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -116,6 +121,93 @@ def test_a_training_that_went_wrong_leaves_a_refused_adapter(
     adapter = send_home(run, store, metrics=metrics)
     assert (run.state, adapter.state) == ("succeeded", "refused")
     assert words in adapter.verdicts.get().words
+
+
+UNFIT = {
+    "ok": False,
+    "error_type": "UnfitAdapterError",
+    "error_message": "not published: 40.0% of the held-out pairs (5 examples) are ordered right",
+    "sha256": "",
+    "adapter_uri": "",
+    "metrics": [{"loss": 0.4, "grad_norm": 1.0}],
+    "summary": {"train_loss": 0.1, "val_loss": 0.9, "length_before_tokens": 20.0, "length_after_tokens": 21.0},
+}
+
+
+def test_what_the_trainer_would_not_publish_is_refused_with_its_numbers(batch: Batch, store: Path) -> None:
+    run = ask(batch)
+    TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, heartbeat_at=Now())
+    run.refresh_from_db()
+    flow.take_result(make_result(run, store, **UNFIT), by="control")
+    run.refresh_from_db()
+    assert (run.state, run.failure) == ("refused", UNFIT["error_message"])
+    assert (run.metrics, run.summary) == (UNFIT["metrics"], UNFIT["summary"])
+    answers = {one["gate"]: one["words"] for one in run.gates if one["gate"] in {"G4", "G5"}}
+    assert answers == {
+        "G4": "validation loss 0.9 on 0.1 in training: 9.0 times, 5 are allowed",
+        "G5": "answers of 21.0 tokens where 20.0 were: 105%, 50% are wanted",
+    }
+    [finding] = [one for one in why_nothing_trains(run.project) if one.kind == "runs"]
+    assert (finding.words.partition(": ")[0], finding.count) == (f"{batch} is full and its run was refused", 4)
+
+
+def test_a_run_that_breaks_keeps_what_it_told_while_it_trained(batch: Batch, store: Path) -> None:
+    run = ask(batch)
+    TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, metrics=[{"loss": 0.4}])
+    run.refresh_from_db()
+    broken = {"ok": False, "error_type": "DivergedError", "error_message": "loss is nan", "metrics": []}
+    flow.take_result(make_result(run, store, **broken), by="control")
+    run.refresh_from_db()
+    assert (run.state, run.metrics) == ("failed", [{"loss": 0.4}])
+
+
+@pytest.fixture
+def pairs(project: Project, worker: Worker) -> Batch:
+    """Pairs of two tasks, one a person's choice and one an edited answer, in a batch."""
+    for said in ({"preferred_attempt": 0}, {"preferred_attempt": 1, "edited_answer": "three"}):
+        task = make_judged_task(project, worker)
+        for attempt in task.attempts.all():
+            attempt.text = f"answer {attempt.index}"
+            attempt.save()
+        give_task_feedback(task=task, by=make_user("alice"), **said)
+        build_rollouts(task.pk, by="ledger")
+    return close_open_batch(worker, by="ledger", kind="pairs")
+
+
+def test_every_gate_answers_for_pairs_or_says_why_it_was_not_asked(project: Project, pairs: Batch) -> None:
+    Project.objects.filter(pk=project.pk).update(gate_policy={"least_solved": 2})
+    run = ask(pairs, algorithm="dpo")
+    words = {one["gate"]: one["words"] for one in run.gates}
+    assert (run.state, answers_of(run)) == (
+        "queued",
+        {"G1": True, "G2": None, "G3": True, "G6": True, "G8": True, "G10": True},
+    )
+    assert words["G1"] == "2 distinct tasks are solved, dpo wants 2"
+    assert words["G2"].startswith("not asked: ")
+    assert words["G8"] == "none of 6 sides of pairs is on a task that is measured on"
+
+
+def test_pairs_of_held_out_tasks_are_refused(pairs: Batch) -> None:
+    (ticket,) = make_tickets(1, 1, held_out=True)
+    Task.objects.filter(pk=Task.objects.earliest("pk").pk).update(environment="desk", prompt=ticket.text)
+    assert "G8: 2 of 6 sides of pairs are on held-out tasks" in ask(pairs, algorithm="dpo").failure
+
+
+def test_a_pair_of_a_task_that_had_its_turn_stays_out_and_says_so(pairs: Batch, worker: Worker) -> None:
+    first = Task.objects.earliest("pk")
+    give_task_feedback(task=first, by=make_user("alice"), edited_answer="two", preferred_attempt=0)
+    with transaction.atomic():
+        rejudge_rollouts(first, by="alice")
+    late = PreferencePair.objects.get(task=first, source="edit")
+    assert late.batch is None
+    with pytest.raises(ConflictError, match=f"its task had its turn: batch {pairs.number} was learnt from"):
+        close_open_batch(worker, by="ledger", kind="pairs")
+
+
+def test_people_who_prefer_what_is_wrong_are_found_out(pairs: Batch) -> None:
+    """Of the first task the wrong attempt was preferred, of the second the right one; nobody verified the edit."""
+    taught = gates.describe(pairs)
+    assert (taught.rollouts, taught.audited, taught.reward, taught.outcome) == (6, 4, 0.5, 0.5)
 
 
 def test_an_update_that_alarms_is_told_once(batch: Batch) -> None:

@@ -28,7 +28,7 @@ CASES: list[tuple[GateAnswer, str, bool | None, str]] = [
     (ask_replay(0, 0), "G2", False, "0 of 0"),
     (ask_replay(0, 0, why_not="the model server tells no tokens"), "G2", None, "not asked"),
     (ask_split(0), "G3", True, "no task is split"),
-    (ask_split(2), "G3", False, "2 tasks have attempts in another batch"),
+    (ask_split(2), "G3", False, "2 tasks are in another batch too"),
     (ask_losses({"val_loss": 0.6, "train_loss": 0.1}), "G4", False, "6.0 times, 5 are allowed"),
     (ask_losses({"val_loss": 0.4, "train_loss": 0.1}), "G4", True, "4.0 times"),
     (ask_losses({}), "G4", None, "told no validation loss"),
@@ -65,7 +65,6 @@ def test_a_gate_answers_in_words(answer: GateAnswer, gate: str, passed: bool | N
 def test_what_does_not_pass_refuses_and_what_was_not_asked_does_not() -> None:
     answers = [ask_leak(3, 0, 96), ask_losses({}), ask_split(0), ask_split(1)]
     assert find_refusal(answers) == (
-        "G8: 3 of 96 attempts are on held-out tasks, 0 on the panel's own; "
-        "G3: 1 tasks have attempts in another batch too"
+        "G8: 3 of 96 attempts are on held-out tasks, 0 on the panel's own; G3: 1 tasks are in another batch too"
     )
     assert find_refusal(answers[1:3]) == ""

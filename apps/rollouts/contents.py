@@ -1,0 +1,98 @@
+"""What a batch holds, whatever its kind: how much of what, of how many tasks, from where, and whose answers."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db.models import Count, QuerySet
+
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.tasks.models import Attempt, Task
+
+ITEMS: dict[str, type[PreferencePair] | type[Demonstration]] = {
+    Batch.Kind.PAIRS: PreferencePair,
+    Batch.Kind.DEMONSTRATIONS: Demonstration,
+}
+"""Kind of a batch -> the rows it holds; rollouts are held by `TrainingUse`."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of a batch's pairs or demonstrations come from where."""
+
+    source: str
+    label: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What there is to learn in a batch.
+
+    Args:
+        kind: rollouts, pairs or demonstrations; count: how many of those; tasks: of how many.
+        shares: by source, most first; () of rollouts.
+    """
+
+    kind: str
+    count: int
+    tasks: int
+    shares: Sequence[Share] = ()
+
+
+def count_contents(batches: Iterable[Batch]) -> dict[int, Contents]:
+    """What each batch holds, by its id. Two queries for each kind of items that is among them."""
+    found: dict[int, Contents] = {}
+    by_kind: defaultdict[str, list[int]] = defaultdict(list)
+    for batch in batches:
+        by_kind[batch.kind].append(batch.pk)
+        found[batch.pk] = Contents(batch.kind, batch.rollout_count, batch.task_count)
+    for kind, model in ITEMS.items():
+        if not by_kind[kind]:
+            continue
+        rows: QuerySet[Any] = model.objects.filter(batch__in=by_kind[kind]).order_by()
+        tasks = dict(rows.values_list("batch").annotate(n=Count("task", distinct=True)))
+        shares: defaultdict[int, list[Share]] = defaultdict(list)
+        for batch_id, source, count in rows.values_list("batch", "source").annotate(n=Count("pk")):
+            shares[batch_id].append(Share(source, str(model.Source(source).label), count))
+        for batch_id in by_kind[kind]:
+            ordered = sorted(shares[batch_id], key=lambda one: (-one.count, one.source))
+            count = sum(one.count for one in ordered)
+            found[batch_id] = Contents(kind, count, tasks.get(batch_id, 0), tuple(ordered))
+    return found
+
+
+class Taught(NamedTuple):
+    """A side of what a batch teaches.
+
+    Args:
+        attempt: whose tokens it is; None where its words are nobody's.
+        reward: what the trainer takes it for, in [0, 1]; None where it takes no reward for it.
+        is_whole: those tokens are the whole answer, and none of it was written by a person.
+    """
+
+    task: Task
+    attempt: Attempt | None
+    reward: float | None
+    is_whole: bool
+
+
+def list_taught(batch: Batch) -> list[Taught]:
+    """Everything a batch teaches, in order of task: the chosen answer of a pair is worth 1, the rejected one 0."""
+    if batch.kind == Batch.Kind.PAIRS:
+        pairs = PreferencePair.objects.filter(batch=batch).order_by("task_id", "pk")
+        sides = pairs.select_related("task", "chosen__exchange", "rejected__exchange")
+        return [
+            Taught(pair.task, attempt, reward, attempt is not None)
+            for pair in sides
+            for attempt, reward in ((pair.chosen, 1.0), (pair.rejected, 0.0))
+        ]
+    if batch.kind == Batch.Kind.DEMONSTRATIONS:
+        shown = Demonstration.objects.filter(batch=batch).order_by("task_id", "pk")
+        return [
+            Taught(one.task, one.attempt, 1.0, one.attempt is not None and not one.text)
+            for one in shown.select_related("task", "attempt__exchange")
+        ]
+    rollouts = Rollout.objects.filter(training_use__batch=batch).select_related("task", "attempt__exchange")
+    return [Taught(one.task, one.attempt, one.reward, True) for one in rollouts.order_by("task_id", "pk")]
