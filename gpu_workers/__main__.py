@@ -45,12 +45,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     """Exit code: 0 the same weights, 1 others or none, 2 there is nothing to train again."""
-    import torch
-
     from gpu_workers.artifacts import ArtifactError
+    from gpu_workers.process import prepare_process
     from gpu_workers.reproducing import reproduce
 
-    torch.set_num_threads(1)
+    prepare_process()
     logging.disable(logging.CRITICAL)
     try:
         with TemporaryDirectory(prefix="reproduce-") as temporary:
@@ -78,11 +77,10 @@ def _read_spec(path: Path, out: Path | None) -> TrainSpec:
 
 
 def _train(spec: TrainSpec) -> int:
-    import torch
-
+    from gpu_workers.process import prepare_process
     from gpu_workers.runner import run
 
-    torch.set_num_threads(1)
+    prepare_process()
     logging.disable(logging.CRITICAL)  # a failure is told once, in the last line
     try:
         result = run(spec, _show_update)

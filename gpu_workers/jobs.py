@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 @worker_init.connect
 def load_early(**_: Any) -> None:
     """Load what every training needs while the queue process starts, and keep the other cores for serving."""
-    import torch
+    from gpu_workers.process import prepare_process
 
-    torch.set_num_threads(1)
+    prepare_process()
     find_backend("standalone")
 
 

@@ -5,12 +5,11 @@ import json
 import sys
 from pathlib import Path
 
-import torch
-
 from gpu_workers.desk import base_directory
 from gpu_workers.desk.build import build_base, measure_base
 from gpu_workers.desk.warm_start import WarmStartRecipe
 from gpu_workers.engine.errors import ModelUnreadableError
+from gpu_workers.process import prepare_process
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     measure = commands.add_parser("measure", help="accuracy on the held-out panel")
     measure.add_argument("--base", type=Path, default=base_directory())
     options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
+    prepare_process()
     try:
         if options.command == "build":
             report = build_base(options.out, WarmStartRecipe(updates=options.updates, seed=options.seed))

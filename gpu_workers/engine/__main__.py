@@ -6,12 +6,12 @@ import logging
 import signal
 import sys
 
-import torch
 from aiohttp import web
 
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.server import EngineServer
+from gpu_workers.process import prepare_process
 
 _DRAIN_S = 7.0
 _CLOSE_S = 1.0
@@ -55,7 +55,7 @@ async def serve(engine: Engine, *, host: str, port: int) -> None:
 def main(arguments: list[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    torch.set_num_threads(1)
+    prepare_process()
     try:
         engine = Engine.open(
             options.model, name=options.served_name, max_rows=options.max_rows, max_waiting=options.max_waiting

@@ -40,8 +40,12 @@ def token_logprobs(
     all_logprobs = logits.float().log_softmax(-1)  # N V
     taken = all_logprobs.gather(-1, token_ids[:, None])[:, 0]  # N
     support = None if support_ids is None else all_logprobs.gather(-1, support_ids)  # N K
-    seen = all_logprobs if entropy_has_gradient else all_logprobs.detach()
-    return TokenLogprobs(taken, -torch.linalg.vecdot(seen.exp(), seen), support)
+    if entropy_has_gradient:
+        entropies = -(all_logprobs.exp() * all_logprobs).sum(-1)
+    else:
+        seen = all_logprobs.detach()
+        entropies = -seen.exp().mul_(seen).sum(-1)  # in place: a second (N, V) costs more than the sums
+    return TokenLogprobs(taken, entropies, support)
 
 
 def top_tokens(logits: Tensor, k: int) -> Tensor:

@@ -29,6 +29,7 @@ from gpu_workers.engine import Engine
 from gpu_workers.engine.jobs import SamplingOptions
 from gpu_workers.learning.packing import PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import share_prefixes
+from gpu_workers.process import KEPT_BYTES, LARGEST_KEPT_BYTES, prepare_process
 from gpu_workers.runner import run
 from tentalis.core.desk import Family, Ticket, make_tickets, rule_book_hints, solve
 from tentalis.core.learning.recipes import Recipe
@@ -40,6 +41,8 @@ CACHE = Path(".cache/bench/trl")
 REQUIREMENTS = ("torch==2.13.0", "trl==1.16.0", "transformers>=5.23,<6", "peft>=0.18", "datasets")
 RECIPE = Recipe(w_rl=1.0, w_opd=0.0, step_mix=0.0, minibatches=1)
 TAUGHT = replace(RECIPE, w_rl=0.7, w_opd=0.3)
+PEER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(KEPT_BYTES), "MALLOC_MMAP_THRESHOLD_": str(LARGEST_KEPT_BYTES)}
 SIDES = ("ours", "ours + teacher", "TRL 1.16 GRPO", "TRL 1.16 SDPO")
 
 
@@ -53,8 +56,14 @@ def prepare_peer() -> Path:
     return python
 
 
-def measure_peer(python: Path, tickets: Sequence[Ticket], directory: Path, *, model: Path, steps: int) -> Any:
-    """What TRL and Hugging Face's generate take for the same work."""
+def measure_peer(
+    python: Path, tickets: Sequence[Ticket], directory: Path, *, model: Path, steps: int, keeps_memory: bool
+) -> Any:
+    """What TRL and Hugging Face's generate take for the same work.
+
+    Args:
+        keeps_memory: whether its process keeps freed memory as ours does (`gpu_workers.process`).
+    """
     work = {
         "model": str(model),
         "prompts": [ticket.text for ticket in tickets],
@@ -73,7 +82,7 @@ def measure_peer(python: Path, tickets: Sequence[Ticket], directory: Path, *, mo
     (directory / "work.json").write_text(json.dumps(work))
     done = subprocess.run(
         [python, str(Path(__file__).with_name("trl_peer.py")), str(directory / "work.json")],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+        env={**os.environ, **PEER_ENVIRONMENT, **(KEPT_MEMORY if keeps_memory else {})},
         capture_output=True,
         text=True,
         check=False,
@@ -159,8 +168,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=8, help="steps per turn, the first one not counted")
     parser.add_argument("--turns", type=int, default=3, help="how often the sides take turns")
+    parser.add_argument(
+        "--even", action="store_true", help="the peer keeps freed memory too, which it does not ask for"
+    )
     options = parser.parse_args(argv)
-    torch.set_num_threads(1)
+    prepare_process()
     python = prepare_peer()
     engine = Engine.open("desk")
     model = Path(engine.base.path)
@@ -176,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     Engine.open("desk"), tickets, home, model="desk", steps=options.steps, recipe=recipe
                 )
             found["ours"] |= measure_generation(engine, tickets, steps=options.steps)
-            peer = measure_peer(python, tickets, directory, model=model, steps=options.steps)
+            peer = measure_peer(python, tickets, directory, model=model, steps=options.steps, keeps_memory=options.even)
         found |= {"TRL 1.16 GRPO": peer["grpo"] | peer["generate"], "TRL 1.16 SDPO": peer["sdpo"]}
         rounds.append(found)
         told = ", ".join(f"{side} {found[side]['step_s']:.3f} s" for side in SIDES)
