@@ -12,7 +12,8 @@ from apps.tasks.models import Attempt, Environment
 from apps.training.models import TrainingRun
 from tentalis.core.canon import content_hash
 from tentalis.core.desk import DeskError, parse_ticket
-from tentalis.core.meta import Difference, KindOutcomes, estimate_influence
+from tentalis.core.meta import KindOutcomes, estimate_influence
+from tentalis.core.scoring.ranking import Difference
 
 MOST_ATTEMPTS = 5_000
 HEARD_FROM = 0.5
@@ -22,12 +23,16 @@ Kinds = dict[str, list[float]]
 
 
 def find_influence(project: Project, handle: str, *, before_run: int | None) -> Difference:
-    """How much more the kinds of task gained in the last training that learnt from the manager's word on them.
+    """How much more the kinds of task gained in the last training that learnt from the manager's word on them."""
+    return estimate_influence(list(find_gains(project, handle, before_run=before_run).values()))
+
+
+def find_gains(project: Project, handle: str, *, before_run: int | None) -> dict[str, KindOutcomes]:
+    """Kind of task -> verified outcomes before and after the last training, and whether that heard the manager on it.
 
     Of the newest training before `before_run` (its adapter has worked since; the one just adopted has not). Four
     queries.
     """
-    unknown = Difference(None, -2.0, 2.0)
     runs = TrainingRun.objects.filter(
         project=project, purpose=TrainingRun.Purpose.POLICY, state=TrainingRun.State.SUCCEEDED
     )
@@ -36,15 +41,13 @@ def find_influence(project: Project, handle: str, *, before_run: int | None) -> 
     run = runs.order_by("-pk").first()
     adapter = Adapter.objects.filter(run_id=run.pk).first() if run else None
     if run is None or adapter is None:
-        return unknown
+        return {}
     heard = _find_heard(run, handle)
     before, after = _find_outcomes(run, run.parent_id), _find_outcomes(run, adapter.pk)
-    return estimate_influence(
-        [
-            KindOutcomes(heard.get(kind, 0.0) >= HEARD_FROM, before[kind], after[kind])
-            for kind in before.keys() & after.keys()
-        ]
-    )
+    return {
+        kind: KindOutcomes(heard.get(kind, 0.0) >= HEARD_FROM, before[kind], after[kind])
+        for kind in before.keys() & after.keys()
+    }
 
 
 def name_kind(environment: str, prompt: str, metadata: Mapping[str, Any]) -> str:

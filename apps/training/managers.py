@@ -26,17 +26,15 @@ from apps.training.influence import find_influence
 from apps.training.models import ManagerRun, TrainingRun
 from tentalis.core.canon import content_hash
 from tentalis.core.meta import (
-    Auc,
     Audit,
-    Difference,
     Fall,
     Refit,
     find_fall,
     gate_factor,
     judge_items,
-    measure_auc,
     refit,
 )
+from tentalis.core.scoring.ranking import Auc, Difference, measure_auc
 
 BY = "meta"
 TRUTHS = (Comparison.Source.VERIFIED, Comparison.Source.GOLD, Comparison.Source.HUMAN)
@@ -165,7 +163,8 @@ def _find_prior(runs: QuerySet[ManagerRun], first: int) -> dict[str, float]:
 
 def _find_fall(present: ManagerRun, audits: Sequence[NumberedAudit], influence: Difference) -> Fall:
     since = [one.audit for one in audits if one.number > present.metrics["until"]]
-    return find_fall(since, promised=present.metrics["auc_after"], before=present.before, influence=influence)
+    former = [judge_items(present.before, audit.items) for audit in since]
+    return find_fall(since, promised=present.metrics["auc_after"], former=former, influence=influence)
 
 
 def _use_or_refuse(run: ManagerRun, present: ManagerRun | None, found: Refit, *, by: str) -> None:

@@ -8,17 +8,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 from tentalis.core.cholesky import factor, invert_diagonal, solve
-from tentalis.core.scoring.calibration import approves
+from tentalis.core.scoring.ranking import (
+    Auc,
+    Difference,
+    compare_aucs,
+    measure_auc,
+    reach_of,
+    variance_of_mean,
+)
+from tentalis.core.sigmoid import sigmoid
 
 Items = Mapping[str, float]
 """A rubric's items as found in an attempt: name -> value, in [-1, 1]; what is not named is 0."""
 
 MOST_NEWTON_STEPS = 50
 _STEP_TOLERANCE = 1e-9
-_MOST_LOGIT = 36.0  # beyond it a probability is 0 or 1 in double precision
 
 
 class MetaError(ValueError):
@@ -86,40 +93,9 @@ class Fit:
     stds: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Auc:
-    """How often a good item is scored above a bad one, ties half.
-
-    Args:
-        value: None where there is no good or no bad item.
-        low, high: its interval; 0 and 1 where it is unknown.
-    """
-
-    value: float | None
-    low: float
-    high: float
-    good: int
-    bad: int
-
-    @property
-    def words(self) -> str:
-        if self.value is None:
-            return f"unknown ({self.good} good and {self.bad} bad audits)"
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One number minus another, with its interval; None where one of them is unknown."""
-
-    value: float | None
-    low: float = -1.0
-    high: float = 1.0
-
-
 def judge_items(weights: Mapping[str, float], items: Items) -> float:
     """The manager's score: sigmoid(w . phi), in (0, 1). An item without a weight counts 0."""
-    return _sigmoid(math.fsum(weights.get(name, 0.0) * value for name, value in items.items()))
+    return sigmoid(math.fsum(weights.get(name, 0.0) * value for name, value in items.items()))
 
 
 def fit_weights(audits: Sequence[Audit], *, prior: Mapping[str, float], tau: float = POLICY.tau) -> Fit:
@@ -187,49 +163,6 @@ def foretell(
         if len(told) < len(rounds):
             weights = fit_weights(seen, prior=prior, tau=tau).weights
     return told
-
-
-def measure_auc(scores: Sequence[float], truths: Sequence[float], *, confidence: float = POLICY.confidence) -> Auc:
-    """The area under the ROC curve, with its interval.
-
-    Args:
-        scores, truths: (N,) of the same items; a truth of .5 or more is good.
-    Raises:
-        MetaError: different numbers of them.
-    Source:
-        DeLong, DeLong and Clarke-Pearson 1988, Biometrics 44(3): variance by placement values. Two pseudo-placements, 0
-        and 1, are added on each side, so that a perfect order of few items has an interval wider than a point.
-    """
-    above, below = _place(scores, truths)
-    if not above or not below:
-        return Auc(None, 0.0, 1.0, len(above), len(below))
-    value = fmean(above)
-    reach = _reach(confidence) * math.sqrt(_variance([*above, 0.0, 1.0]) + _variance([*below, 0.0, 1.0]))
-    return Auc(value, max(0.0, value - reach), min(1.0, value + reach), len(above), len(below))
-
-
-def compare_aucs(
-    scores: Sequence[float],
-    others: Sequence[float],
-    truths: Sequence[float],
-    *,
-    confidence: float = POLICY.confidence,
-) -> Difference:
-    """AUC of `scores` minus AUC of `others` on the same items, with the interval of paired measurements.
-
-    Source:
-        DeLong et al. 1988, as in `measure_auc`; the pseudo-placements here are two differences, -1/2 and 1/2.
-    """
-    mine, theirs = _place(scores, truths), _place(others, truths)
-    if not mine[0] or not mine[1]:
-        return Difference(None)
-    variance, value = 0.0, 0.0
-    for one, other in zip(mine, theirs, strict=True):
-        gaps = [left - right for left, right in zip(one, other, strict=True)]
-        value = fmean(gaps)  # the same on both sides
-        variance += _variance([*gaps, -0.5, 0.5])
-    reach = _reach(confidence) * math.sqrt(variance)
-    return Difference(value, max(-1.0, value - reach), min(1.0, value + reach))
 
 
 def gate_factor(auc: float | None) -> float:
@@ -321,8 +254,8 @@ class Fall:
     """What audits since a fit is in use say of it.
 
     Args:
-        rolls_back: whether to go back to the weights before.
-        now: AUC of what it said; before: of what the weights before would have said of the same.
+        rolls_back: whether to go back to what was before.
+        now: AUC of what it said; before: of what the weights, or the adapter, before would have said of the same.
     """
 
     rolls_back: bool
@@ -335,36 +268,36 @@ def find_fall(
     since: Sequence[Audit],
     *,
     promised: float,
-    before: Mapping[str, float],
+    former: Sequence[float],
     influence: Difference | None = None,
     policy: MetaPolicy = POLICY,
 ) -> Fall:
-    """Whether a fit in use has to go: its AUC fell below what it was let in with, and the weights before do no worse.
+    """Whether a fit in use has to go: its AUC fell below what it was let in with, and what was before does no worse.
 
     A fall counts when the whole interval lies below the promise; or when the AUC itself does and the manager's feedback
-    is shown to have done harm (influence), which alone decides nothing. Where the weights before do worse on the same
+    is shown to have done harm (influence), which alone decides nothing. Where what was before does worse on the same
     audits it is the work that changed, and going back would not help.
 
     Args:
         since: audits of what it said since it is in use.
         promised: AUC it was let in with.
+        former: (N,) what the weights or the adapter before would have said of the same.
     """
     truths = [audit.truth for audit in since]
     now = measure_auc([audit.said for audit in since], truths, confidence=policy.confidence)
-    scores = [judge_items(before, audit.items) for audit in since]
-    former = measure_auc(scores, truths, confidence=policy.confidence)
-    if now.value is None or former.value is None or min(now.good, now.bad) < policy.least_each:
-        return Fall(False, now, former, f"too few audits since it is in use: {now.good} good, {now.bad} bad")
+    before = measure_auc(former, truths, confidence=policy.confidence)
+    if now.value is None or before.value is None or min(now.good, now.bad) < policy.least_each:
+        return Fall(False, now, before, f"too few audits since it is in use: {now.good} good, {now.bad} bad")
     does_harm = influence is not None and influence.value is not None and influence.high < 0.0
     fell = now.high < promised or (now.value < promised and does_harm)
     found = f"AUC {now.words} since it is in use, let in with {promised:.2f}"
     if not fell:
-        return Fall(False, now, former, f"holds: {found}")
-    if former.value < now.value:
-        words = f"fell, but the weights before would do worse ({former.value:.2f}): {found}"
-        return Fall(False, now, former, words)
+        return Fall(False, now, before, f"holds: {found}")
+    if before.value < now.value:
+        words = f"fell, but what was before would do worse ({before.value:.2f}): {found}"
+        return Fall(False, now, before, words)
     harm = "; its feedback made the work worse" if does_harm else ""
-    return Fall(True, now, former, f"fell: {found}; the weights before have {former.value:.2f} on the same{harm}")
+    return Fall(True, now, before, f"fell: {found}; what was before has {before.value:.2f} on the same{harm}")
 
 
 @dataclass(frozen=True)
@@ -395,48 +328,29 @@ def estimate_influence(kinds: Sequence[KindOutcomes], *, confidence: float = POL
     sides: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for kind in kinds:
         if kind.before and kind.after:
-            variance = _variance([*kind.before, 0.0, 1.0]) + _variance([*kind.after, 0.0, 1.0])
+            variance = variance_of_mean([*kind.before, 0.0, 1.0]) + variance_of_mean([*kind.after, 0.0, 1.0])
             sides[kind.heard].append((fmean(kind.after) - fmean(kind.before), variance))
     if not sides[True] or not sides[False]:
         return Difference(None, -2.0, 2.0)
     value = fmean(gain for gain, _ in sides[True]) - fmean(gain for gain, _ in sides[False])
     spread = math.fsum(math.fsum(variance for _, variance in side) / len(side) ** 2 for side in sides.values())
-    reach = _reach(confidence) * math.sqrt(spread)
+    reach = reach_of(confidence) * math.sqrt(spread)
     return Difference(value, max(-2.0, value - reach), min(2.0, value + reach))
 
 
-def _place(scores: Sequence[float], truths: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Placement values: of each good item the share of bad ones below it, of each bad one the share of good above.
+def trace_influence(kinds: Mapping[str, KindOutcomes]) -> dict[str, float]:
+    """How much more each kind gained that the manager was heard on: its gain minus the mean gain of those it was not.
 
-    Ties count half; where one of the sides is empty the other's are 1/2.
+    As `estimate_influence`, kind by kind, and as little of an experiment.
+
+    Returns:
+        Kind -> in [-2, 2]; {} where no kind it was not heard on has outcomes before and after.
     """
-    if len(scores) != len(truths):
-        raise MetaError(f"wanted a truth a score, found {len(scores)} scores and {len(truths)} truths")
-    good = [score for score, truth in zip(scores, truths, strict=True) if approves(truth)]
-    bad = [score for score, truth in zip(scores, truths, strict=True) if not approves(truth)]
-    return (
-        [fmean(_win(score, other) for other in bad) if bad else 0.5 for score in good],
-        [fmean(_win(other, score) for other in good) if good else 0.5 for score in bad],
-    )
-
-
-def _win(good: float, bad: float) -> float:
-    return 1.0 if good > bad else 0.5 if good == bad else 0.0
-
-
-def _variance(values: Sequence[float]) -> float:
-    """Of their mean."""
-    mean = fmean(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) * (len(values) - 1))
-
-
-def _reach(confidence: float) -> float:
-    return NormalDist().inv_cdf(0.5 + confidence / 2)
-
-
-def _sigmoid(logit: float) -> float:
-    bounded = min(_MOST_LOGIT, max(-_MOST_LOGIT, logit))
-    return 1.0 / (1.0 + math.exp(-bounded))
+    gains = {name: fmean(kind.after) - fmean(kind.before) for name, kind in kinds.items() if kind.before and kind.after}
+    others = [gain for name, gain in gains.items() if not kinds[name].heard]
+    if not others:
+        return {}
+    return {name: gain - fmean(others) for name, gain in gains.items() if kinds[name].heard}
 
 
 Row = Sequence[tuple[int, float]]
@@ -462,7 +376,7 @@ def _derive(
     gradient = [(weight - centre) / tau**2 for weight, centre in zip(weights, start, strict=True)]
     curvature = [[1.0 / tau**2 if row == column else 0.0 for column in range(size)] for row in range(size)]
     for row, truth in zip(rows, truths, strict=True):
-        chance = _sigmoid(math.fsum(weights[place] * value for place, value in row))
+        chance = sigmoid(math.fsum(weights[place] * value for place, value in row))
         for place, value in row:
             gradient[place] += (chance - truth) * value
             line, slope = curvature[place], chance * (1.0 - chance) * value

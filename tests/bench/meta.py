@@ -28,7 +28,8 @@ from tentalis.core.contracts import RolloutRecord
 from tentalis.core.desk import HOUSE_RULES, OPTIONS, parse_ticket, read_pieces
 from tentalis.core.desk_rubric import Rules, find_items, weigh_rules
 from tentalis.core.learning.recipes import RECIPES, Recipe
-from tentalis.core.meta import Audit, Items, judge_items, measure_auc, refit
+from tentalis.core.meta import Audit, Items, judge_items, refit
+from tentalis.core.scoring.ranking import measure_auc
 from tests.bench.learning import learn, measure_base
 
 TASKS, GROUP = 20, 8

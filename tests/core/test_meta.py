@@ -10,20 +10,19 @@ from hypothesis import strategies as st
 
 from tentalis.core.meta import (
     Audit,
-    Difference,
     KindOutcomes,
     MetaError,
     MetaPolicy,
-    compare_aucs,
     estimate_influence,
     find_fall,
     fit_weights,
     foretell,
     gate_factor,
     judge_items,
-    measure_auc,
     refit,
+    trace_influence,
 )
+from tentalis.core.scoring.ranking import Difference
 
 TRUTH = {"a": 2.0, "b": -2.0, "c": 1.0}
 OUTDATED = {"a": -1.5, "b": 1.5, "c": 1.5}
@@ -115,61 +114,6 @@ def test_the_order_of_audits_does_not_matter(audits: list[Audit], prior: dict[st
     assert there.weights == pytest.approx(back.weights, abs=1e-6)
 
 
-def test_an_auc_worked_by_hand() -> None:
-    """Good .9 .4, bad .4 .1: wins 1 1 | 1/2 1 of 4 pairs = .875."""
-    found = measure_auc([0.9, 0.4, 0.4, 0.1], [1, 1, 0, 0])
-    assert (found.value, found.good, found.bad) == (0.875, 2, 2)
-    # placements 1, .75 and .75, 1, each with pseudo-placements 0 and 1: variance of the mean .1888 / 3 = .0560 a side
-    centre = (1 + 0.75 + 0 + 1) / 4
-    variance = sum((value - centre) ** 2 for value in (1, 0.75, 0, 1)) / 12
-    assert found.low == pytest.approx(0.875 - 1.6448536 * math.sqrt(2 * variance))
-    assert found.high == 1.0
-
-
-@pytest.mark.parametrize(("scores", "truths", "value"), [([0.9, 0.1], [1, 0], 1.0), ([0.1, 0.9], [1, 0], 0.0)])
-def test_a_perfect_order_of_two_is_not_certain(scores: list[float], truths: list[float], value: float) -> None:
-    found = measure_auc(scores, truths)
-    assert found.value == value
-    assert found.high - found.low > 0.5
-
-
-@pytest.mark.parametrize("truths", [[1.0, 1.0], [0.0, 0.0], []])
-def test_one_kind_of_item_alone_has_no_auc(truths: list[float]) -> None:
-    found = measure_auc([0.5] * len(truths), truths)
-    assert found.value is None
-    assert (found.good, found.bad) == (truths.count(1.0), truths.count(0.0))
-    assert (found.low, found.high) == (0.0, 1.0)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2, max_size=30))
-def test_an_auc_turns_round_with_the_scores_and_knows_only_their_order(pairs: list[tuple[float, bool]]) -> None:
-    scores, truths = [score for score, _ in pairs], [float(good) for _, good in pairs]
-    found = measure_auc(scores, truths)
-    turned = measure_auc([-score for score in scores], truths)
-    if found.value is None or turned.value is None:
-        assert found == turned
-    else:
-        assert found.value + turned.value == pytest.approx(1.0)
-        assert measure_auc([2 * score for score in scores], truths).value == found.value
-        assert found.low <= found.value <= found.high
-
-
-def test_the_same_scores_differ_by_nothing_and_the_interval_holds_zero() -> None:
-    scores, truths = [0.9, 0.8, 0.3, 0.2], [1, 0, 1, 0]
-    found = compare_aucs(scores, scores, truths)
-    assert found.value == 0.0
-    assert found.low < 0.0 < found.high
-
-
-def test_a_difference_of_aucs_is_the_aucs_difference() -> None:
-    one, other, truths = [0.9, 0.7, 0.3, 0.2], [0.2, 0.9, 0.3, 0.7], [1, 1, 0, 0]
-    found = compare_aucs(one, other, truths)
-    values = measure_auc(one, truths).value, measure_auc(other, truths).value
-    assert values == (1.0, 0.5)
-    assert found.value == 0.5
-    assert found.low < 0.5 < found.high
-
-
 @pytest.mark.parametrize(("auc", "gate"), [(None, 0.0), (0.2, 0.0), (0.5, 0.0), (0.75, 0.25), (1.0, 1.0)])
 def test_the_gate_opens_with_the_auc(auc: float | None, gate: float) -> None:
     assert gate_factor(auc) == gate
@@ -227,7 +171,8 @@ def test_too_few_audits_change_nothing() -> None:
 
 
 def fall_of(since: Sequence[Audit], before: Mapping[str, float], **changes: object) -> tuple[bool, str]:
-    found = find_fall(since, before=before, **{"promised": 0.9} | changes)  # type: ignore[arg-type]
+    former = [judge_items(before, audit.items) for audit in since]
+    found = find_fall(since, former=former, **{"promised": 0.9} | changes)  # type: ignore[arg-type]
     return found.rolls_back, found.words
 
 
@@ -244,7 +189,7 @@ def test_a_fit_stays_when_it_is_the_work_that_changed() -> None:
     mixed = BACKWARDS + [Audit({"a": audit.truth}, audit.truth, audit.truth) for audit in BACKWARDS[:4]]
     rolls_back, words = fall_of(mixed, {"a": -1.0})
     assert not rolls_back
-    assert words.startswith("fell, but the weights before would do worse")
+    assert words.startswith("fell, but what was before would do worse")
 
 
 def test_a_fit_stays_while_it_keeps_its_promise_or_little_is_known() -> None:
@@ -275,6 +220,18 @@ def test_influence_is_the_gain_of_the_kinds_heard_over_that_of_the_others() -> N
     assert found.low < 0.5 < found.high
     assert estimate_influence([heard]).value is None
     assert estimate_influence([heard, KindOutcomes(False, [], [1.0])]).value is None
+
+
+def test_each_kind_that_was_heard_has_an_influence_of_its_own() -> None:
+    """Others gained .25; a gained .5 and b lost .5: .25 and -.75 more than they."""
+    kinds = {
+        "a": KindOutcomes(True, [0, 0, 0, 1], [1, 1, 1, 0]),
+        "b": KindOutcomes(True, [1.0], [0.5]),
+        "c": KindOutcomes(True, [], [1.0]),
+        "d": KindOutcomes(False, [0, 1], [1, 1, 1, 0]),
+    }
+    assert trace_influence(kinds) == {"a": 0.25, "b": -0.75}
+    assert trace_influence({name: kinds[name] for name in "abc"}) == {}
 
 
 @given(st.integers(1, 6), st.integers(0, 9))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tentalis.core.scoring.protocol import ScoringError
+from tentalis.core.sigmoid import sigmoid
 
 FEWEST = 10
 """Items of either kind a curve is fitted on at least."""
@@ -21,7 +22,7 @@ class PlattCurve:
 
     def probability(self, logit: float) -> float:
         """In [0, 1], rising with the logit."""
-        return _sigmoid(self.slope * logit + self.offset)
+        return sigmoid(self.slope * logit + self.offset)
 
 
 def fit_platt(logits: Sequence[float], truths: Sequence[float]) -> PlattCurve:
@@ -52,7 +53,7 @@ def fit_platt(logits: Sequence[float], truths: Sequence[float]) -> PlattCurve:
     slope, offset = 0.0, math.log((good + 1) / (bad + 1))
     loss = _cross_entropy(logits, targets, slope, offset)
     for _ in range(_ROUNDS):
-        found = [_sigmoid(slope * logit + offset) for logit in logits]
+        found = [sigmoid(slope * logit + offset) for logit in logits]
         gaps = [target - p for target, p in zip(targets, found, strict=True)]
         curves = [max(p * (1 - p), 1e-12) for p in found]
         g_slope = math.fsum(gap * logit for gap, logit in zip(gaps, logits, strict=True))
@@ -86,10 +87,3 @@ def _cross_entropy(logits: Sequence[float], targets: Sequence[float], slope: flo
         x = slope * logit + offset
         total.append(max(x, 0.0) - x * target + math.log1p(math.exp(-abs(x))))
     return math.fsum(total)
-
-
-def _sigmoid(x: float) -> float:
-    if x >= 0.0:
-        return 1.0 / (1.0 + math.exp(-x))
-    e = math.exp(x)
-    return e / (1.0 + e)
