@@ -84,6 +84,9 @@ def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> l
     databases = runner.setup_databases()
     try:
         counter = make_counter(kept)
+        console.print(f"the line itself: {len(counter.held_up)} of {len(kept['line'])} versions held up")
+        for words in counter.held_up:
+            console.print(words, highlight=False)
         return [
             counter.judge(one, console)
             for one in sorted(kept["prepared"], key=lambda one: (one["group"] != "better", one["name"]))
@@ -94,13 +97,15 @@ def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> l
 
 
 def make_counter(kept: dict[str, Any]) -> Any:
-    """A project whose worker is served by the newest version of the line, and what judges candidates there."""
+    """A project whose worker is served by the newest version of the line, and what judges candidates there.
+
+    The line itself passes the gate version by version, from the base model on; what is held up serves all the same.
+    """
     from django.db import transaction
 
     from apps.adapters import gating, services, serving
     from apps.adapters.errors import AdapterBrokenError
     from apps.adapters.models import Adapter, Deployment
-    from apps.adapters.panels import choose_panel, find_or_measure, read_gate_policy
     from apps.audit.kinds import Kind
     from apps.base.errors import TentalisError
     from apps.environments.registry import get_world
@@ -110,29 +115,37 @@ def make_counter(kept: dict[str, Any]) -> Any:
 
     worker = make_worker(make_project(), "desk", kind=Worker.Kind.DESK)
     line: list[Adapter | None] = [None]
+    held_up: list[str] = []
     for version, one in enumerate(kept["line"], start=1):
-        uri = Path(one["directory"]).as_uri()
-        line.append(
-            services.record_adapter(
-                worker=worker, parent=line[-1], run_id=version, uri=uri, sha256=one["sha256"], by="bench"
-            )
+        adapter = services.record_adapter(
+            worker=worker,
+            parent=line[-1],
+            run_id=version,
+            uri=Path(one["directory"]).as_uri(),
+            sha256=one["sha256"],
+            by="bench",
         )
-    served = line[-1]
-    assert served is not None
-    Adapter.objects.filter(pk=served.pk).update(state="verified")
-    served.refresh_from_db()
-    serving.load(served)
-    with transaction.atomic():
-        services.deploy(worker, served, by="bench", kind=Kind.DEPLOYMENT_MOVED)
-    policy = read_gate_policy(worker.project)
-    panel = choose_panel(worker, version=served.version + 1, policy=policy)
-    assert panel is not None
-    for model in (None, served):
-        find_or_measure(worker, model, panel).save()
+        gating.gate_adapter(adapter.pk, by="gate")
+        services.promote_verified(adapter.pk, by="gate")
+        adapter.refresh_from_db()
+        if adapter.state != Adapter.State.DEPLOYED:
+            held_up.append(f"{adapter.name}: {adapter.verdicts.get(question='safe').words}")
+            Adapter.objects.filter(pk=adapter.pk).update(state="verified")
+            adapter.refresh_from_db()
+            with transaction.atomic():
+                services.deploy(worker, adapter, by="bench", kind=Kind.DEPLOYMENT_MOVED)
+        line.append(adapter)
     world = get_world("desk")
 
     class Counter:
-        """Where a candidate is handed in."""
+        """Where a candidate is handed in.
+
+        Attributes:
+            held_up: versions of the line that the gate did not let serve, with its words.
+        """
+
+        def __init__(self) -> None:
+            self.held_up = held_up
 
         def judge(self, one: dict[str, Any], console: Console) -> Judged:
             began = time.monotonic()
