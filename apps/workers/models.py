@@ -2,7 +2,7 @@
 
 from django.core.validators import RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
@@ -17,6 +17,7 @@ class Worker(Timestamped):
         agent_server: the OpenClaw that does its tasks; agent_id: which agent there, "" its default.
         adapters_per: whether all its conversations teach one line of adapters, or each person's a line of their own.
         user_batch_tasks: tasks that fill a batch of one person; None: as many as any.
+        learns_with: whose line of adapters it teaches and is served by; None: its own. Never a chain.
         supervision: which actions of an outside agent wait for a person (`tentalis.core.supervision`); {}: none.
     """
 
@@ -54,6 +55,7 @@ class Worker(Timestamped):
     user_batch_tasks = models.PositiveIntegerField(
         null=True, blank=True, help_text="Tasks that fill a batch of one person; empty: the project's."
     )
+    learns_with = models.ForeignKey("self", models.RESTRICT, null=True, blank=True, related_name="learners")
     is_active = models.BooleanField(default=True)
 
     class Meta:
@@ -64,7 +66,19 @@ class Worker(Timestamped):
                 condition=Q(user_batch_tasks__isnull=True) | Q(user_batch_tasks__gte=1),
                 name="user_batch_tasks_is_positive",
             ),
+            models.CheckConstraint(
+                condition=Q(learns_with__isnull=True) | ~Q(learns_with=F("pk")), name="nobody_learns_with_themselves"
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def line(self) -> "Worker":
+        """Whose adapters, deployments, batches and trainings are its: its own, or those of whom it learns with."""
+        return self.learns_with or self
+
+    @property
+    def line_id(self) -> int:
+        return self.learns_with_id or self.pk

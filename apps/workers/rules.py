@@ -2,12 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from django.core.exceptions import ValidationError
 
+from apps.base.errors import ConflictError
 from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
 from tentalis.core.supervision import SupervisionError, SupervisionPolicy
 
 
@@ -67,6 +69,8 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
         errors["sampling"] = complaints
     if complaint := _check_supervision(worker):
         errors["supervision"] = [complaint]
+    for name, words in _check_sharing(worker).items():
+        errors.setdefault(name, [words])
     return errors
 
 
@@ -77,6 +81,58 @@ def find_environment_error(worker: Worker, environment: str) -> str:
     if worker.kind == Worker.Kind.OPENCLAW and environment == "desk":
         return f"{worker.name} works with OpenClaw's own tools and cannot use the ticket desk's"
     return ""
+
+
+def require_own_line(worker: Worker, what: str) -> None:
+    """Raises ConflictError where what is asked of a worker is another's to do: its line of adapters is theirs."""
+    if worker.learns_with is not None:
+        other = worker.learns_with.name
+        raise ConflictError(f"{worker.name} learns with {other}, and its adapters are that one's: {what} {other}")
+
+
+def say_learners(learners: Iterable[Worker]) -> str:
+    """Why a worker must keep its own line."""
+    return f"others learn with it ({', '.join(one.name for one in learners)}): end that first"
+
+
+def _check_sharing(worker: Worker) -> dict[str, str]:
+    """Whether it may learn with whom it does, and whether those who learn with it still may."""
+    learners = list(worker.learners.select_related("provider").order_by("name")) if worker.pk else []
+    other = worker.learns_with
+    if other is None:
+        strangers = [one.name for one in learners if _model_of(one) != _model_of(worker)]
+        if not strangers:
+            return {}
+        return {"base_model": f"wanted the model and the server of those who learn with it ({', '.join(strangers)})"}
+    errors = {}
+    if other.pk == worker.pk:
+        errors["learns_with"] = "wanted another worker, found itself"
+    elif other.project_id != worker.project_id:
+        errors["learns_with"] = f"must be one of the project's workers, found number {other.pk}"
+    elif other.learns_with is not None:
+        errors["learns_with"] = f"{other.name} learns with {other.learns_with.name}: choose that one"
+    elif learners:
+        errors["learns_with"] = say_learners(learners)
+    elif not find_base_model(worker):
+        errors["learns_with"] = f"{worker.name} has no model that could learn"
+    elif _model_of(worker) != _model_of(other):
+        errors["learns_with"] = (
+            f"wanted the model of {other.name}, {_name_model(other)}, found {_name_model(worker)}: one adapter fits one"
+        )
+    if worker.adapters_per != Worker.AdaptersPer.WORKER:
+        errors["adapters_per"] = f"{other.name} says it for all who learn with it; found {worker.adapters_per!r}"
+    if worker.user_batch_tasks is not None:
+        errors["user_batch_tasks"] = f"{other.name} says it for all who learn with it; found {worker.user_batch_tasks}"
+    return errors
+
+
+def _model_of(worker: Worker) -> tuple[int | None, str]:
+    return worker.provider_id, find_base_model(worker)
+
+
+def _name_model(worker: Worker) -> str:
+    server = worker.provider.name if worker.provider else "the installation's own server"
+    return f"{find_base_model(worker) or 'none'!r} of {server}"
 
 
 def _check_provider(worker: Worker) -> str:

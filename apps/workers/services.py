@@ -1,5 +1,6 @@
 """Workers: made, changed and removed."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -10,10 +11,10 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.base.errors import BadInputError, ConflictError
+from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.inference.models import Provider
 from apps.workers.models import Worker
-from apps.workers.rules import find_errors
+from apps.workers.rules import find_errors, say_learners
 from apps.workers.selectors import find_base_model
 
 CHANGEABLE = frozenset(
@@ -28,6 +29,7 @@ CHANGEABLE = frozenset(
         "supervision",
         "adapters_per",
         "user_batch_tasks",
+        "learns_with",
         "is_active",
     }
 )
@@ -51,6 +53,7 @@ def create_worker(
     supervision: dict[str, Any] | None = None,
     adapters_per: str = Worker.AdaptersPer.WORKER,
     user_batch_tasks: int | None = None,
+    learns_with: Worker | None = None,
 ) -> Worker:
     """Add an agent to a project.
 
@@ -62,6 +65,7 @@ def create_worker(
         supervision: see `tentalis.core.supervision`; only an outside worker can have one.
         adapters_per: worker or user: whether every person it talks with teaches adapters of their own.
         user_batch_tasks: tasks that fill a batch of one person; None: the project's `batch_tasks`.
+        learns_with: whose line of adapters it teaches and is served by; None: its own.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: fields are not what is wanted; all of them are named.
@@ -83,15 +87,18 @@ def create_worker(
         adapters_per=adapters_per,
         user_batch_tasks=user_batch_tasks,
     )
-    _check(worker)
     with transaction.atomic():
+        if learns_with is not None:
+            worker.learns_with = _lock([learns_with])[learns_with.pk]
+        _check(worker)
         try:
             with transaction.atomic():
                 worker.save()
         except IntegrityError:
             message = f"the name {name} is taken in {project.slug}"
             raise ConflictError(message, errors={"name": [message]}) from None
-        record(Kind.WORKER_CREATED, subject=worker, by=by.handle, payload={"name": name, "kind": kind})
+        payload = {"name": name, "kind": kind} | ({"learns_with": learns_with.name} if learns_with else {})
+        record(Kind.WORKER_CREATED, subject=worker, by=by.handle, payload=payload)
     return worker
 
 
@@ -101,7 +108,8 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: naming the fields.
-        ConflictError: another base model under adapters that were trained on the present one.
+        ConflictError: another base model under adapters that were trained on the present one; or it is to learn with
+            another, and has begun a line of its own.
     """
     require_right(by, worker.project, Right.WORKERS_WRITE)
     if unknown := sorted(set(changes) - CHANGEABLE):
@@ -110,14 +118,15 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
             errors={name: ["cannot be changed"] for name in unknown},
         )
     with transaction.atomic():
-        row = (
-            Worker.objects.select_for_update(of=("self",))
-            .select_related("project", "provider", "agent_server")
-            .get(pk=worker.pk)
-        )
+        locked = _lock([worker, changes.get("learns_with")])
+        row = locked[worker.pk]
+        if changes.get("learns_with") is not None:
+            changes["learns_with"] = locked[changes["learns_with"].pk]
         changed = sorted(name for name, value in changes.items() if getattr(row, name) != value)
         if any(name in _BASE_FIELDS for name in changed) and row.adapters.exists():
             raise ConflictError(f"{row.name} has adapters trained on {find_base_model(row)!r}: make another worker")
+        if "learns_with" in changed and changes["learns_with"] is not None:
+            _require_no_line(row)
         before = {name: _plain(getattr(row, name)) for name in changed}
         for name in changed:
             setattr(row, name, changes[name])
@@ -134,15 +143,37 @@ def delete_worker(*, worker: Worker, by: User) -> None:
 
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
-        ConflictError: it has tasks; `is_active` False retires it.
+        ConflictError: it has tasks (`is_active` False retires it), or others learn with it.
     """
     require_right(by, worker.project, Right.WORKERS_WRITE)
     with transaction.atomic():
+        if learners := list(worker.learners.order_by("name")):
+            raise ConflictError(f"{worker.name} cannot be removed: {say_learners(learners)}")
         record(Kind.WORKER_DELETED, subject=worker, by=by.handle, payload={"name": worker.name})
         try:
             worker.delete()
         except ProtectedError as error:
             raise ConflictError(f"{worker.name} has done tasks and stays in their history: switch it off") from error
+
+
+def _lock(workers: Iterable[Worker | None]) -> dict[int, Worker]:
+    """Their rows, locked in the running transaction in one order, so that no two begin to learn with each other.
+
+    Raises:
+        NotFoundError: one was removed meanwhile.
+    """
+    keys = {one.pk for one in workers if one is not None}
+    locked = Worker.objects.select_for_update(of=("self",)).filter(pk__in=keys).order_by("pk")
+    rows = {one.pk: one for one in locked.select_related("project", "provider", "agent_server", "learns_with")}
+    if len(rows) < len(keys):
+        raise NotFoundError("the worker was removed meanwhile")
+    return rows
+
+
+def _require_no_line(worker: Worker) -> None:
+    """Raises ConflictError where a worker has learnt already, or is about to: two lines cannot become one."""
+    if worker.adapters.exists() or worker.batches.filter(closed_at__isnull=False).exists():
+        raise ConflictError(f"{worker.name} has begun to learn by itself: make another worker to learn with others")
 
 
 def _check(worker: Worker) -> None:
@@ -155,4 +186,4 @@ def _check(worker: Worker) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return value.name if isinstance(value, Provider) else value
+    return value.name if isinstance(value, (Provider, Worker)) else value
