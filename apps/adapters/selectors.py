@@ -9,6 +9,7 @@ def find_deployed(worker: Worker, *, end_user: str = "") -> Adapter | None:
     """The adapter that serves a person who asks a worker now: their own, else the worker's; None for the base model.
 
     Args:
+        worker: whose line it is: `Worker.line` of who is asked.
         end_user: "" for somebody who has none of their own.
     """
     at_work = Deployment.objects.select_related("adapter").filter(
@@ -46,20 +47,24 @@ def find_fallback(adapter: Adapter | None) -> Adapter | None:
 
 
 def find_deployment(worker: Worker, *, end_user: str = "") -> Deployment | None:
-    """The worker's own deployment, or that of exactly one person; None where nothing was ever deployed for them."""
+    """The deployment of a worker's line, or that of exactly one person; None where nothing was ever deployed for them.
+
+    Args:
+        worker: whose line it is: `Worker.line` of who is asked.
+    """
     deployments = Deployment.objects.select_related("adapter", "previous", "canary")
     return deployments.filter(worker=worker, end_user=end_user).first()
 
 
 def choose_adapter(worker: Worker, *, task_id: int, is_new: bool) -> Adapter | None:
-    """The adapter that does a task: what serves the worker or, for its share of new tasks, the canary.
+    """The adapter that does a worker's task: what serves its line or, for its share of new tasks, the canary.
 
     Asked again it answers the same, as long as the deployment does not move.
 
     Args:
         is_new: False for a task that was tried before: it goes to what serves.
     """
-    deployment = find_deployment(worker)
+    deployment = find_deployment(worker.line)
     if deployment is None:
         return None
     return deployment.canary if is_new and goes_to_canary(deployment, task_id) else deployment.adapter

@@ -18,6 +18,7 @@ class Rollout(Timestamped):
     """An attempt as training data. Its exact tokens are its attempt's exchange; what was judged of them is here.
 
     Attributes:
+        worker: who did it; whose adapters it teaches says its batch.
         reward: in [0, 1]; None when nobody could judge it.
         steps: [[token_start, token_end, score or null, a person's word or null], …] of its sampled steps.
         missing_steps: steps a whole answer would have had beyond those.
@@ -65,6 +66,7 @@ class Batch(Stateful):
     """What one training run learns from. Fills with rollouts task by task, closes when it holds enough tasks.
 
     Attributes:
+        worker: whose line of adapters it trains; others may learn with it, and then theirs are here too.
         kind: what of it is learnt: its rollouts, or the pairs or demonstrations that were put to it when it closed.
         end_user: whose adapter it trains; "" for the worker's.
     """
@@ -122,6 +124,7 @@ class LearningItem(Timestamped):
     It can be followed back to the feedback, and by it to the person; or to the attempts, and by them to their rewards.
 
     Attributes:
+        worker: whose line of adapters it teaches: who did the task, or whom that one learns with.
         end_user: whose adapter it teaches; "" for the worker's.
         feedback: whose word it is; None where the rewards of the attempts say it.
         text: the better answer in words, where nobody sampled it; "" where it is an attempt's own tokens.

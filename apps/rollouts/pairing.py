@@ -6,7 +6,7 @@ They are written where its rollouts are, and anew whenever those are judged anew
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -32,12 +32,19 @@ TOLD = frozenset({Feedback.Source.HUMAN.value, VERIFIED})
 """Whose rewards order attempts; models' and scorers' do not."""
 
 
-def note_items(task: Task, attempts: Sequence[Attempt], rollouts: Sequence[Rollout], lines: Mapping[int, str]) -> None:
+class Line(NamedTuple):
+    """A line of adapters: the worker it is of (not one who learns with it), and the person; "" for everybody's."""
+
+    worker: Worker
+    end_user: str
+
+
+def note_items(task: Task, attempts: Sequence[Attempt], rollouts: Sequence[Rollout], lines: Mapping[int, Line]) -> None:
     """Write the task's pairs and demonstrations anew, in the running transaction, the task's row locked.
 
     Args:
         attempts: of the task, with their steps; rollouts: as judged now.
-        lines: attempt id -> whose adapter it teaches.
+        lines: attempt id -> which adapters it teaches.
     """
     for kind in (PreferencePair, Demonstration):
         kind.objects.filter(task=task, batch__isnull=True).delete()
@@ -68,13 +75,13 @@ def _is_exact(attempt: Attempt) -> bool:
     return not attempt.unfit and attempt.exchange is not None and attempt.exchange.has_exact_tokens
 
 
-def _save(task: Task, items: Iterable[LearningItem], lines: Mapping[int, str], stored: QuerySet[Any, Any]) -> None:
+def _save(task: Task, items: Iterable[LearningItem], lines: Mapping[int, Line], stored: QuerySet[Any, Any]) -> None:
     """Each of them once, the first of equals; what a batch holds already is not told again."""
     first: dict[str, LearningItem] = {}
     for item in items:
-        item.project_id, item.worker_id, item.task = task.project_id, task.worker_id, task
-        attempt_id = _attempt_of(item)
-        item.end_user = lines.get(attempt_id, "") if attempt_id is not None else ""
+        line = lines.get(_attempt_of(item) or 0) or Line(task.worker.line, "")
+        item.project_id, item.task = task.project_id, task
+        item.worker, item.end_user = line
         if item.weight > 0:
             first.setdefault(item.digest, item)
     if first:

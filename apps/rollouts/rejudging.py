@@ -10,7 +10,7 @@ from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgement, find_hint
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.pairing import note_items
-from apps.rollouts.services import find_line, make_rollout
+from apps.rollouts.services import find_line, load_attempts, make_rollout
 from apps.tasks.models import Task
 
 JUDGED = ("hint_id", "is_usable", "unusable_reason", "reward", "reward_source", "weight", "steps")
@@ -50,7 +50,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
     judgements, hint_text = effective_judgement(task), find_hint(task)
     hint = Hint.objects.filter(task=task, text=hint_text).last() if hint_text else None
     changed, left, used = [], [], {}
-    attempts = list(task.attempts.select_related("exchange__session", "adapter").prefetch_related("steps"))
+    attempts = list(load_attempts(task))
     judged = []
     for attempt in attempts:
         old = before.get(attempt.pk)
@@ -68,7 +68,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
             setattr(old, name, getattr(new, name))
         changed.append(old)
         left += [use] if use is not None and not new.is_usable else []
-    note_items(task, attempts, judged, {one.pk: find_line(task.worker, one) for one in attempts})
+    note_items(task, attempts, judged, {one.pk: find_line(one) for one in attempts})
     Rollout.objects.bulk_update(changed, FIELDS)
     _leave(task, left)
     if changed:

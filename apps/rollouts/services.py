@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import F, Max, QuerySet
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project
@@ -18,10 +18,11 @@ from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.pairing import note_items
+from apps.rollouts.pairing import Line, note_items
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
+from apps.workers.rules import require_own_line
 from tentalis.core.learning.advantages import UNJUDGED
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
@@ -36,7 +37,7 @@ def build_rollouts(task_id: int, *, by: str) -> None:
     task = Task.objects.select_related("project", "worker").get(pk=task_id)
     if task.state != Task.State.LEARNING:
         return
-    attempts = list(task.attempts.select_related("exchange__session", "adapter").prefetch_related("steps"))
+    attempts = list(load_attempts(task))
     with final_write():
         Task.objects.select_for_update(no_key=True).only("pk").get(pk=task_id)
         judgements = effective_judgement(task)
@@ -45,7 +46,7 @@ def build_rollouts(task_id: int, *, by: str) -> None:
         rollouts = Rollout.objects.bulk_create(
             make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts
         )
-        note_items(task, attempts, rollouts, {one.pk: find_line(task.worker, one) for one in attempts})
+        note_items(task, attempts, rollouts, {one.pk: find_line(one) for one in attempts})
         payload = {"rollouts": len(rollouts), "usable": sum(rollout.is_usable for rollout in rollouts)}
         record(Kind.ROLLOUTS_BUILT, subject=task, by=by, payload=payload)
         offer(task, [rollout for rollout in rollouts if rollout.is_usable], by=by)
@@ -108,33 +109,45 @@ def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> list[Batch]:
     """Put a task's usable rollouts into the filling batches of the lines they teach, in the running transaction.
 
     Returns:
-        The batches, each closed if this task filled it: one, but for a task that was tried for several people.
+        The batches, each closed if this task filled it: one, but for a task that was tried in several lines.
     """
-    by_line: dict[str, list[Rollout]] = defaultdict(list)
+    by_line: dict[Line, list[Rollout]] = defaultdict(list)
     for rollout in rollouts:
-        by_line[find_line(task.worker, rollout.attempt)].append(rollout)
-    return [_put(task, by_line[end_user], end_user=end_user, by=by) for end_user in sorted(by_line)]
+        by_line[find_line(rollout.attempt)].append(rollout)
+    in_order = sorted(by_line, key=lambda line: (line.worker.pk, line.end_user))
+    return [_put(task, by_line[line], line=line, by=by) for line in in_order]
 
 
-def find_line(worker: Worker, attempt: Attempt) -> str:
-    """Whose adapters an attempt teaches: the person's in whose session it was made, where the worker keeps such."""
+def load_attempts(task: Task) -> QuerySet[Attempt]:
+    """A task's attempts with their steps and what their lines are told by."""
+    told_by = ("exchange__session", "adapter__worker", "worker__learns_with")
+    return task.attempts.select_related(*told_by).prefetch_related("steps")
+
+
+def find_line(attempt: Attempt) -> Line:
+    """Whose adapters an attempt teaches: those it was made with; the base model's, its worker's present line.
+
+    Within it the person's in whose session it was made, where the line keeps such.
+    """
+    worker = attempt.worker.line if attempt.adapter is None else attempt.adapter.worker
     if worker.adapters_per != Worker.AdaptersPer.USER or attempt.exchange is None or attempt.exchange.session is None:
-        return ""
-    return attempt.exchange.session.end_user
+        return Line(worker, "")
+    return Line(worker, attempt.exchange.session.end_user)
 
 
-def _put(task: Task, rollouts: Sequence[Rollout], *, end_user: str, by: str) -> Batch:
+def _put(task: Task, rollouts: Sequence[Rollout], *, line: Line, by: str) -> Batch:
+    worker, end_user = line
     target_tasks = task.project.batch_tasks
-    if end_user and task.worker.user_batch_tasks is not None:
-        target_tasks = task.worker.user_batch_tasks
-    batch = lock_open_batch(task.worker, end_user=end_user, target_tasks=target_tasks, by=by)
+    if end_user and worker.user_batch_tasks is not None:
+        target_tasks = worker.user_batch_tasks
+    batch = lock_open_batch(worker, end_user=end_user, target_tasks=target_tasks, by=by)
     TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in rollouts)
     batch.task_count += 1
     batch.rollout_count += len(rollouts)
     Batch.objects.filter(pk=batch.pk).update(
         task_count=F("task_count") + 1, rollout_count=F("rollout_count") + len(rollouts)
     )
-    if is_full(batch, choose_recipe(task.project, task.worker)):
+    if is_full(batch, choose_recipe(task.project, worker)):
         close(batch, by=by)
     return batch
 
@@ -170,11 +183,13 @@ def close_open_batch(worker: Worker, *, by: str, end_user: str = "", kind: str =
     """Close what there is, for a person who does not want to wait.
 
     Args:
+        worker: whose line it is, not one who learns with it.
         end_user: whose line of adapters it is to train; "" for the worker's.
         kind: what is to be learnt; pairs and demonstrations come from every task of the line whose are not used yet.
     Raises:
-        ConflictError: nothing is in it.
+        ConflictError: nothing is in it, or the worker learns with another.
     """
+    require_own_line(worker, "train")
     with transaction.atomic():
         if kind == Batch.Kind.ROLLOUTS:
             filling = Batch.objects.filter(worker=worker, end_user=end_user, state=Batch.State.OPEN)

@@ -144,7 +144,9 @@ def work_task(task_id: int, *, by: str) -> None:
         NoAnswerError: every try failed.
         ProviderBusyError, ProviderRefusedError: the model could not be asked.
     """
-    task = Task.objects.select_related("worker__provider", "worker__agent_server", "project").get(pk=task_id)
+    task = Task.objects.select_related(
+        "worker__provider", "worker__agent_server", "worker__learns_with", "project"
+    ).get(pk=task_id)
     if task.state not in {Task.State.QUEUED, Task.State.WORKING}:
         return
     if task.state == Task.State.QUEUED:
@@ -209,7 +211,7 @@ def _keep_exchanges(
 def _find_adapters(task: Task, drafts: Sequence[AttemptDraft], adapter: Adapter | None) -> list[Adapter | None]:
     """What served each try: what was asked for or, of calls that went through a gateway, what that chose."""
     names = {draft.served_by for draft in drafts if draft.exchange_ids}
-    chosen = {one.name: one for one in Adapter.objects.filter(worker=task.worker, name__in=names)} if names else {}
+    chosen = {one.name: one for one in Adapter.objects.filter(project=task.project_id, name__in=names)} if names else {}
     return [chosen.get(draft.served_by) if draft.exchange_ids else adapter for draft in drafts]
 
 
