@@ -18,7 +18,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.base.errors import NotAllowedError
+from apps.base.errors import IllegalMoveError, NotAllowedError
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import QueueFilter, Said
@@ -426,6 +426,21 @@ def resume_run(*, run: TrainingRun, by: User) -> TrainingRun:
     require_right(by, run.project, Right.RUNS_WRITE)
     with transaction.atomic():
         training.resume_run(run, by=by.handle)
+        train_next(run.worker_id)
+    return run
+
+
+def retry_run(*, run: TrainingRun, by: User) -> TrainingRun:
+    """Train a run again that failed or was refused: by what serves then, on what its batch still holds.
+
+    Raises:
+        IllegalMoveError: it did not fail, and was not refused.
+    """
+    require_right(by, run.project, Right.RUNS_WRITE)
+    if run.state not in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED}:
+        raise IllegalMoveError(f"run {run.pk} cannot be tried again: wanted failed or refused, found {run.state}")
+    with transaction.atomic():
+        training.retry_run(run=run, by=by.handle)
         train_next(run.worker_id)
     return run
 

@@ -317,7 +317,8 @@ def add_up_cost(run: TrainingRun) -> dict[str, float]:
 
 def retry_run(*, run: TrainingRun, by: str) -> TrainingRun:
     """Queue a run again under its next attempt; results of the old one are dropped from now on."""
-    move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, heartbeat_at=None)
+    fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None}
+    move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run
 
 

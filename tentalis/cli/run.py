@@ -189,6 +189,12 @@ def resume(run_id: RunId, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def retry(run_id: RunId, as_json: AsJson = False) -> None:
+    """Train again what failed or was refused, when its turn comes."""
+    _act("retry_run", run_id, as_json=as_json)
+
+
+@app.command()
 def reproduce(
     run_id: RunId,
     attempt: Annotated[int, typer.Option(min=0, help="Which attempt; 0: the last one that succeeded.")] = 0,

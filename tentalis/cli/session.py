@@ -123,7 +123,7 @@ def choose_worker(client: "Client", project: str, given: str) -> str:
     """
     if given:
         return given
-    names = [worker["name"] for worker in client.iterate(client.list_workers, project=project)]
+    names = sorted(worker["name"] for worker in client.iterate(client.list_workers, project=project))
     if len(names) == 1:
         return str(names[0])
     raise typer.BadParameter(f"name one with --worker: {', '.join(names[:20]) or f'{project} has none yet'}")

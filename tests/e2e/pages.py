@@ -11,6 +11,7 @@ from apps.calibration.models import Rater
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import claim
 from apps.workers.models import Worker
+from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
 from tests.e2e.scenery import Scene, add_task
 from tests.factories import make_worker
 
@@ -40,6 +41,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "manager_run": path("manager-run", scene.project.manager_runs.latest("pk").pk),
         "rater": path("rater", Rater.objects.get(project=scene.project, handle="user:bob").pk),
         "runs": path("run-list"),
+        "returns": path("returns"),
         "run": path("run", scene.run.pk),
         "failed_run": path("run", scene.failed_run.pk),
         "adapters": path("adapter-list"),
@@ -77,6 +79,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         return reverse(f"console:{name}", args=(scene.project.slug, *args))
 
     left, right = scene.reviewed.attempts.order_by("index")[:2]
+    runs = get_into_trouble(scene.worker)
+    suspect = fall_under_suspicion(scene.worker)
     older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
     return {
         "review_bulk_new": path("bulk-new"),
@@ -91,6 +95,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "adapter_shadow": path("adapter-shadow", scene.candidate.pk),
         "adapter_suspect": path("adapter-suspect", scene.candidate.pk),
         "adapter_release": path("adapter-release", scene.candidate.pk),
+        **{f"run_{name}": path("run", run.pk) for name, run in runs.items()},
+        "adapter_suspected": path("adapter", suspect.pk),
         "roll_back": path("roll-back", scene.worker.name),
         "shadow_stop": path("shadow-stop", _try_unseen(scene).name),
         "canary_stop": path("canary-stop", _try_adapter(scene).name),

@@ -3,12 +3,11 @@
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter, Deployment, PanelResult, SideResult, Verdict
+from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.evals.models import Dataset, EvalRun
@@ -22,11 +21,13 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
+from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, verdict_details
 from tests.e2e.provider_scenery import add_servers
 from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn
 from tests.factories import make_project, make_task, make_user, make_worker
 
 ITEMS = 300
+BASE_ACCURACY = 0.257
 PROMPTS = (
     "Ticket 4127: “Two parcels, 3 kg and 5 kg, to Zurich by Friday. What will it cost me?” Customer since 2019.",
     "Ticket 4131: “I was charged twice for the blue lamp. Please sort it out today.” Order total 84.50.",
@@ -63,7 +64,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
     project.refresh_from_db()
     worker = make_worker(project, name="desk", kind=Worker.Kind.DESK)
     add_servers(project)
-    _measure(worker, None, 0.257)
+    _measure(worker, None, BASE_ACCURACY)
     adapter: Adapter | None = None
     previous: Adapter | None = None
     reviewed = _make_judged_task(project, worker, None, PROMPTS[0], alice)
@@ -260,6 +261,7 @@ def _make_run(
                 "words": "the largest ratio was 12.4, at most 10 is healthy",
             },
         ],
+        cost=cost_of(number),
         versions={"torch": "2.13.0", "peft": "0.18.0", "tentalis": "0.1.0"},
         started_at=now - timedelta(seconds=61),
         finished_at=now - timedelta(seconds=58),
@@ -268,10 +270,14 @@ def _make_run(
     return run
 
 
+def _accuracy_of(number: int) -> float:
+    return 0.75 - 0.49 * math.exp(-0.42 * number) + 0.012 * math.sin(3 * number)
+
+
 def _make_adapter(
     project: Project, worker: Worker, run: TrainingRun, parent: Adapter | None, number: int, updates: int
 ) -> Adapter:
-    accuracy = 0.75 - 0.49 * math.exp(-0.42 * number) + 0.012 * math.sin(3 * number)
+    accuracy = _accuracy_of(number)
     digest = f"{(0x9E3779B1 * number) & 0xFFFFFFFF:08x}"
     adapter = Adapter.objects.create(
         project=project,
@@ -293,31 +299,18 @@ def _make_adapter(
         is_anchor=number == updates - 1,
     )
     _measure(worker, adapter, accuracy)
-    gain = 100 * (accuracy - 0.257)
+    details = verdict_details(ITEMS, accuracy, BASE_ACCURACY if parent is None else _accuracy_of(number - 1))
     Verdict.objects.create(
         adapter=adapter,
         question="safe",
         outcome="yes",
-        words=f"+{gain:.1f} points [+{gain - 6:.1f}, +{gain + 6:.1f}] against the base model: safe to serve",
-        details={"metric": "outcome", "difference": gain / 100, "items": ITEMS, "alarms": []},
+        words=f"{say_points(details)} against {parent or 'the base model'}: safe to serve",
+        compared_with=parent.name if parent else "",
+        details=details,
     )
     if number == updates:
-        _measure_beside(worker, adapter, accuracy)
+        measure_beside(worker, adapter, accuracy)
     return adapter
-
-
-def _measure_beside(worker: Worker, adapter: Adapter, accuracy: float) -> None:
-    """What the gate tried beside the panel."""
-    values: dict[str, Any] = {"worker": worker, "step_scores": []}
-    for model, right in ((adapter, round(150 * accuracy)), (None, 40)):
-        drawn = [1.0] * right + [0.0] * (150 - right)
-        SideResult.objects.get_or_create(adapter=model, kind="fresh", panel="desk/150/5e1c", outcomes=drawn, **values)
-    for scale in (0.1, 0.25, 0.5, 1.5, 2.0):
-        right = round(40 * accuracy * (1 - 0.4 * abs(scale - 1)))
-        swept = [1.0] * right + [0.0] * (40 - right)
-        SideResult.objects.create(
-            adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
-        )
 
 
 def _make_scored_task(

@@ -178,6 +178,7 @@ class RunViewSet(ResourceViewSet):
         "cancel": Right.RUNS_WRITE,
         "pause": Right.RUNS_WRITE,
         "resume": Right.RUNS_WRITE,
+        "retry": Right.RUNS_WRITE,
     }
 
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -228,6 +229,14 @@ class RunViewSet(ResourceViewSet):
         run = self.get_object()
         self.read_body(NoFields)
         return self.show(flow.resume_run(run=run, by=current_user(request)))
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Train again what failed or was refused, when its turn comes: on the same batch, from what serves then."""
+        run = self.get_object()
+        self.read_body(NoFields)
+        return self.show(flow.retry_run(run=run, by=current_user(request)))
 
     @extend_schema(responses=RunMetricsOut)
     @action(detail=True)

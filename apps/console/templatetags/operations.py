@@ -5,11 +5,19 @@ from typing import Any
 
 from django import template
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
+from apps.training.returns import Gain, Outcome, Rate
 from apps.webhooks.services import find_origin
 
 register = template.Library()
+
+OUTCOMES = {
+    Outcome.GAINED: (gettext_lazy("Gained"), "yes"),
+    Outcome.LOST: (gettext_lazy("Lost"), "no"),
+    Outcome.INCONCLUSIVE: (gettext_lazy("Nothing proved"), "inconclusive"),
+    Outcome.UNMEASURED: (gettext_lazy("Not measured"), "skipped"),
+}
 
 
 @register.simple_tag(takes_context=True)
@@ -67,3 +75,24 @@ def amount(value: float | None) -> str:
     if value >= 1e6:
         return _("%.3g million") % (value / 1e6)
     return f"{round(value):,}"
+
+
+@register.inclusion_tag("console/_pill.html")
+def outcome(gain: Gain) -> Mapping[str, Any]:
+    """What a training brought, as a pill."""
+    label, state = OUTCOMES[gain.outcome]
+    return {"label": label, "state": state}
+
+
+@register.filter
+def rate(found: Rate | None) -> str:
+    """Points a unit with their interval, in three digits: `+120 [+40.1, +200]`."""
+    if found is None:
+        return "–"
+    points, low, high = (_few(value) for value in (found.points, found.low, found.high))
+    return f"{points} [{low}, {high}]"
+
+
+def _few(value: float) -> str:
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:+,.{digits}f}".replace("-", "−")

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -16,6 +17,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import find_rights
 from apps.base.errors import TentalisError
+from apps.console.forms import show_error
 from apps.console.selectors.live import find_latest_entry_id
 from apps.console.selectors.work import count_open_reviews
 
@@ -144,6 +146,24 @@ def act(request: HttpRequest, done: str, do: Callable[[], object]) -> bool:
         return False
     messages.success(request, done)
     return True
+
+
+def fill_in(request: HttpRequest, form: Form, do: Callable[..., object]) -> int | None:
+    """Do what a filled-in form asks, with its fields by name.
+
+    Returns:
+        The status to show the form again with, its errors in place; None when it was done.
+    """
+    if request.method != "POST":
+        return 200
+    if not form.is_valid():
+        return 400
+    try:
+        do(**form.cleaned_data)
+    except TentalisError as error:
+        show_error(form, error)
+        return error.status
+    return None
 
 
 def leave(scene: Scene, name: str, *args: Any) -> HttpResponse:

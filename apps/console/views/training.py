@@ -1,7 +1,11 @@
 """Runs and adapters: what trained, what came of it, what serves."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
@@ -17,6 +21,13 @@ from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
 MOST_COMPARED = 5
+STEERING: Mapping[str, tuple[Callable[..., TrainingRun], Any]] = {
+    "cancel": (flow.cancel_run, gettext_lazy("Run %(id)s stops: at once while it waits, else at its next update.")),
+    "pause": (flow.pause_run, gettext_lazy("Run %(id)s pauses: at once while it waits, else at its next update.")),
+    "resume": (flow.resume_run, gettext_lazy("Run %(id)s goes on when its turn comes.")),
+    "retry": (flow.retry_run, gettext_lazy("Run %(id)s is tried again when its turn comes.")),
+}
+"""What a button does to a run, and what is said when it was done."""
 
 
 @require_GET
@@ -52,28 +63,11 @@ def show_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
 
 @require_POST
 @project_view(Right.RUNS_WRITE)
-def cancel_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
+def steer_run(request: HttpRequest, scene: Scene, run_id: int, action: str) -> HttpResponse:
+    """Cancel, pause, resume or retry a run."""
+    do, done = STEERING[action]
     run = run_or_404(scene, run_id)
-    done = _("Run %(id)s is cancelled.") % {"id": run_id}
-    act(request, done, lambda: flow.cancel_run(run=run, by=scene.user))
-    return leave(scene, "run", run_id)
-
-
-@require_POST
-@project_view(Right.RUNS_WRITE)
-def pause_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
-    run = run_or_404(scene, run_id)
-    done = _("Run %(id)s pauses at its next update.") % {"id": run_id}
-    act(request, done, lambda: flow.pause_run(run=run, by=scene.user))
-    return leave(scene, "run", run_id)
-
-
-@require_POST
-@project_view(Right.RUNS_WRITE)
-def resume_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
-    run = run_or_404(scene, run_id)
-    done = _("Run %(id)s goes on when its turn comes.") % {"id": run_id}
-    act(request, done, lambda: flow.resume_run(run=run, by=scene.user))
+    act(request, done % {"id": run_id}, lambda: do(run=run, by=scene.user))
     return leave(scene, "run", run_id)
 
 

@@ -64,6 +64,10 @@ class Runs(Sender[Answer]):
     def resume_run(self, run_id: int) -> Answer:
         return self._post(f"runs/{run_id}/resume")
 
+    def retry_run(self, run_id: int) -> Answer:
+        """Train again what failed or was refused."""
+        return self._post(f"runs/{run_id}/retry")
+
     def list_manager_runs(self, **params: Any) -> Answer:
         """What managers learnt from audits."""
         return self._get("manager-runs", **params)

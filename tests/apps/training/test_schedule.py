@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.accounts.rules import check_project_settings
-from apps.base.errors import BadInputError, IllegalMoveError
+from apps.base.errors import BadInputError, IllegalMoveError, NotFoundError
 from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep
 from apps.rollouts.models import Batch
@@ -226,4 +226,19 @@ def test_the_schedule_pauses_what_trains_after_hours_and_lets_it_go_on_when_they
     assert flow.keep_hours() == 0
     set_policy(worker.project)
     assert flow.keep_hours() == 1
+    assert is_sent(run)
+
+
+def test_a_run_that_was_refused_is_tried_again_when_somebody_asks(worker: Worker) -> None:
+    boss, charlie = make_user("boss", is_superuser=True), make_user("charlie")
+    run = queue(worker)
+    with pytest.raises(IllegalMoveError, match="cannot be tried again: wanted failed or refused, found queued"):
+        flow.retry_run(run=run, by=boss)
+    TrainingRun.objects.filter(pk=run.pk).update(state="refused", failure="G1: 12 distinct tasks are solved")
+    run.refresh_from_db()
+    with pytest.raises(NotFoundError):
+        flow.retry_run(run=run, by=charlie)
+    flow.retry_run(run=run, by=boss)
+    run.refresh_from_db()
+    assert (run.state, run.failure) == ("queued", "")
     assert is_sent(run)

@@ -1,0 +1,26 @@
+"""What learning cost beside what it brought."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from apps.accounts.rights import Right
+from apps.console.selectors.learning import choose_worker
+from apps.console.selectors.returns import draw_returns
+from apps.console.views.frame import Scene, project_view, show
+from apps.training.returns import find_returns
+
+
+@require_GET
+@project_view(Right.RUNS_READ)
+def show_returns(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Of one worker: the named one, else the one that learned last."""
+    worker, workers = choose_worker(scene.project, request.GET.get("worker", ""))
+    found = find_returns(worker) if worker is not None else None
+    context = {
+        "worker": worker,
+        "workers": workers,
+        "found": found,
+        "drawings": draw_returns(found) if found is not None else [],
+        "fragments": {"returns"},
+    }
+    return show(request, scene, "returns", context)

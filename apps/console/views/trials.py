@@ -1,0 +1,67 @@
+"""An adapter on trial, seen (a canary) or unseen (a shadow), after a page that says what will happen."""
+
+from functools import partial
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from apps.accounts.rights import Right
+from apps.adapters.models import Deployment, Shadow
+from apps.adapters.panels import read_gate_policy
+from apps.adapters.selectors import find_deployment
+from apps.console.operation_forms import CanaryForm
+from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, show
+from apps.console.views.trace import adapter_or_404
+from apps.pipeline import canary, shadows
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.ADAPTERS_WRITE)
+def start_canary(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
+    adapter, form = adapter_or_404(scene, adapter_id), CanaryForm(posted(request))
+    status = fill_in(request, form, partial(canary.start_canary, adapter=adapter, by=scene.user))
+    if status is None:
+        return leave(scene, "adapter", adapter_id)
+    deployment = find_deployment(adapter.worker, end_user=adapter.end_user)
+    margin = round(100 * read_gate_policy(scene.project).margin)
+    context = {"adapter": adapter, "deployment": deployment, "form": form, "margin": margin}
+    return show(request, scene, "adapter_canary", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.ADAPTERS_WRITE)
+def stop_canary(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
+    found = Deployment.objects.filter(worker__project=scene.project, worker__name=name, canary__isnull=False)
+    deployment = found.select_related("canary", "adapter", "worker__project").first()
+    if deployment is None:
+        raise Http404(f"no canary of {name}")
+    if request.method == "POST":
+        adapter_id = deployment.canary_id
+        act(request, _("The trial is over."), lambda: canary.stop_canary(deployment=deployment, by=scene.user))
+        return leave(scene, "adapter", adapter_id)
+    return show(request, scene, "adapter_canary_stop", {"deployment": deployment})
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.ADAPTERS_WRITE)
+def start_shadow(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
+    adapter, form = adapter_or_404(scene, adapter_id), CanaryForm(posted(request))
+    status = fill_in(request, form, partial(shadows.start_shadow, adapter=adapter, by=scene.user))
+    if status is None:
+        return leave(scene, "adapter", adapter_id)
+    context = {"adapter": adapter, "form": form, "shadow": None}
+    return show(request, scene, "adapter_shadow", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.ADAPTERS_WRITE)
+def stop_shadow(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
+    running = Shadow.objects.filter(worker__project=scene.project, worker__name=name, state=Shadow.State.RUNNING)
+    shadow = running.select_related("adapter", "worker__project").first()
+    if shadow is None:
+        raise Http404(f"no shadow of {name}")
+    if request.method == "POST":
+        act(request, _("It is in no shadow any more."), lambda: shadows.stop_shadow(shadow=shadow, by=scene.user))
+        return leave(scene, "adapter", shadow.adapter_id)
+    return show(request, scene, "adapter_shadow", {"adapter": shadow.adapter, "shadow": shadow})
