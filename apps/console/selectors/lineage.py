@@ -1,5 +1,6 @@
 """Where a worker's adapters come from, laid out to be drawn: feedback, batch, run, adapter, what serves."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +12,7 @@ from django.utils.translation import ngettext
 
 from apps.adapters.models import Adapter, Deployment
 from apps.feedback.models import Feedback
+from apps.rollouts.models import Batch
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -94,7 +96,7 @@ class Lineage:
 
 
 def draw_lineage(worker: Worker, *, shown: int = SHOWN) -> Lineage | None:
-    """None for a worker without adapters. Five queries, however many adapters."""
+    """None for a worker without adapters. Five queries, and one for each further kind of batch it learnt from."""
     adapters = Adapter.objects.filter(worker=worker).select_related("worker").defer("manifest")
     found = list(adapters.order_by("-version")[:shown])
     if not found:
@@ -105,7 +107,7 @@ def draw_lineage(worker: Worker, *, shown: int = SHOWN) -> Lineage | None:
         .select_related("batch")
         .defer("metrics", "spec", "recipe")
     }
-    counts = _count_feedback([run.batch_id for run in runs.values() if run.batch_id])
+    counts = _count_feedback([run.batch for run in runs.values() if run.batch is not None])
     deployments = {one.end_user: one for one in Deployment.objects.filter(worker=worker)}
     origins = []
     for adapter in found:
@@ -130,15 +132,23 @@ def draw_lineage(worker: Worker, *, shown: int = SHOWN) -> Lineage | None:
     )
 
 
-def _count_feedback(batches: Sequence[int]) -> dict[int, int]:
-    rows: Any = (
-        Feedback.objects.counting()
-        .filter(task__rollouts__training_use__batch__in=batches)
-        .order_by()
-        .values_list("task__rollouts__training_use__batch")
-        .annotate(count=Count("pk", distinct=True))
-    )
-    return dict(rows)
+def _count_feedback(batches: Sequence[Batch]) -> dict[int, int]:
+    """Batch -> how many judgements it learns from: of the tasks of its rollouts, or behind its pairs and the like."""
+    said = Feedback.objects.counting()
+    counts: Counter[int] = Counter()
+    for kind, path in _WAYS.items():
+        if ids := [batch.pk for batch in batches if batch.kind == kind]:
+            rows: Any = said.filter(**{f"{path}__in": ids}).order_by().values_list(path)
+            counts.update(dict(rows.annotate(count=Count("pk", distinct=True))))
+    return counts
+
+
+_WAYS = {
+    Batch.Kind.ROLLOUTS: "task__rollouts__training_use__batch",
+    Batch.Kind.PAIRS: "preferencepairs__batch",
+    Batch.Kind.DEMONSTRATIONS: "demonstrations__batch",
+}
+"""Kind of batch -> how a judgement comes into it."""
 
 
 def _say_service(adapter: Adapter, deployment: Deployment | None) -> str:

@@ -10,8 +10,9 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, PanelResult
 from apps.console.selectors.learning import AccuracyPoint, point_of
 from apps.feedback.models import Feedback
-from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.training.models import TrainingRun
+from apps.training.provenance import Use, find_furthest, trace_feedback
 
 PAGE = 25
 MOST_ANCESTORS = 500
@@ -57,25 +58,31 @@ class Origins:
 
 @dataclass(frozen=True)
 class FeedbackFate:
-    """One feedback and how far it came."""
+    """One feedback and how far it came: where it came furthest, by rewards, pairs or demonstrations."""
 
     feedback: Feedback
-    batch: Batch | None
-    run: TrainingRun | None
-    adapter: Adapter | None
+    furthest: Use | None
+
+    @property
+    def batch(self) -> Batch | None:
+        return self.furthest.batch if self.furthest else None
+
+    @property
+    def run(self) -> TrainingRun | None:
+        return self.furthest.run if self.furthest else None
+
+    @property
+    def adapter(self) -> Adapter | None:
+        return self.furthest.adapter if self.furthest else None
 
     @property
     def stage(self) -> str:
-        """retracted, waits, batch, run, failed, refused or learned."""
+        """retracted, waits, items (pairs or demonstrations of it wait), batch, run, failed, refused or learned."""
         if self.feedback.retracted_at is not None:
             return "retracted"
-        if self.batch is None:
+        if self.furthest is None or self.furthest.stage == "unusable":
             return "waits"
-        if self.run is None:
-            return "batch"
-        if self.adapter is None:
-            return "failed" if self.run.state in {TrainingRun.State.FAILED, TrainingRun.State.CANCELLED} else "run"
-        return "refused" if self.adapter.state == Adapter.State.REFUSED else "learned"
+        return "items" if self.furthest.stage == "waits" else self.furthest.stage
 
 
 @dataclass(frozen=True)
@@ -153,30 +160,9 @@ def find_contribution(project: Project, author: str, *, before: int | None = Non
 
 
 def find_fates(feedback: Sequence[Feedback]) -> list[FeedbackFate]:
-    """How far each came, in two queries."""
-    uses = (
-        TrainingUse.objects.filter(rollout__task__in=[one.task_id for one in feedback])
-        .select_related("batch__run", "rollout")
-        .only(
-            "rollout__task_id",
-            "batch__number",
-            "batch__state",
-            "batch__task_count",
-            "batch__target_tasks",
-            "batch__run__state",
-        )
-        .order_by("pk")
-    )
-    batches = {use.rollout.task_id: use.batch for use in uses}
-    runs = {batch.pk: run for batch in batches.values() if (run := getattr(batch, "run", None))}
-    trained = Adapter.objects.filter(run_id__in=[run.pk for run in runs.values()]).defer("manifest")
-    adapters = {adapter.run_id: adapter for adapter in trained}
-    fates = []
-    for one in feedback:
-        batch = batches.get(one.task_id)
-        run = runs.get(batch.pk) if batch else None
-        fates.append(FeedbackFate(one, batch, run, adapters.get(run.pk) if run else None))
-    return fates
+    """How far each came, in five queries."""
+    uses = trace_feedback(feedback)
+    return [FeedbackFate(one, find_furthest(uses[one.pk])) for one in feedback]
 
 
 def _find_adapters(fates: Sequence[FeedbackFate]) -> list[tuple[Adapter, AccuracyPoint | None, int]]:

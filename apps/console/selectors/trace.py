@@ -10,9 +10,12 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import open_panel
 from apps.feedback.models import Feedback, Hint, StepFeedback
+from apps.rollouts.contents import Contents, count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.tasks.models import Task
+from apps.training import provenance
 from apps.training.models import TrainingRun
+from apps.training.provenance import Use, find_furthest
 from tentalis.core.learning.advantages import group_advantages
 
 MOVED_SHOWN = 40
@@ -77,7 +80,12 @@ class Movement:
 
 @dataclass(frozen=True)
 class FeedbackTrace:
-    """Everything the page of a feedback shows. What is None or empty has not happened yet."""
+    """Everything the page of a feedback shows. What is None or empty has not happened yet.
+
+    Attributes:
+        uses: everywhere it is learnt from; the page follows the one that came furthest.
+        holds: what that one's batch holds.
+    """
 
     feedback: Feedback
     words: Sequence[StepFeedback]
@@ -88,6 +96,8 @@ class FeedbackTrace:
     adapter: Adapter | None
     verdicts: Sequence[Verdict]
     movement: Movement | None
+    uses: Sequence[Use] = ()
+    holds: Contents | None = None
 
     @property
     def task(self) -> Task:
@@ -95,19 +105,18 @@ class FeedbackTrace:
 
     @property
     def stage(self) -> str:
-        """How far it came: retracted, waits, unusable, batch, run, failed, gate, refused or learned."""
+        """How far it came: retracted, waits, unusable, nothing (its batch learns from what it did not give), items
+        (pairs or demonstrations of it wait), batch, run, failed, gate, refused or learned.
+        """
         if self.feedback.retracted_at is not None and self.batch is None:
             return "retracted"
-        if self.batch is None:
-            return "unusable" if self.rollouts else "waits"
-        if self.run is None:
-            return "batch"
-        if self.adapter is None:
-            is_over = self.run.state in {TrainingRun.State.FAILED, TrainingRun.State.CANCELLED}
-            return "failed" if is_over else "run"
-        if self.adapter.state == Adapter.State.CANDIDATE and not self.verdicts:
+        furthest = find_furthest(self.uses)
+        if furthest is None or furthest.stage == "unusable":
+            is_spent = any(hasattr(one.rollout, "training_use") for one in self.rollouts)
+            return ("nothing" if is_spent else "unusable") if self.rollouts else "waits"
+        if self.adapter is not None and self.adapter.state == Adapter.State.CANDIDATE and not self.verdicts:
             return "gate"
-        return "refused" if self.adapter.state == Adapter.State.REFUSED else "learned"
+        return "items" if furthest.stage == "waits" else furthest.stage
 
     @property
     def missing_tasks(self) -> int:
@@ -127,14 +136,13 @@ def trace_feedback(project: Project, feedback_id: int, *, user: User) -> Feedbac
         return None
     rollouts = list(
         Rollout.objects.filter(task=feedback.task_id)
-        .select_related("attempt__adapter", "training_use__batch__run", "hint")
-        .defer("attempt__text", "training_use__batch__run__metrics", "training_use__batch__run__spec")
+        .select_related("attempt__adapter", "training_use", "hint")
+        .defer("attempt__text")
         .order_by("attempt__index")
     )
-    uses = [use for rollout in rollouts if (use := getattr(rollout, "training_use", None))]
-    batch = uses[0].batch if uses else None
-    run: TrainingRun | None = getattr(batch, "run", None) if batch else None
-    adapter = find_adapter_of(run)
+    uses = provenance.trace_feedback([feedback])[feedback.pk]
+    furthest = find_furthest(uses)
+    batch, run, adapter = (furthest.batch, furthest.run, furthest.adapter) if furthest else (None, None, None)
     return FeedbackTrace(
         feedback=feedback,
         words=list(
@@ -144,18 +152,14 @@ def trace_feedback(project: Project, feedback_id: int, *, user: User) -> Feedbac
         ),
         hints=list(Hint.objects.filter(feedback=feedback)),
         rollouts=_weigh(rollouts, run),
+        uses=uses,
+        holds=count_contents([batch])[batch.pk] if batch else None,
         batch=batch,
         run=run,
         adapter=adapter,
         verdicts=list(Verdict.objects.filter(adapter=adapter)) if adapter else [],
         movement=find_movement(adapter) if adapter else None,
     )
-
-
-def find_adapter_of(run: TrainingRun | None) -> Adapter | None:
-    if run is None:
-        return None
-    return Adapter.objects.filter(run_id=run.pk).select_related("parent", "worker").first()
 
 
 def find_movement(adapter: Adapter) -> Movement | None:

@@ -10,13 +10,16 @@ from apps.adapters.canary import TRIABLE
 from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, Verdict
 from apps.adapters.selectors import find_deployment
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
-from apps.console.selectors.learning import AccuracyPoint, RewardPoint, find_rewards, point_of
+from apps.console.selectors.learning import AccuracyPoint, find_rewards, point_of
 from apps.console.selectors.metrics import ChartGroup, group_charts
 from apps.console.selectors.origins import PersonShare, find_people
 from apps.console.selectors.trace import Movement, find_movement
-from apps.inference.costs import Cost, cost_of_tasks
-from apps.rollouts.models import Batch, TrainingUse
+from apps.inference.costs import Cost
+from apps.rollouts.contents import Contents, count_contents
+from apps.rollouts.models import Batch
+from apps.rollouts.moving import list_uses
 from apps.tasks.models import Task
+from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
 
 PAGE = 25
@@ -28,16 +31,27 @@ SHADOWS = 5
 
 
 @dataclass(frozen=True)
+class RunRow:
+    """A run of the list: what it learns from, and the mean reward of that; None where it has none."""
+
+    run: TrainingRun
+    reward: float | None
+    holds: Contents | None
+
+
+@dataclass(frozen=True)
 class RunView:
     """Everything the run page shows.
 
     Attributes:
+        holds: what its batch holds; None where it learns from no batch.
         others: runs that are drawn beside it, in the order of the charts' series after its own.
         offered: runs of the same worker that could be.
     """
 
     run: TrainingRun
     reward: float | None
+    holds: Contents | None
     groups: Sequence[ChartGroup]
     adapter: Adapter | None
     tasks: Sequence[Task]
@@ -80,6 +94,7 @@ class AdapterView:
     verdicts: Sequence[Verdict]
     panels: Sequence[AccuracyPoint]
     run: TrainingRun | None
+    holds: Contents | None
     deployment: Deployment | None
     people: Sequence[PersonShare]
     movement: Movement | None
@@ -132,7 +147,7 @@ class AdapterView:
 
 def find_runs(
     project: Project, *, worker: str = "", state: str = "", before: int | None = None
-) -> tuple[list[RewardPoint], int | None]:
+) -> tuple[list[RunRow], int | None]:
     """A page of runs, newest first, and the id to go on below; None at the end."""
     runs = TrainingRun.objects.filter(project=project).select_related("worker", "batch", "parent")
     if worker:
@@ -142,7 +157,9 @@ def find_runs(
     if before is not None:
         runs = runs.filter(pk__lt=before)
     found = list(runs.defer("metrics", "spec", "recipe").order_by("-id")[: PAGE + 1])
-    return find_rewards(found[:PAGE]), found[PAGE - 1].pk if len(found) > PAGE else None
+    held = count_contents(run.batch for run in found[:PAGE] if run.batch is not None)
+    rows = [RunRow(one.run, one.reward, held.get(one.run.batch_id or 0)) for one in find_rewards(found[:PAGE])]
+    return rows, found[PAGE - 1].pk if len(found) > PAGE else None
 
 
 def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> RunView | None:
@@ -152,16 +169,20 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
     if run_id not in found or any(other not in found for other in others):
         return None
     run, beside = found[run_id], [found[other] for other in others]
-    tasks = Task.objects.filter(rollouts__training_use__batch=run.batch_id).order_by("id").distinct()
+    tasks = Task.objects.none()
+    if run.batch is not None:
+        uses, task = list_uses(run.batch)
+        tasks = Task.objects.filter(pk__in=uses.order_by().values(task)).order_by("id")
     offered = TrainingRun.objects.filter(worker=run.worker_id).exclude(pk=run.pk).exclude(metrics=[])
     return RunView(
         run=run,
         reward=find_rewards([run])[0].reward,
+        holds=count_contents([run.batch])[run.batch.pk] if run.batch is not None else None,
         groups=group_charts([one.metrics for one in (run, *beside)]),
         adapter=Adapter.objects.filter(run_id=run.pk).first(),
         tasks=list(tasks.only("pk", "prompt", "score", "state")[:SAMPLE_TASKS]),
         others=beside,
-        cost=cost_of_tasks(TrainingUse.objects.filter(batch=run.batch_id).values("rollout__task")).total,
+        cost=cost_of_run(run).total,
         offered=list(offered.select_related("batch").defer("metrics", "spec", "recipe").order_by("-id")[:OFFERED]),
     )
 
@@ -206,12 +227,15 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         return None
     results = PanelResult.objects.filter(adapter=adapter).select_related("adapter").order_by("-id")
     runs = TrainingRun.objects.filter(project=project, pk=adapter.run_id or 0).select_related("batch")
+    run = runs.defer("metrics", "spec", "recipe").first()
+    batch = run.batch if run else None
     verdicts = list(Verdict.objects.filter(adapter=adapter))
     return AdapterView(
         adapter=adapter,
         verdicts=verdicts,
         panels=[point_of(result) for result in results if result.outcomes],
-        run=runs.defer("metrics", "spec", "recipe").first(),
+        run=run,
+        holds=count_contents([batch])[batch.pk] if batch is not None else None,
         deployment=find_deployment(adapter.worker, end_user=adapter.end_user),
         people=find_people(adapter),
         movement=find_movement(adapter),

@@ -13,7 +13,7 @@ from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.selectors import Count, count_tasks
-from apps.training.models import TrainingRun
+from apps.training.provenance import Use, trace_attempts
 
 PAGE = 25
 HISTORY = 40
@@ -39,12 +39,7 @@ class AttemptView:
     scores: Sequence[StepScore]
     words: Sequence[StepFeedback]
     rollout: Any
-
-    @property
-    def run(self) -> TrainingRun | None:
-        """The training that learned from it."""
-        use = getattr(self.rollout, "training_use", None)
-        return getattr(use.batch, "run", None) if use else None
+    uses: Sequence[Use] = ()
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -119,7 +114,8 @@ def find_attempts(task: Task) -> QuerySet[Attempt]:
 
 def show_task(task: Task, *, user: User) -> TaskView:
     """A constant number of queries, however many attempts and steps. Of feedback, what `user` may read just now."""
-    attempts = list(find_attempts(task).select_related("adapter", "rollout__training_use__batch__run"))
+    attempts = list(find_attempts(task).select_related("adapter", "rollout"))
+    uses = trace_attempts(attempts)
     scores: dict[tuple[int, int | None], list[StepScore]] = defaultdict(list)
     for score in StepScore.objects.filter(attempt__in=attempts).order_by("scorer"):
         scores[score.attempt_id, score.step_id].append(score)
@@ -131,7 +127,7 @@ def show_task(task: Task, *, user: User) -> TaskView:
     history = AuditEntry.objects.filter(subject_type="task", subject_id=task.pk).order_by("-id")[:HISTORY]
     return TaskView(
         task=task,
-        attempts=[_view_attempt(attempt, scores, words) for attempt in attempts],
+        attempts=[_view_attempt(attempt, scores, words, uses[attempt.pk]) for attempt in attempts],
         feedback=feedback,
         hints=list(Hint.objects.filter(feedback__in=feedback)),
         reviews=list(Review.objects.filter(task=task).select_related("claimed_by")),
@@ -174,6 +170,7 @@ def _view_attempt(
     attempt: Attempt,
     scores: Mapping[tuple[int, int | None], Sequence[StepScore]],
     words: Mapping[tuple[int, int | None], Sequence[StepFeedback]],
+    uses: Sequence[Use],
 ) -> AttemptView:
     steps = [
         StepView(step, scores.get((attempt.pk, step.pk), ()), words.get((attempt.pk, step.pk), ()))
@@ -185,4 +182,5 @@ def _view_attempt(
         scores=scores.get((attempt.pk, None), ()),
         words=words.get((attempt.pk, None), ()),
         rollout=getattr(attempt, "rollout", None),
+        uses=uses,
     )
