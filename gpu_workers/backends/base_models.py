@@ -19,7 +19,7 @@ from gpu_workers.desk import base_directory
 from gpu_workers.engine.checkpoint import plain_shape
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
-from gpu_workers.learning.logprobs import TokenLogprobs, read_predictions, token_logprobs
+from gpu_workers.learning.logprobs import TokenLogprobs, token_logprobs
 from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 
@@ -134,17 +134,24 @@ class BaseModel:
         Returns:
             (N,) each, and (N, K), in the batch's order, on the model's device.
         """
-        targets = batch.targets.to(self.device)
         return token_logprobs(
-            self.predict(batch, changes), targets, support_ids=support_ids, entropy_has_gradient=entropy_has_gradient
+            self._read(batch, changes),
+            self._head,
+            batch.targets.to(self.device),
+            support_ids=support_ids,
+            entropy_has_gradient=entropy_has_gradient,
         )
 
     def predict(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
         """Logits (N, V) of the batch's completion tokens, at temperature 1."""
+        return torch.nn.functional.linear(self._read(batch, changes), self._head)
+
+    def _read(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
+        """Final hidden states (N, D) that predict the batch's completion tokens."""
         if isinstance(batch, SharedBatch):
             if self.decoder is None:
                 raise BaseModelError(f"{self.directory.name} reads packed rows, found a batch of shared prefixes")
-            return torch.nn.functional.linear(self.decoder(batch.to(self.device), changes), self._head)
+            return self.decoder(batch.to(self.device), changes)
         width = batch.token_ids.shape[1]
         if self.sliding_window is not None and width > self.sliding_window:
             raise BaseModelError(
@@ -153,7 +160,7 @@ class BaseModel:
         prefix = len(self.model.base_model_prefix) + 1
         weights = self.find_linears({name.rpartition(".")[2] for name in changes}) if changes else {}
         lowest = torch.finfo(torch.float32).min
-        hidden = functional_call(
+        hidden: Tensor = functional_call(
             self.model.base_model,
             {f"{name[prefix:]}.weight": change.merge(weights[name]) for name, change in changes.items()},
             (),
@@ -166,7 +173,7 @@ class BaseModel:
                 "use_cache": False,
             },
         ).last_hidden_state
-        return read_predictions(hidden, self._head, batch.rows.to(self.device), batch.columns.to(self.device))
+        return hidden[batch.rows.to(self.device), batch.columns.to(self.device)]
 
 
 def locate_base(name: str) -> Path:

@@ -1,9 +1,14 @@
-"""Log-probabilities and entropies of chosen tokens."""
+"""Log-probabilities and entropies of chosen tokens, read off hidden states without all logits at once."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+MOST_LOGITS = 2**26
+"""Logits that are there at a time: at 150,000 words, those of 440 tokens in a quarter of a gigabyte."""
 
 
 class TokenLogprobs(NamedTuple):
@@ -21,46 +26,100 @@ class TokenLogprobs(NamedTuple):
 
 
 def token_logprobs(
-    logits: Tensor, token_ids: Tensor, *, support_ids: Tensor | None = None, entropy_has_gradient: bool = False
+    hidden: Tensor,
+    head: Tensor,
+    token_ids: Tensor,
+    *,
+    support_ids: Tensor | None = None,
+    entropy_has_gradient: bool = False,
+    most_logits: int = MOST_LOGITS,
 ) -> TokenLogprobs:
-    """Read the taken tokens' log-probs and the entropies off the logits that predicted them.
+    """Log-probs of the taken tokens and entropies, at temperature 1.
 
     Args:
-        logits: (N, V) at temperature 1.
+        hidden: (N, D), the states that predict the tokens.
+        head: (V, D), frozen: no gradient flows to it.
         token_ids: (N,) int64.
         support_ids: (N, K) int64, further tokens to read at each position.
-        entropy_has_gradient: False when entropies are only looked at; nothing is kept for a backward pass then.
+        entropy_has_gradient: False when entropies are only looked at.
+        most_logits: numbers of an (n, V) block; the results do not depend on it.
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not fit, or the head wants a gradient.
     """
-    if logits.dim() != 2 or token_ids.shape != logits.shape[:1]:
+    if hidden.dim() != 2 or head.shape[1:] != hidden.shape[1:] or token_ids.shape != hidden.shape[:1]:
         raise ValueError(
-            f"wanted logits (N, V) and token_ids (N,), found {tuple(logits.shape)} and {tuple(token_ids.shape)}"
+            f"wanted hidden (N, D), head (V, D) and token_ids (N,), found {tuple(hidden.shape)}, {tuple(head.shape)} "
+            f"and {tuple(token_ids.shape)}"
         )
-    all_logprobs = logits.float().log_softmax(-1)  # N V
-    taken = all_logprobs.gather(-1, token_ids[:, None])[:, 0]  # N
-    support = None if support_ids is None else all_logprobs.gather(-1, support_ids)  # N K
-    if entropy_has_gradient:
-        entropies = -(all_logprobs.exp() * all_logprobs).sum(-1)
-    else:
-        seen = all_logprobs.detach()
-        entropies = -seen.exp().mul_(seen).sum(-1)  # in place: a second (N, V) costs more than the sums
-    return TokenLogprobs(taken, entropies, support)
+    if head.requires_grad:
+        raise ValueError("the head must be frozen, found one that wants a gradient")
+    found: tuple[Tensor, Tensor, Tensor | None] = _Reading.apply(  # type: ignore[no-untyped-call]
+        hidden, head, token_ids, support_ids, entropy_has_gradient, max(1, most_logits // head.shape[0])
+    )
+    return TokenLogprobs(*found)
+
+
+class _Reading(torch.autograd.Function):
+    """Blocks of rows, of which only (N, D) is kept for the backward pass.
+
+    With p the distribution at a token, W the head and m = p W, the gradients by the hidden state are W[y] - m for the
+    log-prob of token y, and -((p log p) W + H m) for the entropy H: products of the size of the forward one, made while
+    the block is there.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        head: Tensor,
+        token_ids: Tensor,
+        support_ids: Tensor | None,
+        entropy_has_gradient: bool,
+        rows: int,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        learns, count, (words, width) = ctx.needs_input_grad[0], len(hidden), head.shape
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        taken, entropy = hidden.new_empty(count, dtype=exact), hidden.new_empty(count, dtype=exact)
+        support = None if support_ids is None else hidden.new_empty(support_ids.shape, dtype=exact)
+        means = hidden.new_empty(count, width, dtype=exact) if learns else None
+        slopes = hidden.new_empty(count, width, dtype=exact) if learns and entropy_has_gradient else None
+        spaces = hidden.new_empty(2, min(rows, count), words, dtype=exact)  # the same memory for every block
+        for start in range(0, count, rows):
+            block = slice(start, min(start + rows, count))
+            logprobs, chances = spaces[:, : block.stop - start]
+            torch.log_softmax(F.linear(hidden[block], head), -1, dtype=exact, out=logprobs)
+            torch.exp(logprobs, out=chances)
+            taken[block] = logprobs.gather(-1, token_ids[block, None])[:, 0]
+            if support is not None and support_ids is not None:
+                support[block] = logprobs.gather(-1, support_ids[block])
+            if means is not None:
+                means[block] = chances.to(head.dtype) @ head
+            weighted = chances.mul_(logprobs)
+            entropy[block] = -weighted.sum(-1)
+            if means is not None and slopes is not None:
+                slopes[block] = -((weighted.to(head.dtype) @ head) + entropy[block, None] * means[block])
+        ctx.save_for_backward(head, token_ids, support_ids, means, slopes)
+        ctx.dtype = hidden.dtype
+        if not entropy_has_gradient:
+            ctx.mark_non_differentiable(entropy)
+        return taken, entropy, support
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *wanted: Tensor | None) -> tuple[Tensor | None, ...]:
+        by_taken, by_entropy, by_support = wanted
+        head, token_ids, support_ids, means, slopes = ctx.saved_tensors
+        gradient = torch.zeros_like(means)
+        if by_taken is not None:
+            gradient.addcmul_(by_taken[:, None], head[token_ids] - means)
+        if by_support is not None:
+            for place, of_place in zip(support_ids.T, by_support.T, strict=True):  # one at a time: (N, K, D) is large
+                gradient.addcmul_(of_place[:, None], head[place] - means)
+        if slopes is not None and by_entropy is not None:
+            gradient.addcmul_(by_entropy[:, None], slopes)
+        return gradient.to(ctx.dtype), None, None, None, None, None
 
 
 def top_tokens(logits: Tensor, k: int) -> Tensor:
     """(N, V) -> (N, k) int64: the likeliest tokens, most likely first; all of them where there are fewer than k."""
     return logits.topk(min(k, logits.shape[-1]), -1).indices
-
-
-def read_predictions(hidden: Tensor, head: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Logits of the tokens that the hidden states at (row, column) predict.
-
-    Args:
-        hidden: (B, T, D) final hidden states.
-        head: (V, D).
-        rows, columns: (N,) int64, where each predicting position lies.
-    Returns:
-        (N, V).
-    """
-    return torch.nn.functional.linear(hidden[rows, columns], head)

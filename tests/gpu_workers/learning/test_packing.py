@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from gpu_workers.learning.logprobs import read_predictions, token_logprobs
 from gpu_workers.learning.packing import PackedRow, pack_rows, split_rows
 
 pytestmark = pytest.mark.torch
@@ -43,8 +42,11 @@ def packed_logprobs(model: Qwen2ForCausalLM, rows: list[PackedRow], padding_id: 
     hidden = model.model(
         input_ids=batch.token_ids, attention_mask=attends, position_ids=batch.positions
     ).last_hidden_state
-    logits = read_predictions(hidden, model.lm_head.weight, batch.rows, batch.columns)
-    return token_logprobs(logits, batch.targets).logprobs
+    return read_off(model.lm_head(hidden[batch.rows, batch.columns]), batch.targets)
+
+
+def read_off(logits: Tensor, token_ids: Tensor) -> Tensor:
+    return logits.log_softmax(-1).gather(-1, token_ids[:, None])[:, 0]
 
 
 def single_logprobs(model: Qwen2ForCausalLM, rows: list[PackedRow]) -> Tensor:
@@ -53,7 +55,7 @@ def single_logprobs(model: Qwen2ForCausalLM, rows: list[PackedRow]) -> Tensor:
         for completion in row.completions:
             ids = torch.tensor([[*row.prompt, *completion]])
             logits = model(input_ids=ids).logits[0, len(row.prompt) - 1 : -1]
-            found.append(token_logprobs(logits, torch.tensor(completion)).logprobs)
+            found.append(read_off(logits, torch.tensor(completion)))
     return torch.cat(found)
 
 
@@ -116,11 +118,3 @@ def test_micro_batches_hold_every_row_once_within_the_budget() -> None:
     assert parts[0] == [3]
     for part in parts[1:]:
         assert len(part) * max(rows[index].size_tokens for index in part) <= 20
-
-
-def test_log_probs_and_entropies_worked_by_hand() -> None:
-    found = token_logprobs(torch.log(torch.tensor([[0.5, 0.5], [1.0 - 1e-9, 1e-9]])), torch.tensor([1, 0]))
-    assert found.logprobs.tolist() == pytest.approx([-0.6931, 0.0], abs=1e-4)
-    assert found.entropies.tolist() == pytest.approx([0.6931, 0.0], abs=1e-4)
-    with pytest.raises(ValueError, match=r"wanted logits \(N, V\)"):
-        token_logprobs(torch.zeros(2, 3), torch.zeros(3, dtype=torch.int64))
