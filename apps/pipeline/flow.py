@@ -36,7 +36,7 @@ from apps.scoring.models import RewardModel
 from apps.scoring.shadows import find_own_shadow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import gates, rebuilding, schedule, scorers
+from apps.training import cluster, gates, rebuilding, schedule, scorers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -327,7 +327,9 @@ def close_batch(
     with transaction.atomic():
         kind = training.read_recipe(worker, recipe).learns_from
         batch = rollouts.close_open_batch(worker, by=by.handle, end_user=end_user, kind=kind)
-        return start_training(batch, by=by.handle, backend=backend, recipe=recipe)
+        run = start_training(batch, by=by.handle, backend=backend, recipe=recipe)
+        cluster.require_trainable(run)  # what it cannot do is undone as a whole, and said
+        return run
 
 
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
@@ -391,10 +393,10 @@ def label_due() -> int:
     return len(due)
 
 
-def train_scorer(*, worker: Worker, by: User) -> TrainingRun:
+def train_scorer(*, worker: Worker, by: User, backend: str | None = None) -> TrainingRun:
     """Train a step scorer now, on what is labelled."""
     with transaction.atomic():
-        run = scorers.queue_by_hand(worker=worker, by=by)
+        run = scorers.queue_by_hand(worker=worker, by=by, backend=backend)
         train_next(worker.pk)
     return run
 

@@ -3,18 +3,26 @@
 A message is a nudge: whoever gets it starts the run's job or looks at it. It may come never, once or twice.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis
 from django.conf import settings
 from kombu.exceptions import OperationalError as BrokerError
 
+from apps.base.errors import BadInputError
 from apps.outbox.errors import BrokerAwayError
+from apps.rollouts.models import Batch, Demonstration, PreferencePair
 from apps.training.models import TrainingRun
 from apps.training.rewards import open_door
 from apps.workers.models import Worker
 from tentalis.celery import app
 from tentalis.core.contracts import TrainSpec
+from tentalis.core.learning import openrlhf_recipes
+from tentalis.core.learning.head_recipes import HeadRecipe
+from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError
+from tentalis.core.learning.recipes import Recipe, RecipeError
 
 BACKEND = "openrlhf"
 TEND = "gpu.tend"
@@ -43,6 +51,42 @@ def _find_checkpoints(run: TrainingRun) -> str | None:
             found: str = checkpoints.resolve().as_uri()
             return found
     return None
+
+
+def require_trainable(run: TrainingRun) -> None:
+    """See that the cluster could train a run that is for it, in the transaction that queues it.
+
+    Raises:
+        BadInputError: it could not; in words that name the field, and who can.
+    """
+    if run.backend != BACKEND or run.batch is None:
+        return
+    recipe, batch = Recipe.from_json(run.recipe), run.batch
+    items = {Batch.Kind.PAIRS: PreferencePair, Batch.Kind.DEMONSTRATIONS: Demonstration}.get(Batch.Kind(batch.kind))
+    weights = set(items._default_manager.filter(batch=batch).values_list("weight", flat=True)) if items else set()
+    with _in_words("recipe"):
+        openrlhf_recipes.require_trainable(recipe, _read_options(), tasks=batch.task_count, weights=sorted(weights))
+
+
+def require_trainable_head(recipe: HeadRecipe) -> None:
+    """The same for a step scorer that is asked of the cluster."""
+    with _in_words("recipe"):
+        openrlhf_recipes.require_head(recipe, _read_options())
+
+
+def _read_options() -> ClusterOptions:
+    """Raises ClusterOptionsError where the installation's are not what they must be, or it has no cluster."""
+    if not settings.TENTALIS["RAY_URL"]:
+        raise ClusterOptionsError("backend: this installation has no cluster: TENTALIS_RAY_URL must name one")
+    return ClusterOptions.from_json(settings.TENTALIS["OPENRLHF_OPTIONS"])
+
+
+@contextmanager
+def _in_words(field: str) -> Iterator[None]:
+    try:
+        yield
+    except RecipeError as error:
+        raise BadInputError(str(error), errors={field: [str(error)]}) from None
 
 
 def tend(spec: TrainSpec) -> None:

@@ -14,7 +14,7 @@ from apps.accounts.services import require_right
 from apps.adapters.errors import AdapterBrokenError
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import ConflictError
+from apps.base.errors import BadInputError, ConflictError
 from apps.inference.errors import ProviderRefusedError
 from apps.outbox.services import final_write
 from apps.scoring import reward_models
@@ -22,6 +22,7 @@ from apps.scoring.answers import Answer
 from apps.scoring.labelling import can_label, find_unlabelled
 from apps.scoring.models import RewardModel, StepLabel, StepScore
 from apps.scoring.services import find_profile
+from apps.training import cluster
 from apps.training.labelled import find_truth, iterate_pages, split_of
 from apps.training.models import TrainingRun
 from apps.training.services import add_up_cost, end_failed
@@ -32,6 +33,8 @@ from tentalis.core.scoring.ranking import Scored
 from tentalis.core.scoring.scorer_gate import ScorerPolicy, judge_scorer
 
 SCORER = "prm"
+BACKENDS = ("standalone", cluster.BACKEND)
+"""Who trains step scorers."""
 _OPEN = (TrainingRun.State.QUEUED, TrainingRun.State.RUNNING, TrainingRun.State.PAUSED)
 
 
@@ -75,30 +78,39 @@ def queue_when_labelled(worker_id: int, *, by: str) -> TrainingRun | None:
     return _queue(worker, by=by)
 
 
-def queue_by_hand(*, worker: Worker, by: User) -> TrainingRun:
+def queue_by_hand(*, worker: Worker, by: User, backend: str | None = None) -> TrainingRun:
     """Write a step scorer's run now, with what is labelled.
 
+    Args:
+        backend: one of `BACKENDS`; None takes the box itself, which trains the smaller head in seconds.
     Raises:
         NotAllowedError: `by` may not train here.
+        BadInputError: nobody trains step scorers there, or the cluster could not.
         ConflictError: one is under way, or nothing is labelled.
     """
     require_right(by, worker.project, Right.RUNS_WRITE)
+    backend = backend or BACKENDS[0]
+    if backend not in BACKENDS:
+        message = f"step scorers are trained by {' or '.join(BACKENDS)}, found {backend!r}"
+        raise BadInputError(f"backend: {message}", errors={"backend": [message]})
+    if backend == cluster.BACKEND:
+        cluster.require_trainable_head(HeadRecipe())
     with transaction.atomic():
         Worker.objects.select_for_update(no_key=True).get(pk=worker.pk)
         if has_open_run(worker):
             raise ConflictError(f"a step scorer of {worker.name} is being trained")
         if not StepLabel.objects.filter(attempt__worker=worker).exists():
             raise ConflictError(f"no step of {worker.name} is labelled yet: there is nothing to learn from")
-        return _queue(worker, by=by.handle)
+        return _queue(worker, by=by.handle, backend=backend)
 
 
-def _queue(worker: Worker, *, by: str) -> TrainingRun:
+def _queue(worker: Worker, *, by: str, backend: str = "standalone") -> TrainingRun:
     recipe = HeadRecipe()
     run = TrainingRun.objects.create(
         project_id=worker.project_id,
         worker=worker,
         purpose=TrainingRun.Purpose.REWARD_MODEL,
-        backend="standalone",
+        backend=backend,
         recipe=recipe.to_json(),
         recipe_hash=recipe.hash,
         seed=worker.pk,

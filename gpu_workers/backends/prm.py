@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,13 +52,8 @@ def train(
     """
     started = time.perf_counter()
     recipe = HeadRecipe.from_json(spec.recipe)
-    records = read_labelled_steps(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
-    try:
-        engine = Engine.open(spec.base_model)
-        features = torch.cat(list(_read_states(engine, records, is_cancelled)))
-    except EngineError as error:
-        raise BaseModelError(f"{spec.base_model}: {error}") from error
-    learned, checked = _sort(records)
+    read = read_steps(spec, is_cancelled)
+    learned, _ = _sort(read.records)
     metrics: list[Mapping[str, float]] = []
 
     def note(step: int, loss: float) -> None:
@@ -68,10 +64,10 @@ def train(
         metrics.append({"update": float(step), "updates": float(recipe.steps), "loss": loss})
         report(metrics[-1])
 
-    labels, weights = _columns(records, learned)
+    labels, weights = _columns(read.records, learned)
     try:
         head = fit_head(
-            features[learned],
+            read.features[learned],
             labels,
             weights,
             hidden=recipe.hidden,
@@ -82,6 +78,54 @@ def train(
             seed=spec.seed,
             report=note,
         )
+    except ValueError as error:
+        raise NothingToLearnError(str(error)) from error
+    return publish_calibrated(spec, head, read, output=output, metrics=metrics, started=started)
+
+
+class Read(NamedTuple):
+    """What a head was trained on: attempts, and the features (N, F) of all their steps as this engine reads them."""
+
+    engine: Engine
+    records: Sequence[LabelledStepsRecord]
+    features: Tensor
+
+
+def read_steps(spec: TrainSpec, is_cancelled: Callable[[], bool]) -> Read:
+    """Read a spec's labelled steps and their features.
+
+    Raises:
+        TrainingError, ArtifactError: they cannot be read, or there are none. CancelledError: nobody wants them.
+    """
+    records = read_labelled_steps(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
+    try:
+        engine = Engine.open(spec.base_model)
+        return Read(engine, records, torch.cat(list(_read_states(engine, records, is_cancelled))))
+    except EngineError as error:
+        raise BaseModelError(f"{spec.base_model}: {error}") from error
+
+
+def publish_calibrated(
+    spec: TrainSpec,
+    head: Head,
+    read: Read,
+    *,
+    output: Path,
+    metrics: list[Mapping[str, float]],
+    started: float,
+) -> TrainedAdapter:
+    """Fit a trained head's calibration and publish it.
+
+    Args:
+        metrics: of its updates. started: when the work began, by `time.perf_counter`.
+    Raises:
+        NothingToLearnError: no step's truth is known. ArtifactError: the disk refuses.
+    """
+    recipe = HeadRecipe.from_json(spec.recipe)
+    engine, records, features = read
+    learned, checked = _sort(records)
+    labels, _ = _columns(records, learned)
+    try:
         curve, truths, logits = _calibrate(head, features, records, checked)
     except (ValueError, ScoringError) as error:
         raise NothingToLearnError(str(error)) from error
@@ -106,7 +150,7 @@ def train(
         "steps_learned": float(len(learned)),
         "steps_calibrated": float(len(checked)),
         "share_good": float(labels.mean()),
-        "loss": metrics[-1]["loss"],
+        **({"loss": metrics[-1]["loss"]} if metrics else {}),
         "calibration_auc": area_under_curve(logits, truths) or 0.0,
         "calibration_brier": sum((p - (truth >= 0.5)) ** 2 for p, truth in zip(said, truths, strict=True)) / len(said),
         "wall_s": time.perf_counter() - started,

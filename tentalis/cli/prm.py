@@ -14,6 +14,7 @@ ScorerId = Annotated[int, typer.Argument(min=1, help="Number of the step scorer.
 @app.command()
 def train(
     worker: Annotated[str, typer.Option("--worker", "-w", help="Whose steps it learns to score.")],
+    backend: Annotated[str, typer.Option(help="standalone or openrlhf; default: standalone.")] = "",
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
@@ -21,7 +22,7 @@ def train(
     from tentalis.cli.session import choose_project, open_client
 
     with open_client() as client:
-        run = client.train_scorer(project=choose_project(client, project), worker=worker)
+        run = client.train_scorer(project=choose_project(client, project), worker=worker, backend=backend or None)
     if as_json:
         print_json(run)
     else:

@@ -41,3 +41,6 @@ class RewardModelIn(StrictSerializer):
 
     project = TextField(max_length=64)
     worker = TextField(max_length=64)
+    backend = serializers.ChoiceField(
+        choices=["standalone", "openrlhf"], required=False, help_text="Default: standalone, the box itself."
+    )

@@ -49,7 +49,9 @@ class RewardModelViewSet(ResourceViewSet):
         """Train one now; the answer is the run. 409 while another is trained, or nothing is labelled."""
         body = self.read_body(RewardModelIn)
         project = find_project_for(request, body["project"], Right.RUNS_WRITE)
-        run = flow.train_scorer(worker=find_worker(project, body["worker"]), by=current_user(request))
+        run = flow.train_scorer(
+            worker=find_worker(project, body["worker"]), by=current_user(request), backend=body.get("backend")
+        )
         return Response(RunOut(run, context=self.get_serializer_context()).data, status=201)
 
     @extend_schema(request=NoFields)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_workers.backends.openrlhf.options import ClusterOptions
-from gpu_workers.backends.openrlhf.recipes import ESTIMATORS, Sizes
+from tentalis.core.learning.openrlhf_options import ClusterOptions
+from tentalis.core.learning.openrlhf_recipes import ESTIMATORS, Sizes
 from tentalis.core.learning.recipes import Recipe
 
 REINFORCE = "openrlhf.cli.train_ppo_ray"
@@ -108,11 +108,18 @@ def optimiser(recipe: Recipe, *, prefix: str) -> Flags:
 
 def shared(recipe: Recipe, options: ClusterOptions, places: Places) -> Flags:
     return {
-        "ds.zero_stage": options.zero_stage,
-        "ds.attn_implementation": options.attention,
         "ds.lora.rank": recipe.lora_rank,
         "ds.lora.alpha": int(recipe.lora_alpha),
         "ds.lora.target_modules": list(recipe.target_modules),
+        **kept(options, places),
+    }
+
+
+def kept(options: ClusterOptions, places: Places) -> Flags:
+    """How a run is held in memory and on disk."""
+    return {
+        "ds.zero_stage": options.zero_stage,
+        "ds.attn_implementation": options.attention,
         "ckpt.output_dir": places.output,
         "ckpt.path": places.checkpoints,
         "ckpt.save_steps": options.save_every or -1,

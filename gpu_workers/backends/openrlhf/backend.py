@@ -15,12 +15,13 @@ from gpu_workers.backends import TrainedAdapter
 from gpu_workers.backends.adapter_files import describe_adapter, package_versions, publish_adapter
 from gpu_workers.backends.errors import CancelledError, TrainingError
 from gpu_workers.backends.openrlhf.curves import read_curves
-from gpu_workers.backends.openrlhf.options import ClusterOptionsError
 from gpu_workers.backends.openrlhf.planning import find_base, plan_job
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, Job, RayJobs, pack_plugin
-from gpu_workers.backends.openrlhf.read_back import read_saved
+from gpu_workers.backends.openrlhf.read_back import read_saved, read_saved_head
+from gpu_workers.backends.prm import publish_calibrated, read_steps
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainSpec
+from tentalis.core.learning.openrlhf_options import ClusterOptionsError
 from tentalis.core.learning.recipes import Recipe
 from tentalis.env import read_environment
 
@@ -29,7 +30,7 @@ LOG_FILE = "cluster.log"
 SENT_FILE = "sent.json"
 LOOK_EVERY_S = 5.0
 LAST_LINES = 12
-LAST_OF = ("reward", "kl_base", "clip_fraction")
+LAST_OF = ("reward", "kl_base", "clip_fraction", "loss", "accuracy")
 
 NAMES: Mapping[str, str] = {
     "train/reward": "reward",
@@ -39,6 +40,11 @@ NAMES: Mapping[str, str] = {
     "train/ppo_clip_ratio": "clip_fraction",
     "train/entropy_loss": "entropy",
     "train/actor_grad_norm": "grad_norm",
+    "train/loss_mean": "loss",
+    "train/acc_mean": "accuracy",
+    "train/gpt_loss": "loss_last",
+    "train/loss": "loss_last",
+    "train/acc": "accuracy_last",
     "train/response_length": "mean_length_tokens",
     "train/rollout/num_samples": "rollouts",
     "train/timing/step_total": "step_s",
@@ -89,7 +95,8 @@ def advance(
 
     Raises:
         TrainingError, ContractError, ArtifactError: it cannot be trained like this, and nothing was started.
-        ClusterAwayError: the cluster did not answer, or has forgotten the job: this attempt will not end by itself.
+        ClusterAwayError: the cluster did not answer, or has forgotten or lost the job: this attempt will not end by
+            itself, and the next goes on from what it kept.
     """
     name = name_job(spec)
     job = cluster.find(name)
@@ -98,10 +105,14 @@ def advance(
             raise CancelledError("cancelled before the cluster began")
         if (output / SENT_FILE).exists():
             raise ClusterAwayError(f"the cluster knows no job {name} any more")
-        _submit(spec, cluster, output=output, reward_url=reward_url)
+        if _has_ended_earlier(spec, cluster):
+            _submit(spec, cluster, output=output, reward_url=reward_url)
         return None
     if updates := read_updates(output):
         report(updates[-1])
+    if job.was_lost and not is_cancelled():
+        _keep_log(cluster, name, output)
+        raise ClusterAwayError(f"the cluster lost job {name}: {job.message[:300]}")
     if job.has_ended:
         return job
     if is_cancelled():
@@ -128,13 +139,14 @@ def collect(
         ClusterJobFailedError: it ended by itself without an adapter.
         TrainingError, ArtifactError: what it left is no adapter of the recipe's.
     """
-    log = cluster.read_logs(name_job(spec))
-    write_file(output / LOG_FILE, log.encode())
+    log = _keep_log(cluster, name_job(spec), output)
     if job.status != "SUCCEEDED":
         if is_cancelled():
             raise CancelledError(f"cancelled while the cluster trained ({job.status.lower()})")
         last = "\n".join(log.strip().splitlines()[-LAST_LINES:])
         raise ClusterJobFailedError(f"the cluster's job {job.status.lower()}: {job.message[:500]}\n{last[-2000:]}")
+    if spec.purpose == "reward_model":
+        return _collect_head(spec, output=output, is_cancelled=is_cancelled)
     recipe = Recipe.from_json(spec.recipe)
     fields = describe_adapter(spec, recipe, hash_files(sorted(find_base(spec).glob("*.safetensors"))))
     directory, sha256 = publish_adapter(read_saved(output / "saved", recipe), fields, parent=output)
@@ -147,13 +159,41 @@ def collect(
     return TrainedAdapter(directory, sha256, list(updates), summary, package_versions() | {"openrlhf": OPENRLHF})
 
 
+def _collect_head(spec: TrainSpec, *, output: Path, is_cancelled: Callable[[], bool]) -> TrainedAdapter:
+    """The head of a reward model, calibrated on states as our own engine reads them, which is who serves it."""
+    started = time.perf_counter()
+    head = read_saved_head(output / "saved")
+    read = read_steps(spec, is_cancelled)
+    found = publish_calibrated(spec, head, read, output=output, metrics=list(read_updates(output)), started=started)
+    return dataclasses.replace(found, versions={**found.versions, "openrlhf": OPENRLHF})
+
+
+def _keep_log(cluster: RayJobs, name: str, output: Path) -> str:
+    log = cluster.read_logs(name)
+    write_file(output / LOG_FILE, log.encode())
+    return log
+
+
+def _has_ended_earlier(spec: TrainSpec, cluster: RayJobs) -> bool:
+    """Whether no earlier attempt's job is at work; one that is was given up and may not know it, and is stopped.
+
+    Two would write into the same checkpoints.
+    """
+    is_clear = True
+    for number in range(1, spec.attempt):
+        name = name_job(dataclasses.replace(spec, attempt=number))
+        job = cluster.find(name)
+        if job is not None and not job.has_ended:
+            cluster.stop(name)
+            is_clear = False
+    return is_clear
+
+
 def _submit(spec: TrainSpec, cluster: RayJobs, *, output: Path, reward_url: str) -> None:
     planned = plan_job(spec, output=output, reward_url=reward_url)
-    for earlier in range(1, spec.attempt):
-        cluster.stop(name_job(dataclasses.replace(spec, attempt=earlier)))  # it was given up, and may not know it
     cluster.submit(
         name_job(spec),
-        shlex.join(planned.words),
+        f"exec {shlex.join(planned.words)}",  # no shell between: whoever ends the driver ends the training
         variables=planned.variables,
         package=pack_plugin(),
         metadata={"run": str(spec.run_id), "attempt": str(spec.attempt), "spec": spec.content_hash},

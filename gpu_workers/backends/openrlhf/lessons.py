@@ -8,10 +8,10 @@ from typing import Any
 from gpu_workers.artifacts import write_file
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.errors import BaseModelError, NothingToLearnError
-from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
 from tentalis.core.contracts import RolloutRecord
+from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError
 from tentalis.core.learning.recipes import Recipe
 
 

@@ -12,14 +12,17 @@ from gpu_workers.backends.adapter_files import read_manifest
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.errors import BaseModelError, ParentMismatchError
 from gpu_workers.backends.openrlhf.argv import REINFORCE, Places, reinforce
-from gpu_workers.backends.openrlhf.lessons import load_codec, write_prompts
-from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
+from gpu_workers.backends.openrlhf.lessons import write_prompts
 from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told
 from gpu_workers.backends.openrlhf.ray_jobs import PACKAGE
-from gpu_workers.backends.openrlhf.recipes import fit_sizes, require_possible, require_stock
-from gpu_workers.backends.openrlhf.stock import Trainer, imitate, prefer, start_with, write_demonstrations, write_pairs
+from gpu_workers.backends.openrlhf.records import BaseTokens, write_demonstrations, write_pairs, write_step_pairs
+from gpu_workers.backends.openrlhf.stock import Trainer, compare, imitate, prefer, start_with
+from gpu_workers.backends.prm import read_labelled_steps
 from gpu_workers.backends.rollout_files import read_records, read_rollouts
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, TrainSpec
+from tentalis.core.learning.head_recipes import HeadRecipe
+from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError
+from tentalis.core.learning.openrlhf_recipes import fit_sizes, require_possible, require_stock, require_teacher
 from tentalis.core.learning.recipes import Recipe
 
 REWARD_VARIABLE = "TENTALIS_REWARD_URL"
@@ -46,11 +49,7 @@ def plan_job(spec: TrainSpec, *, output: Path, reward_url: str) -> PlannedJob:
     Raises:
         TrainingError, ContractError, ArtifactError: it cannot be trained like this.
     """
-    recipe, options = Recipe.from_json(spec.recipe), ClusterOptions.from_json(spec.options)
-    if spec.purpose != "policy":
-        raise UnsupportedRecipeError(
-            f"purpose: wanted policy, found {spec.purpose}, which the standalone backend trains"
-        )
+    options = ClusterOptions.from_json(spec.options)
     places = Places(
         model=find_base(spec),
         data=output / "data.jsonl",
@@ -59,6 +58,9 @@ def plan_job(spec: TrainSpec, *, output: Path, reward_url: str) -> PlannedJob:
         curves=output / "curves",
         resumes=spec.resume_uri is not None,
     )
+    if spec.purpose == "reward_model":
+        return _plan_head(spec, options, places)
+    recipe = Recipe.from_json(spec.recipe)
     if recipe.learns_from == "rollouts":
         return _plan_reinforcement(spec, recipe, options, places, reward_url=reward_url or options.reward_url)
     return _plan_stock(spec, recipe, options, places)
@@ -70,10 +72,8 @@ def _plan_reinforcement(
     require_possible(recipe)
     if not reward_url:
         raise ClusterOptionsError("options.reward_url must say where answers are rewarded, found nothing")
-    if recipe.uses_teacher and not options.teacher_url:
-        raise ClusterOptionsError(
-            "recipe.w_opd wants a teacher: options.teacher_url must name a server in vLLM's dialect, found nothing"
-        )
+    if recipe.uses_teacher:
+        require_teacher(options)
     rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
     prompts = write_prompts(places.data, rollouts, base_model=spec.base_model, recipe=recipe, options=options)
     sizes = fit_sizes(recipe, options, prompts=prompts)
@@ -96,30 +96,42 @@ def _plan_reinforcement(
 
 def _plan_stock(spec: TrainSpec, recipe: Recipe, options: ClusterOptions, places: Places) -> PlannedJob:
     """Preferences and imitation, by the trainers OpenRLHF has for them."""
-    path = path_from_uri(spec.rollouts_uri)
-    codec = load_codec(spec.base_model)
-
-    def decode(ids: Sequence[int]) -> str:
-        return codec.decode(ids, skip_special=False)
-
-    seed = spec.seed % 2**31
+    path, seed = path_from_uri(spec.rollouts_uri), spec.seed % 2**31
+    base, fits = BaseTokens.open(spec.base_model), {"max_tokens": options.max_tokens}
+    trainer: Trainer
     if recipe.learns_from == "pairs":
         pairs = read_records(path, PairRecord, sha256=spec.rollouts_sha256)
         require_stock(recipe, [pair.weight for pair in pairs])
-        records = write_pairs(places.data, pairs, decode)
-        argv = prefer(recipe, options, places, records=records, seed=seed)
+        records = write_pairs(places.data, pairs, base, **fits)
+        trainer, argv = "dpo", prefer(recipe, options, places, records=records, seed=seed)
     else:
         demonstrations = read_records(path, DemonstrationRecord, sha256=spec.rollouts_sha256)
         require_stock(recipe, [one.weight for one in demonstrations])
-        records = write_demonstrations(places.data, demonstrations, decode)
-        argv = imitate(recipe, options, places, records=records, seed=seed)
+        records = write_demonstrations(places.data, demonstrations, base, **fits)
+        trainer, argv = "sft", imitate(recipe, options, places, records=records, seed=seed)
     told = Told(parent=str(_find_parent(spec, recipe) or ""), parent_is_reference=True)
-    trainer: Trainer = "dpo" if recipe.learns_from == "pairs" else "sft"
+    return _describe_stock(trainer, argv, told, records=records, options=options)
+
+
+def _plan_head(spec: TrainSpec, options: ClusterOptions, places: Places) -> PlannedJob:
+    """A step scorer: a linear head on the frozen base, by the trainer OpenRLHF has for reward models."""
+    recipe, seed = HeadRecipe.from_json(spec.recipe), spec.seed % 2**31
+    steps = read_labelled_steps(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
+    records = write_step_pairs(
+        places.data, steps, updates=recipe.steps, batch=recipe.batch, max_tokens=options.max_tokens, seed=seed
+    )
+    argv = compare(recipe, options, places, records=records, seed=seed)
+    return _describe_stock("rm", argv, Told(head_alone=True), records=records, options=options)
+
+
+def _describe_stock(
+    trainer: Trainer, argv: Sequence[str], told: Told, *, records: int, options: ClusterOptions
+) -> PlannedJob:
     return PlannedJob(
         words=start_with(trainer, argv, gpus=options.actor_gpus),
         variables={VARIABLE: json.dumps(dataclasses.asdict(told))},
         gpus=options.actor_gpus,
-        told={"argv": argv, "records": records, "told": dataclasses.asdict(told)},
+        told={"argv": list(argv), "records": records, "told": dataclasses.asdict(told)},
     )
 
 

@@ -16,6 +16,9 @@ from gpu_workers.backends.errors import TrainingError
 Status = Literal["PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"]
 TIMEOUT_S = 30.0
 PACKAGE = "tentalis_rlhf"
+_SHELL_SIGNALS = 128
+"""A shell's exit code above this is a signal's number and this."""
+_LOST = frozenset({"JOB_SUPERVISOR_ACTOR_DIED", "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"})
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -29,14 +32,27 @@ class ClusterRefusedError(TrainingError):
 
 @dataclass(frozen=True)
 class Job:
-    """One submitted job; `message` is Ray's word on how it ended."""
+    """One submitted job; `message` is Ray's word on how it ended.
+
+    Args:
+        exit_code: of its first process; None while it runs, or where Ray lost it.
+        error: Ray's name for what went wrong with the job itself; "".
+    """
 
     status: Status
     message: str = ""
+    exit_code: int | None = None
+    error: str = ""
 
     @property
     def has_ended(self) -> bool:
         return self.status in ("STOPPED", "SUCCEEDED", "FAILED")
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether it was killed, or its node went away: nothing it said of itself ended it."""
+        was_killed = self.exit_code is not None and (self.exit_code < 0 or self.exit_code > _SHELL_SIGNALS)
+        return self.status == "FAILED" and (was_killed or self.error in _LOST)
 
 
 class RayJobs:
@@ -79,7 +95,13 @@ class RayJobs:
         data = self._read(status, answer)
         if data.get("status") not in get_args(Status):
             raise ClusterAwayError(f"job {name} must be {', '.join(get_args(Status))}; found {data.get('status')!r}")
-        return Job(cast(Status, data["status"]), str(data.get("message") or ""))
+        code = data.get("driver_exit_code")
+        return Job(
+            cast(Status, data["status"]),
+            str(data.get("message") or ""),
+            exit_code=code if isinstance(code, int) else None,
+            error=str(data.get("error_type") or ""),
+        )
 
     def stop(self, name: str) -> None:
         """Ask a job to end; one that has ended is left alone."""

@@ -14,6 +14,8 @@ from torch import Tensor
 from gpu_workers.artifacts import ArtifactError
 from gpu_workers.backends.adapter_files import CONFIG_FILE, WEIGHTS_FILE, LoraTensors
 from gpu_workers.backends.errors import DivergedError, TrainingError
+from gpu_workers.backends.openrlhf.plugin.head import HEAD_FILE, WEIGHT
+from gpu_workers.learning.reward_head import VIEWS, Head
 from tentalis.core.learning.recipes import Recipe
 
 PICKLED_FILE = "adapter_model.bin"
@@ -55,6 +57,36 @@ def read_saved(directory: Path, recipe: Recipe) -> LoraTensors:
     if not modules:
         raise AdapterNotAsAskedError(f"{directory} holds no low-rank weight")
     return LoraTensors(weights, {})
+
+
+def read_saved_head(directory: Path) -> Head:
+    """The linear head OpenRLHF trained on a base's last state, exactly as a head of ours: x = relu(x) - relu(-x).
+
+    Raises:
+        ArtifactError: nothing can be read there. AdapterNotAsAskedError: it is no such head.
+        DivergedError: it is not finite.
+    """
+    path = directory / HEAD_FILE
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ArtifactError(f"{path} holds no head that can be read: {error}") from error
+    weight = tensors.get(WEIGHT)
+    if weight is None or weight.ndim != 2 or weight.shape[0] != 1:
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        raise AdapterNotAsAskedError(f"{path}: wanted {WEIGHT} of shape (1, width), found {shapes}")
+    weight = weight.to(torch.float32)
+    if not bool(torch.isfinite(weight).all()):
+        raise DivergedError("the head is not finite after training")
+    row = torch.cat([weight, weight.new_zeros(1, (VIEWS - 1) * weight.shape[1])], dim=1)  # 1 F: the last state alone
+    return Head(
+        mean=torch.zeros_like(row[0]),
+        scale=torch.ones_like(row[0]),
+        hidden_weight=torch.cat([row, -row]),
+        hidden_bias=torch.zeros(2),
+        out_weight=torch.tensor([1.0, -1.0]),
+        out_bias=torch.tensor(0.0),
+    )
 
 
 def _read_config(path: Path) -> dict[str, Any]:

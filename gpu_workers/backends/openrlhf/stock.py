@@ -1,22 +1,19 @@
-"""Command lines and data of OpenRLHF's stock trainers: imitation (SFT), preferences (DPO, IPO) and reward models.
+"""Command lines of OpenRLHF's stock trainers: imitation (SFT), preferences (DPO, IPO) and reward models.
 
 They are one process a GPU that share a batch; `torchrun` starts them, under our entry, which knows the parent adapter.
 """
 
-import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from gpu_workers.artifacts import write_file
-from gpu_workers.backends.openrlhf.argv import Places, optimiser, shared, write_flags
-from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError
+from gpu_workers.backends.openrlhf.argv import Places, kept, optimiser, shared, write_flags
 from gpu_workers.backends.openrlhf.ray_jobs import PACKAGE
-from tentalis.core.contracts import DemonstrationRecord, PairRecord
+from tentalis.core.learning.head_recipes import HeadRecipe
+from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError
+from tentalis.core.learning.openrlhf_recipes import require_head
 from tentalis.core.learning.recipes import Recipe
 
 Trainer = Literal["sft", "dpo", "rm"]
-Decode = Callable[[Sequence[int]], str]
 
 
 def imitate(recipe: Recipe, options: ClusterOptions, places: Places, *, records: int, seed: int) -> list[str]:
@@ -47,14 +44,26 @@ def prefer(recipe: Recipe, options: ClusterOptions, places: Places, *, records: 
     )
 
 
-def compare(recipe: Recipe, options: ClusterOptions, places: Places, *, records: int, seed: int) -> list[str]:
-    """Flags of `openrlhf.cli.train_rm`: a model that scores the preferred of two answers higher."""
+def compare(recipe: HeadRecipe, options: ClusterOptions, places: Places, *, records: int, seed: int) -> list[str]:
+    """Flags of `openrlhf.cli.train_rm`: a head that scores the preferred of two answers higher.
+
+    Raises:
+        ClusterOptionsError: a batch of the recipe's is not of whole micro-batches.
+    """
+    require_head(recipe, options)
     return write_flags(
         {
             "data.prompt_key": "prompt",
             "data.chosen_key": "chosen",
             "data.rejected_key": "rejected",
-            **_common(recipe, options, places, records=records, seed=seed),
+            "model.compute_fp32_loss_enable": True,
+            **_told(options, places, batch=recipe.batch, epochs=-(-recipe.steps * recipe.batch // records), seed=seed),
+            "optim": "adam",
+            "adam.lr": recipe.learning_rate,
+            "adam.weight_decay": recipe.weight_decay,
+            "lr_scheduler": "constant",
+            "lr_warmup_ratio": 0.0,
+            **kept(options, places),
         }
     )
 
@@ -65,36 +74,8 @@ def start_with(trainer: Trainer, argv: Sequence[str], *, gpus: int) -> list[str]
     return [*launcher, f"{PACKAGE}.entry", f"openrlhf.cli.train_{trainer}", *argv]
 
 
-def write_pairs(path: Path, pairs: Sequence[PairRecord], decode: Decode) -> int:
-    """Pairs as text, one JSON line each; how many."""
-    lines = [
-        {
-            "prompt": decode(pair.prompt_token_ids),
-            "chosen": decode(pair.chosen_token_ids) or pair.chosen_answer,
-            "rejected": decode(pair.rejected_token_ids) or pair.rejected_answer,
-        }
-        for pair in pairs
-    ]
-    return _write_lines(path, lines)
-
-
-def write_demonstrations(path: Path, demonstrations: Sequence[DemonstrationRecord], decode: Decode) -> int:
-    """Demonstrations with exact tokens as text, one JSON line each; how many."""
-    lines = [
-        {"prompt": decode(one.prompt_token_ids), "answer": decode(one.token_ids)}
-        for one in demonstrations
-        if one.token_ids
-    ]
-    return _write_lines(path, lines)
-
-
-def _write_lines(path: Path, lines: Sequence[dict[str, str]]) -> int:
-    write_file(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
-    return len(lines)
-
-
 def _common(recipe: Recipe, options: ClusterOptions, places: Places, *, records: int, seed: int) -> dict[str, Any]:
-    """What all three take.
+    """What imitation and preferences take.
 
     Raises:
         ClusterOptionsError: the records do not make `recipe.minibatches` updates of whole micro-batches.
@@ -107,13 +88,19 @@ def _common(recipe: Recipe, options: ClusterOptions, places: Places, *, records:
             f"{unit * recipe.minibatches} or more"
         )
     return {
+        **_told(options, places, batch=batch, epochs=recipe.epochs, seed=seed),
+        **optimiser(recipe, prefix=""),
+        **shared(recipe, options, places),
+    }
+
+
+def _told(options: ClusterOptions, places: Places, *, batch: int, epochs: int, seed: int) -> dict[str, Any]:
+    return {
         "model.model_name_or_path": places.model,
         "data.dataset": places.data,
         "data.max_len": options.max_tokens,
         "train.seed": seed,
-        "train.max_epochs": recipe.epochs,
+        "train.max_epochs": epochs,
         "train.batch_size": batch,
         "train.micro_batch_size": options.micro_batch,
-        **optimiser(recipe, prefix=""),
-        **shared(recipe, options, places),
     }

@@ -29,9 +29,9 @@ class Runs(Sender[Answer]):
         """Train now, with what the worker's batch holds, or one person's; `recipe` holds fields for this run alone."""
         return self._post("runs", project=project, worker=worker, backend=backend, recipe=recipe, end_user=end_user)
 
-    def train_scorer(self, *, project: str, worker: str) -> Answer:
+    def train_scorer(self, *, project: str, worker: str, backend: str | None = None) -> Answer:
         """Train a step scorer now, on what is labelled; the answer is the run."""
-        return self._post("reward-models", project=project, worker=worker)
+        return self._post("reward-models", project=project, worker=worker, backend=backend)
 
     def list_scorers(self, **params: Any) -> Answer:
         return self._get("reward-models", **params)

@@ -10,14 +10,18 @@ import redis
 from django.conf import settings as installed
 from pytest_django import Settings
 
-from apps.accounts.models import Project
-from apps.rollouts.models import Batch
+from apps.accounts.models import Project, User
+from apps.base.errors import BadInputError
+from apps.pipeline import flow
+from apps.rollouts.models import Batch, PreferencePair
+from apps.scoring.models import StepLabel
 from apps.training import cluster, services
 from apps.training.models import RewardDoor, TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
 from tentalis.core.contracts import TrainSpec
-from tests.factories import make_worker
+from tentalis.core.learning.head_recipes import HeadRecipe
+from tests.factories import make_attempt, make_task, make_worker
 
 
 @pytest.fixture
@@ -79,3 +83,78 @@ def test_the_next_attempt_goes_on_from_what_the_last_one_kept(run: TrainingRun, 
     services.dispatch_run(run.pk, by="control")
     ((spec_json, _),) = read_sent(cluster.QUEUE)
     assert (spec_json["attempt"], spec_json["resume_uri"]) == (2, kept.resolve().as_uri())
+
+
+@pytest.fixture
+def asked(project: Project, settings: Settings) -> Worker:
+    """A worker whose batch holds something, on a platform with a cluster."""
+    settings.TENTALIS = {**settings.TENTALIS, "RAY_URL": "http://ray:8265", "OPENRLHF_OPTIONS": {}}
+    worker = make_worker(project, name="clerk")
+    Batch.objects.create(project=project, worker=worker, number=1, target_tasks=9, task_count=20, rollout_count=20)
+    return worker
+
+
+POSSIBLE = {"algorithm": "grpo", "step_mix": 0.0, "w_rl": 1.0, "w_opd": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "words"),
+    [
+        ({"step_mix": 0.3}, {}, r"recipe.step_mix must be 0 with OpenRLHF.*, found 0\.3; the standalone backend"),
+        ({"algorithm": "cispo"}, {}, "found cispo, which the standalone backend does"),
+        ({"w_opd": 0.3}, {}, r"options.teacher_url must name a server"),
+        ({"minibatches": 5}, {}, r"wanted a multiple of 20 answers, found 128"),
+        ({}, {"zero_stage": 3}, r"options.zero_stage must be 0 to 2"),
+        ({}, {"engine": 3}, "there is no option engine"),
+    ],
+)
+@pytest.mark.django_db
+def test_what_the_cluster_cannot_do_is_refused_in_words_and_nothing_is_queued(
+    asked: Worker, alice: User, settings: Settings, recipe: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
+    settings.TENTALIS = {**settings.TENTALIS, "OPENRLHF_OPTIONS": options}
+    with pytest.raises(BadInputError, match=words):
+        flow.close_batch(worker=asked, by=alice, backend="openrlhf", recipe={**POSSIBLE, **recipe})
+    assert not TrainingRun.objects.exists()
+    assert Batch.objects.get().state == "open", "what it holds is still there for another try"
+
+
+@pytest.mark.django_db
+def test_what_it_can_do_is_queued_and_without_a_cluster_nothing_is(
+    asked: Worker, alice: User, settings: Settings
+) -> None:
+    with_cluster = settings.TENTALIS
+    settings.TENTALIS = {**with_cluster, "RAY_URL": ""}
+    with pytest.raises(BadInputError, match="TENTALIS_RAY_URL must name one"):
+        flow.close_batch(worker=asked, by=alice, backend="openrlhf", recipe=POSSIBLE)
+    settings.TENTALIS = with_cluster
+    assert flow.close_batch(worker=asked, by=alice, backend="openrlhf", recipe=POSSIBLE).backend == "openrlhf"
+
+
+@pytest.mark.django_db
+def test_preferences_of_unequal_trust_are_not_for_it(asked: Worker, alice: User) -> None:
+    for number, weight in enumerate((1.0, 0.25)):
+        task = make_task(asked.project, asked, prompt=str(number))
+        PreferencePair.objects.create(
+            project=asked.project, worker=asked, task=task, source="edit", weight=weight, text="yes", rejected_text="no",
+            messages=[{"role": "user", "content": "?"}],
+        )  # fmt: skip
+    with pytest.raises(BadInputError, match=r"counts every record alike: wanted one trust, found 0\.25 to 1\.0"):
+        flow.close_batch(worker=asked, by=alice, backend="openrlhf", recipe={"algorithm": "dpo", "kl_coef": 0.0})
+    assert not TrainingRun.objects.exists()
+    assert not PreferencePair.objects.filter(batch__isnull=False).exists()
+
+
+@pytest.mark.django_db
+def test_a_step_scorer_is_asked_of_it_or_refused_in_words(asked: Worker, alice: User, settings: Settings) -> None:
+    with_cluster = settings.TENTALIS
+    with pytest.raises(BadInputError, match="step scorers are trained by standalone or openrlhf, found 'tinker'"):
+        flow.train_scorer(worker=asked, by=alice, backend="tinker")
+    settings.TENTALIS = {**with_cluster, "OPENRLHF_OPTIONS": {"micro_batch": 7}}
+    with pytest.raises(BadInputError, match=r"recipe.batch 256 .*: wanted a multiple of 7"):
+        flow.train_scorer(worker=asked, by=alice, backend="openrlhf")
+    settings.TENTALIS = with_cluster
+    attempt = make_attempt(make_task(asked.project, asked))
+    StepLabel.objects.create(attempt=attempt, step=attempt.steps.first(), source="verified", value=1.0)
+    run = flow.train_scorer(worker=asked, by=alice, backend="openrlhf")
+    assert (run.backend, run.purpose, HeadRecipe.from_json(run.recipe)) == ("openrlhf", "reward_model", HeadRecipe())

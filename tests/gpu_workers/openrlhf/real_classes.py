@@ -1,4 +1,7 @@
-"""OpenRLHF's own executors, experience and advantages, with stand-ins for what they import but Torch and aiohttp."""
+"""OpenRLHF's own executors, experience, advantages, data sets and preferences.
+
+What they import but Torch and aiohttp has stand-ins.
+"""
 
 import contextlib
 import importlib
@@ -13,20 +16,29 @@ from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
 
 @contextlib.contextmanager
 def import_openrlhf() -> Iterator[SimpleNamespace]:
-    """Its modules `agent`, `generator`, `maker` and `experience`, importable while this lasts."""
+    """Its modules `agent`, `generator`, `maker`, `experience`, `shown`, `pairs` and `dpo`, while this lasts."""
     root = fetch_openrlhf() / "openrlhf"
     before = dict(sys.modules)
     for name, path in {
         "openrlhf.utils": root / "utils",
         "openrlhf.models": root / "models",
+        "openrlhf.datasets": root / "datasets",
         "openrlhf.trainer": root / "trainer",
         "openrlhf.trainer.ppo_utils": root / "trainer" / "ppo_utils",
         "openrlhf.trainer.ray": None,
     }.items():
         sys.modules[name] = _package(name, [str(path)] if path else [])
+    vars(sys.modules["openrlhf.models"]).update(DPOLoss=object)
     sys.modules["openrlhf.trainer.ray.vllm_engine"] = _package("vllm_engine", [], batch_vllm_engine_call=None)
     sys.modules["openrlhf.trainer.ray.launcher"] = _package("launcher", [], RayActorGroup=object)
-    for name, held in {"ray": {}, "vllm": {"SamplingParams": object}, "deepspeed": {}}.items():
+    tables = dict.fromkeys(("Dataset", "interleave_datasets", "load_dataset", "load_from_disk"))
+    stubs: dict[str, dict[str, Any]] = {
+        "ray": {},
+        "vllm": {"SamplingParams": object},
+        "deepspeed": {},
+        "datasets": tables,
+    }
+    for name, held in stubs.items():
         sys.modules[name] = _package(name, [], **held)
     sys.path.insert(0, str(root.parent))
     try:
@@ -34,11 +46,14 @@ def import_openrlhf() -> Iterator[SimpleNamespace]:
             agent=importlib.import_module("openrlhf.utils.agent"),
             experience=importlib.import_module("openrlhf.trainer.ppo_utils.experience"),
             maker=importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker"),
+            shown=importlib.import_module("openrlhf.datasets.sft_dataset"),
+            pairs=importlib.import_module("openrlhf.datasets.reward_dataset"),
+            dpo=importlib.import_module("openrlhf.trainer.dpo_trainer"),
             generator=importlib.import_module("openrlhf.trainer.ppo_utils.samples_generator"),
         )
     finally:
         sys.path.remove(str(root.parent))
-        ours = [name for name in sys.modules if name.split(".")[0] in ("openrlhf", "ray", "vllm", "deepspeed")]
+        ours = [name for name in sys.modules if name.split(".")[0] in ("openrlhf", *stubs)]
         for name in ours:
             if name in before:
                 sys.modules[name] = before[name]

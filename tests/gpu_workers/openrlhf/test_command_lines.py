@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from gpu_workers.backends.openrlhf.argv import Places, reinforce
-from gpu_workers.backends.openrlhf.options import (
+from tentalis.core.learning.openrlhf_options import (
     ATTENTIONS,
     SYNCS,
     ClusterOptions,
     ClusterOptionsError,
     UnsupportedRecipeError,
 )
-from gpu_workers.backends.openrlhf.recipes import (
+from tentalis.core.learning.openrlhf_recipes import (
     ESTIMATORS,
     NOT_ITS_OWN,
     TAKEN,

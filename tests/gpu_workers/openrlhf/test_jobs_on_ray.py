@@ -16,10 +16,10 @@ import pytest
 
 from gpu_workers.backends.errors import CancelledError, NothingToLearnError
 from gpu_workers.backends.openrlhf.backend import ClusterJobFailedError, advance, collect, name_job
-from gpu_workers.backends.openrlhf.options import ClusterOptionsError, UnsupportedRecipeError
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, RayJobs, pack_plugin
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, PairRecord, RolloutRecord, TrainSpec
+from tentalis.core.learning.openrlhf_options import ClusterOptionsError, UnsupportedRecipeError
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.openrlhf.command_line import CommandLines
 from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
@@ -134,7 +134,7 @@ def test_a_job_is_started_once_with_what_its_parser_takes(ray: Ray, tmp_path: Pa
     assert look(spec, ray)[:2] == (None, [])
     (job,) = ray.jobs.values()
     assert job["submission_id"] == name_job(spec) == "run-3-1"
-    _, _, module, cli, *argv = shlex.split(job["entrypoint"])
+    _, _, _, module, cli, *argv = shlex.split(job["entrypoint"])
     assert (module, cli) == ("tentalis_rlhf.entry", "openrlhf.cli.train_ppo_ray")
     args = CommandLines(fetch_openrlhf()).plan(argv).args
     assert (args.rollout.batch_size, args.train.batch_size, args.train.seed) == (2, 4, 1)
@@ -210,11 +210,38 @@ def test_a_cluster_that_forgot_a_job_is_no_reason_to_start_it_twice(ray: Ray, tm
     assert ray.jobs == {}
 
 
-def test_the_next_attempt_ends_what_the_last_one_left_at_work(ray: Ray, tmp_path: Path) -> None:
+def test_the_next_attempt_waits_until_what_the_last_one_left_at_work_has_ended(ray: Ray, tmp_path: Path) -> None:
     look(make_spec(tmp_path), ray)
-    look(make_spec(tmp_path, attempt=2), ray)
+    assert look(make_spec(tmp_path, attempt=2), ray)[0] is None
     assert ray.stopped == ["run-3-1"]
+    assert set(ray.jobs) == {"run-3-1"}, "two would write into the same checkpoints"
+    ray.jobs["run-3-1"]["status"] = "STOPPED"
+    look(make_spec(tmp_path, attempt=2), ray)
     assert set(ray.jobs) == {"run-3-1", "run-3-2"}
+
+
+@pytest.mark.parametrize(
+    ("told", "lost"),
+    [
+        ({"driver_exit_code": -9}, True),
+        ({"driver_exit_code": 137}, True),
+        ({"error_type": "JOB_SUPERVISOR_ACTOR_DIED"}, True),
+        ({"driver_exit_code": 1, "error_type": "JOB_ENTRYPOINT_COMMAND_ERROR"}, False),
+    ],
+)
+def test_a_job_that_was_killed_gives_no_sign_of_life_and_one_that_failed_says_so(
+    ray: Ray, tmp_path: Path, told: dict[str, Any], lost: bool
+) -> None:
+    spec = make_spec(tmp_path)
+    _, _, output = look(spec, ray)
+    ray.jobs["run-3-1"] |= {"status": "FAILED", "message": "it ended", **told}
+    if not lost:
+        assert look(spec, ray)[0].status == "FAILED"
+        return
+    with pytest.raises(ClusterAwayError, match="the cluster lost job run-3-1: it ended"):
+        look(spec, ray)
+    assert (output / "cluster.log").read_text().startswith("line")
+    assert look(spec, ray, cancelled=True)[0] is not None, "nobody waits for the next attempt of what is not wanted"
 
 
 def test_a_cluster_that_is_not_there_is_said_to_be_away(tmp_path: Path) -> None:

@@ -1,23 +1,20 @@
-"""Command lines of OpenRLHF's stock trainers, read by their own parsers; and the records they learn from."""
+"""Command lines of OpenRLHF's stock trainers, read by their own parsers."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpu_workers.backends.openrlhf.argv import Places
-from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError
 from gpu_workers.backends.openrlhf.stock import (
     compare,
     imitate,
     prefer,
     start_with,
-    write_demonstrations,
-    write_pairs,
 )
-from tentalis.core.contracts import DemonstrationRecord, PairRecord
+from tentalis.core.learning.head_recipes import HeadRecipe
+from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.openrlhf.command_line import CommandLines
 from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
@@ -38,7 +35,6 @@ def openrlhf() -> CommandLines:
 LINES = {
     "sft": imitate(RECIPE, OPTIONS, PLACES, **COMMON),
     "dpo": prefer(dataclasses.replace(RECIPE, algorithm="ipo", beta=0.2, nll_coef=0.5), OPTIONS, PLACES, **COMMON),
-    "rm": compare(RECIPE, OPTIONS, PLACES, **COMMON),
 }
 
 
@@ -70,23 +66,12 @@ def test_one_process_a_gpu_is_started_under_our_entry() -> None:
     assert "--nproc-per-node=2" in words
 
 
-def test_records_are_written_as_text(tmp_path: Path) -> None:
-    def decode(ids: Any) -> str:
-        return " ".join(map(str, ids))
-
-    pair = PairRecord(
-        pair_id=1, group_id=1, source="edit", messages=[], prompt_token_ids=[1], chosen_token_ids=[2, 3],
-        rejected_token_ids=[4], chosen_sampled=[True, True], rejected_sampled=[True],
-    )  # fmt: skip
-    whole = DemonstrationRecord(
-        demonstration_id=1, group_id=1, source="edit", messages=[], answer="x", prompt_token_ids=[1], token_ids=[5],
-        counts=[True],
-    )  # fmt: skip
-    bare = DemonstrationRecord(demonstration_id=2, group_id=1, source="edit", messages=[], answer="x")
-    edited = dataclasses.replace(pair, chosen_token_ids=[], chosen_sampled=[], chosen_answer="better")
-    assert write_pairs(tmp_path / "e", [edited], decode) == 1
-    assert json.loads((tmp_path / "e").read_text()) == {"prompt": "1", "chosen": "better", "rejected": "4"}
-    assert write_pairs(tmp_path / "p", [pair], decode) == 1
-    assert json.loads((tmp_path / "p").read_text()) == {"prompt": "1", "chosen": "2 3", "rejected": "4"}
-    assert write_demonstrations(tmp_path / "d", [whole, bare], decode) == 1
-    assert json.loads((tmp_path / "d").read_text()) == {"prompt": "1", "answer": "5"}
+def test_a_step_scorers_recipe_becomes_a_head_on_a_base_that_no_adapter_changes(openrlhf: CommandLines) -> None:
+    recipe = HeadRecipe(steps=30, batch=16, learning_rate=2e-3, weight_decay=0.1)
+    line = compare(recipe, OPTIONS, PLACES, records=160, seed=3)
+    assert {word for word in line if word.startswith("--")} <= openrlhf.flags("rm")
+    args = openrlhf.parse("rm", line)
+    assert (args.train.batch_size, args.train.max_epochs, args.ds.lora.rank) == (16, 3, 0)
+    assert (args.adam.lr, args.adam.weight_decay, args.model.compute_fp32_loss_enable) == (2e-3, 0.1, True)
+    with pytest.raises(ClusterOptionsError, match=r"recipe.batch 20 .*: wanted a multiple of 8"):
+        compare(HeadRecipe(batch=20), OPTIONS, PLACES, records=160, seed=3)

@@ -5,21 +5,17 @@ Runs when asked for by name (`pytest -m openrlhf`) where `python -m tests.integr
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from tests.chaos.stage import chaos_stack
-from tests.gpu_workers.openrlhf.peer import PLACE
 from tests.integrations.openrlhf.install import CACHE, PYTHON
+from tests.integrations.openrlhf.nodes import free_port, ray_cluster
 
-HERE = Path(__file__).parent
 PATIENCE_S = 1500.0
 
 pytestmark = [
@@ -29,54 +25,10 @@ pytestmark = [
 ]
 
 
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
-def node_environment() -> Mapping[str, str]:
-    """A node's environment: the peer's Python first, OpenRLHF, the device shim, and nothing that asks the network."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("TENTALIS_", "PYTEST"))}
-    return ours | {
-        "PATH": f"{PYTHON.parent}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{HERE / 'shim'}:{PLACE}",
-        "DS_ACCELERATOR": "cpu",
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "TORCHDYNAMO_DISABLE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "RAY_worker_niceness": "0",
-        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "500",
-        "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "300",
-    }
-
-
 @pytest.fixture(scope="module")
 def ray_url() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
-        argv = [str(PYTHON), str(HERE / "ray_head.py"), folder, str(free_port())]
-        with (Path(folder) / "head.log").open("w") as log:
-            head = subprocess.Popen(
-                argv, env=dict(node_environment()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert head.stdout is not None
-        assert head.stdin is not None
-        url = head.stdout.readline().strip()
-        assert url.startswith("http"), (Path(folder) / "head.log").read_text()[-2000:]
-        try:
-            yield url
-        finally:
-            head.stdin.close()
-            head.wait(timeout=120)
+    with ray_cluster() as url:
+        yield url
 
 
 def test_a_cluster_trains_an_adapter_that_is_gated_and_served(ray_url: str) -> None:

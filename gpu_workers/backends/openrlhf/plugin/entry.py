@@ -1,12 +1,23 @@
 """`python -m tentalis_rlhf.entry openrlhf.cli.train_… <its flags>`: OpenRLHF's own command line, with our hooks."""
 
+import ctypes
 import os
 import runpy
+import signal
 import sys
 
 from . import hooks
 
 REINFORCES = "openrlhf.cli.train_ppo_ray"
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """On Linux, end when the launcher does, however that ended: a job that Ray knows to be over must not train on."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> None:
@@ -21,6 +32,8 @@ def main() -> None:
                 "worker_process_setup_hook": f"{__package__}.hooks.install",
             }
         )
+    else:
+        die_with_parent()
     hooks.install()
     sys.argv = [module, *flags]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

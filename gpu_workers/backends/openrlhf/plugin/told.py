@@ -16,6 +16,7 @@ class Told:
     Args:
         parent: directory of the adapter that training goes on from; "" starts a fresh one.
         parent_is_reference: whether a model without an adapter is to be the parent's policy too (DPO's reference).
+        head_alone: whether a reward model's base stays as it is.
         teacher_url: server in vLLM's dialect that scores answers under the hint; "" distils nothing.
         teacher_model: its name there.
         w_rl, w_opd: weights of the reward's advantage and of the hint's.
@@ -24,6 +25,7 @@ class Told:
 
     parent: str = ""
     parent_is_reference: bool = False
+    head_alone: bool = False
     teacher_url: str = ""
     teacher_model: str = ""
     w_rl: float = 1.0

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from gpu_workers.backends.errors import TrainingError
+from tentalis.core.learning.recipes import RecipeError
 
 ATTENTIONS = ("flash_attention_2", "sdpa", "eager")
 SYNCS = ("nccl", "gloo")
 
 
-class ClusterOptionsError(TrainingError):
+class ClusterOptionsError(RecipeError):
     """An option is not what it must be, or the options do not fit together; the message says wanted and found."""
 
 
-class UnsupportedRecipeError(TrainingError):
+class UnsupportedRecipeError(RecipeError):
     """OpenRLHF cannot do what the recipe asks; the message names the field and who can."""
 
 

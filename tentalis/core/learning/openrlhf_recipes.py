@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gpu_workers.backends.openrlhf.options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
+from tentalis.core.learning.head_recipes import HeadRecipe
+from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
 from tentalis.core.learning.recipes import Recipe
 
 ESTIMATORS: Mapping[str, str] = MappingProxyType(
@@ -85,6 +86,32 @@ STOCK = ("dpo", "ipo", "sft")
 """Our algorithms that its stock trainers do."""
 
 
+def require_trainable(recipe: Recipe, options: ClusterOptions, *, tasks: int, weights: Sequence[float] = ()) -> None:
+    """See, before anything is queued, that OpenRLHF could train this; which records fit is seen by who reads them.
+
+    Args:
+        tasks: of the batch; weights: trust in its pairs or demonstrations.
+    Raises:
+        UnsupportedRecipeError, ClusterOptionsError: it could not; the message names the field and who can.
+    """
+    if recipe.learns_from != "rollouts":
+        require_stock(recipe, weights)
+        return
+    require_possible(recipe)
+    if recipe.uses_teacher:
+        require_teacher(options)
+    if tasks >= options.prompts_per_step:
+        fit_sizes(recipe, options, prompts=tasks)
+
+
+def require_teacher(options: ClusterOptions) -> None:
+    """Raises ClusterOptionsError where there is nobody to ask under a hint."""
+    if not options.teacher_url:
+        raise ClusterOptionsError(
+            "recipe.w_opd wants a teacher: options.teacher_url must name a server in vLLM's dialect, found nothing"
+        )
+
+
 def require_stock(recipe: Recipe, weights: Sequence[float]) -> None:
     """Raises UnsupportedRecipeError where a stock trainer cannot do what the recipe asks with records so weighed."""
     if recipe.algorithm not in STOCK:
@@ -106,6 +133,16 @@ def require_stock(recipe: Recipe, weights: Sequence[float]) -> None:
     if recipe.lora_alpha != int(recipe.lora_alpha):
         raise UnsupportedRecipeError(
             f"recipe.lora_alpha must be a whole number with OpenRLHF, found {recipe.lora_alpha}"
+        )
+
+
+def require_head(recipe: HeadRecipe, options: ClusterOptions) -> None:
+    """Raises ClusterOptionsError where a batch of a step scorer's recipe is not of whole micro-batches."""
+    unit = options.micro_batch * options.actor_gpus
+    if recipe.batch % unit:
+        raise ClusterOptionsError(
+            f"recipe.batch {recipe.batch} must be whole micro-batches ({options.micro_batch} on {options.actor_gpus} "
+            f"GPUs each): wanted a multiple of {unit}"
         )
 
 
