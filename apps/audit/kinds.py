@@ -71,6 +71,7 @@ class Kind(models.TextChoices):
     REWARD_MODEL_LIVE = "reward_model.live"
     REWARD_MODEL_RETIRED = "reward_model.retired"
     REWARD_MODEL_REFUSED = "reward_model.refused"
+    REWARD_MODEL_BARRED = "reward_model.barred"
     # supervision
     PROPOSAL_MADE = "proposal.made"
     PROPOSAL_APPROVED = "proposal.approved"
@@ -103,6 +104,7 @@ class Kind(models.TextChoices):
     MANAGER_REFUSED = "manager.refused"
     MANAGER_REPLACED = "manager.replaced"
     MANAGER_ROLLED_BACK = "manager.rolled_back"
+    MANAGER_BARRED = "manager.barred"
     # adapters
     ADAPTER_RECORDED = "adapter.recorded"
     ADAPTER_VERIFIED = "adapter.verified"

@@ -1,4 +1,7 @@
-"""Forgetting a person: their words, the line of adapters that is theirs alone, and what they taught everybody's."""
+"""Forgetting a person: their words, the line of adapters that is theirs alone, and what they taught everybody's.
+
+What they taught is made again without them: adapters (`rebuilding`), step scorers and managers' fits (`refitting`).
+"""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,12 +14,12 @@ from apps.adapters import lines
 from apps.adapters.models import Adapter
 from apps.conversations import services as conversations
 from apps.conversations.services import Found
-from apps.pipeline import flow
+from apps.pipeline import flow, meta
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.rollouts.moving import list_uses
 from apps.training import forgetting as training
-from apps.training import rebuilding
+from apps.training import rebuilding, refitting
 from apps.training.models import TrainingRun
 
 
@@ -26,12 +29,14 @@ class Forgotten:
 
     Attributes:
         taught: names of the adapters that may not serve again: trained on a part of it, or continuing such.
-        reruns: trainings that are done again without it.
+        judges: names of the step scorers that may not score again, and of the managers whose fits may not be used.
+        reruns: trainings that are done again without it, of adapters and step scorers.
     """
 
     counts: Mapping[str, int]
     adapters: Sequence[str]
     taught: Sequence[str]
+    judges: Sequence[str]
     reruns: int
     files: int
 
@@ -44,7 +49,9 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     reruns = [run for run in affected.runs if run.end_user not in own and _keeps_some(run, found)]
     serving = [one for one in affected.adapters if not one.barred and one.state != Adapter.State.REFUSED]
     taught = [adapter.name for adapter in serving if adapter.end_user not in own]
-    return Forgotten(found.counts, found.adapters, taught, len(reruns), len(found.files))
+    judges = refitting.find_taught(project=project, tasks=found.tasks)
+    files = len(found.files) + len(judges.files)
+    return Forgotten(found.counts, found.adapters, taught, judges.names, len(reruns) + len(judges.runs), files)
 
 
 def forget_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgotten:
@@ -64,10 +71,14 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         rebuilt = rebuilding.rebuild(
             project=project, forgetting=forgetting.pk, batches=forgetting.batches, by=by.handle
         )
-        for worker_id in sorted({run.worker_id for run in rebuilt.runs}):
+        judges = refitting.refit(project=project, forgetting=forgetting.pk, by=by.handle)
+        if judges.fits:
+            meta.learn_again(project)
+        for worker_id in sorted({run.worker_id for run in (*rebuilt.runs, *judges.runs)}):
             flow.train_next(worker_id)
     taught = [adapter.name for adapter in rebuilt.adapters]
-    return Forgotten(forgetting.counts, forgetting.adapters, taught, len(rebuilt.runs), forgetting.files)
+    reruns, files = len(rebuilt.runs) + len(judges.runs), forgetting.files + len(judges.files)
+    return Forgotten(forgetting.counts, forgetting.adapters, taught, judges.names, reruns, files)
 
 
 def _find_own(project: Project, end_user: str, text: str) -> list[str]:

@@ -104,6 +104,7 @@ class RewardModel(Stateful):
         sha256: of the manifest file, which holds the hash of every other file.
         words: what its gate found, in words.
         measured: the gate's numbers: {"candidate", "reference", "difference", "low", "high", "items", "against", …}.
+        barred: why it may never score again, whoever asks; "" while it may.
     """
 
     class State(models.TextChoices):
@@ -135,6 +136,7 @@ class RewardModel(Stateful):
     state = models.CharField(max_length=16, choices=State.choices, default=State.CANDIDATE)
     words = models.CharField(max_length=500, blank=True, default="")
     measured = models.JSONField(default=dict)
+    barred = models.CharField(max_length=300, blank=True, default="")
 
     class Meta:
         ordering = ["-id"]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,13 @@ def _score(client: ModelClient, model: RewardModel, items: Sequence[dict[str, An
 
 
 def put_in_use(model: RewardModel, *, words: str, measured: dict[str, Any], by: str) -> None:
-    """Let a model score from now on, in place of the one before, in the running transaction."""
+    """Let a model score from now on, in place of the one before, in the running transaction.
+
+    Raises:
+        IllegalMoveError: it is barred.
+    """
+    if model.barred:
+        raise IllegalMoveError(f"{model.name} cannot be put in use: {model.barred}")
     Worker.objects.select_for_update(no_key=True).get(pk=model.worker_id)
     before = RewardModel.objects.filter(worker=model.worker_id, state=RewardModel.State.LIVE).exclude(pk=model.pk)
     for one in before:
@@ -117,6 +123,24 @@ def put_in_use(model: RewardModel, *, words: str, measured: dict[str, Any], by: 
 def refuse(model: RewardModel, *, words: str, measured: dict[str, Any], by: str) -> None:
     """Keep a candidate out, with the reason."""
     move(model, RewardModel.State.REFUSED, by=by, payload={"words": words}, words=words[:500], measured=measured)
+
+
+def bar(models: Iterable[RewardModel], *, words: str, by: str) -> list[RewardModel]:
+    """Keep models from ever scoring again, in the running transaction; one in use is taken out of it at once.
+
+    Returns:
+        Those that were not barred before.
+    """
+    rows = RewardModel.objects.select_for_update().filter(pk__in=[one.pk for one in models], barred="").order_by("pk")
+    barred = list(rows.exclude(state=RewardModel.State.REFUSED))
+    for model in barred:
+        if model.state == RewardModel.State.LIVE:
+            retire(model, by=by)
+        elif model.state == RewardModel.State.CANDIDATE:
+            refuse(model, words=f"refused: {words}", measured={}, by=by)
+        RewardModel.objects.filter(pk=model.pk).update(barred=words)
+        record(Kind.REWARD_MODEL_BARRED, subject=model, by=by, payload={"words": words})
+    return barred
 
 
 def retire(model: RewardModel, *, by: str) -> None:

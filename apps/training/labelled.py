@@ -2,9 +2,11 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from django.conf import settings
+from django.db import transaction
 
 from apps.calibration.selectors import weights_of
 from apps.environments.registry import get_world
@@ -18,6 +20,7 @@ from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import LabelledStep, LabelledStepsRecord
 from tentalis.core.scoring.step_labels import Said, Split, choose_split, mix_label
 
+DIRECTORY = "steps"
 MOST_ATTEMPTS = 4_000
 """The newest labelled attempts a run learns from."""
 TRUSTED = 0.5
@@ -28,12 +31,20 @@ _PAGE = 200
 def write_steps(run: TrainingRun) -> tuple[str, str]:
     """Write the worker's labelled steps, one canonical JSON line an attempt; test tasks are left out.
 
+    The run keeps which tasks it learns from. Its row is locked meanwhile: who is forgotten waits and finds it there, or
+    was before and is not in it.
+
     Returns:
         (file:// URI, SHA-256 in hex). The same rows give the same file.
     """
-    directory = settings.ARTIFACTS / "steps"
+    directory = settings.ARTIFACTS / DIRECTORY
     directory.mkdir(parents=True, exist_ok=True)
-    lines = [canonical_json(one.to_json()) for one in iterate_records(run.worker)]
+    with transaction.atomic():
+        TrainingRun.objects.select_for_update(of=("self",)).get(pk=run.pk)
+        records = list(iterate_records(run.worker))
+        learnt_from = sorted({one.group_id for one in records})
+        TrainingRun.objects.filter(pk=run.pk).update(learnt_from=learnt_from)
+    lines = [canonical_json(one.to_json()) for one in records]
     content = b"\n".join(lines)
     sha256 = hashlib.sha256(content).hexdigest()
     final = directory / f"{run.pk}-{sha256}.jsonl"
@@ -41,6 +52,11 @@ def write_steps(run: TrainingRun) -> tuple[str, str]:
     staging.write_bytes(content)
     staging.replace(final)
     return final.resolve().as_uri(), sha256
+
+
+def find_files(run_ids: Iterable[int]) -> list[Path]:
+    """What was written for these runs."""
+    return [path for run_id in run_ids for path in (settings.ARTIFACTS / DIRECTORY).glob(f"{run_id}-*")]
 
 
 def iterate_records(worker: Worker) -> Iterator[LabelledStepsRecord]:

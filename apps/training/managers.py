@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +22,7 @@ from apps.calibration.services import set_rubric
 from apps.feedback.managers.rubric import PREFIX, written_weights
 from apps.feedback.models import StepFeedback
 from apps.outbox.services import final_write
+from apps.tasks.models import Attempt
 from apps.training.influence import find_influence
 from apps.training.models import ManagerRun, TrainingRun
 from tentalis.core.canon import content_hash
@@ -47,6 +48,7 @@ class NumberedAudit:
 
     number: int
     audit: Audit
+    attempt: int
 
 
 def meta_train(run_id: int, *, by: str = BY) -> None:
@@ -78,10 +80,13 @@ def train_manager(*, project: Project, handle: str, after_run: int | None = None
         runs = ManagerRun.objects.filter(project=project, manager=handle, kind=ManagerRun.Kind.RUBRIC)
         marks = sorted(metrics["until"] for metrics in runs.values_list("metrics", flat=True))
         audits = find_audits(project.pk, handle, limit=settings.TENTALIS["META_RL_WINDOW_SIZE"])
-        if not audits or (marks and audits[-1].number <= marks[-1]):
+        learnt = runs.exclude(state=ManagerRun.State.BARRED).values_list("metrics__until", flat=True)
+        if not audits or audits[-1].number <= max(learnt, default=0):
             return None
         written = written_weights(project, handle.removeprefix(PREFIX))
         of = content_hash(written)
+        before = find_rubric(project.pk, handle, of=of)[0] or written
+        audits = _judge_again(audits, runs, before)
         influence = find_influence(project, handle, before_run=after_run)
         present = runs.filter(state=ManagerRun.State.APPLIED).first()
         is_void = present is not None and present.metrics["of"] != of
@@ -96,9 +101,10 @@ def train_manager(*, project: Project, handle: str, after_run: int | None = None
             project=project,
             manager=handle,
             parent=present,
-            before=find_rubric(project.pk, handle, of=of)[0] or written,
+            before=before,
             weights=dict(found.fit.weights),
             audits=found.audits,
+            learnt_from=find_tasks(audits),
             metrics={"of": of, "until": audits[-1].number, **_gather_metrics(found, audits, written, influence)},
         )
         payload = {"manager": handle, "audits": found.audits, "applies": found.applies}
@@ -142,9 +148,35 @@ def find_audits(project_id: int, handle: str, *, limit: int) -> list[NumberedAud
     words = StepFeedback.objects.filter(feedback__author=handle, attempt__in=known, step__isnull=True).exclude(items={})
     items: dict[int, Mapping[str, float]] = dict(words.order_by("id").values_list("attempt", "items"))
     return [
-        NumberedAudit(number, Audit(items[attempt], said, truth))
+        NumberedAudit(number, Audit(items[attempt], said, truth), attempt)
         for attempt, (number, said, truth) in reversed(known.items())
         if attempt in items
+    ]
+
+
+def find_tasks(audits: Sequence[NumberedAudit]) -> list[int]:
+    """Ids of the tasks that were judged: whoever is forgotten with one of them is to leave what was learnt of it."""
+    judged = Attempt.objects.filter(pk__in=[one.attempt for one in audits])
+    return list(judged.order_by("task").values_list("task", flat=True).distinct())
+
+
+def _judge_again(
+    audits: Sequence[NumberedAudit], runs: QuerySet[ManagerRun], weights: Mapping[str, float]
+) -> list[NumberedAudit]:
+    """The audits with what the weights in use say in the place of what barred ones said: it is those that are held
+    against a refit.
+    """
+    marks = list(runs.order_by("pk").values_list("state", "metrics__until"))
+    barred = [until for state, until in marks if state == ManagerRun.State.BARRED]
+    if not barred:
+        return list(audits)
+    since = min(barred)
+    until = min((until for state, until in marks if until > max(barred)), default=audits[-1].number)
+    return [
+        replace(one, audit=replace(one.audit, said=judge_items(weights, one.audit.items)))
+        if since < one.number <= until
+        else one
+        for one in audits
     ]
 
 

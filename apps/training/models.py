@@ -22,6 +22,7 @@ class TrainingRun(Stateful):
         batch: what it learns from; None where the data is no batch of rollouts.
         rebuilds: the run that it does again without the data of somebody who was forgotten; None for any other.
         forgetting_id: of them (the row lives in an app that knows no trainings); None for any other run.
+        learnt_from: ids of the tasks it learnt from, where it has no batch that says so; kept when they are deleted.
         priority: runs of higher priority go first among those of one project.
         not_before: it waits at least until then; waiting_reason: what it waits for, in words.
         attempt: tries so far; a result that carries another number is dropped.
@@ -81,6 +82,7 @@ class TrainingRun(Stateful):
     )
     rebuilds = models.OneToOneField("self", models.PROTECT, null=True, blank=True, related_name="rebuilt_by")
     forgetting_id = models.BigIntegerField(null=True, blank=True)
+    learnt_from = models.JSONField(default=list, blank=True)
     backend = models.CharField(max_length=16, default="standalone")
     recipe = models.JSONField()
     recipe_hash = models.CharField(max_length=64)
@@ -150,6 +152,7 @@ class ManagerRun(Stateful):
         parent: the fit it continued from.
         run: the training of an LLM manager's adapter; None for a rubric.
         audits: how many audited judgements it was fitted on.
+        learnt_from: ids of the tasks these were of; kept when they are deleted.
         metrics: {"auc_before", "auc_after", "gate", "control", …}.
         words: why it was applied, refused or rolled back.
     """
@@ -160,23 +163,26 @@ class ManagerRun(Stateful):
         REFUSED = "refused", "Refused"
         REPLACED = "replaced", "Replaced"
         ROLLED_BACK = "rolled_back", "Rolled back"
+        BARRED = "barred", "Barred"
 
     class Kind(models.TextChoices):
         RUBRIC = "rubric", "Rubric weights"
         ADAPTER = "adapter", "Adapter of its own"
 
     MOVES: ClassVar = {
-        State.FITTED: frozenset({State.APPLIED, State.REFUSED}),
-        State.APPLIED: frozenset({State.REPLACED, State.ROLLED_BACK}),
-        State.REPLACED: frozenset({State.APPLIED}),
-        State.REFUSED: frozenset(),
-        State.ROLLED_BACK: frozenset(),
+        State.FITTED: frozenset({State.APPLIED, State.REFUSED, State.BARRED}),
+        State.APPLIED: frozenset({State.REPLACED, State.ROLLED_BACK, State.BARRED}),
+        State.REPLACED: frozenset({State.APPLIED, State.BARRED}),
+        State.REFUSED: frozenset({State.BARRED}),
+        State.ROLLED_BACK: frozenset({State.BARRED}),
+        State.BARRED: frozenset(),
     }
     EVENTS: ClassVar = {
         State.APPLIED: AuditKind.MANAGER_APPLIED,
         State.REFUSED: AuditKind.MANAGER_REFUSED,
         State.REPLACED: AuditKind.MANAGER_REPLACED,
         State.ROLLED_BACK: AuditKind.MANAGER_ROLLED_BACK,
+        State.BARRED: AuditKind.MANAGER_BARRED,
     }
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="manager_runs")
@@ -188,6 +194,7 @@ class ManagerRun(Stateful):
     before = models.JSONField(default=dict)
     weights = models.JSONField(default=dict)
     audits = models.PositiveIntegerField(default=0)
+    learnt_from = models.JSONField(default=list, blank=True)
     metrics = models.JSONField(default=dict)
     words = models.CharField(max_length=500, blank=True, default="")
 

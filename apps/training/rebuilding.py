@@ -90,7 +90,7 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
     runs = []
     for run in found.runs:
         if run.state in OPEN:
-            _cancel(run, by=by)
+            cancel_for_rebuild(run, by=by)
         batch = take_over(run.batch, by=by) if run.batch is not None else None
         if batch is None:
             continue
@@ -132,11 +132,12 @@ def find_parent(run: TrainingRun) -> Adapter | None:
 
 def find_unfinished(run: TrainingRun) -> QuerySet[TrainingRun]:
     """Trainings of a run's line that are to be done again and are not yet, itself aside, in their order."""
-    line = TrainingRun.objects.filter(worker=run.worker_id, end_user__in={run.end_user, ""})
+    policies = TrainingRun.objects.filter(purpose=TrainingRun.Purpose.POLICY)
+    line = policies.filter(worker=run.worker_id, end_user__in={run.end_user, ""})
     return line.filter(state__in=OPEN, rebuilds__isnull=False).exclude(pk=run.pk).order_by("pk")
 
 
-def why_wait(run: TrainingRun) -> str:
+def find_hold(run: TrainingRun) -> str:
     """What of a rebuild keeps a run from being sent now, in words; "" when nothing does."""
     if run.purpose != TrainingRun.Purpose.POLICY:
         return ""
@@ -155,8 +156,9 @@ def find_rebuilt() -> list[Adapter]:
     """Adapters that end a rebuilt line and were not judged yet: of such a line only the last goes to the gate."""
     found = []
     waiting = Adapter.objects.filter(is_rebuilt=True, state=Adapter.State.CANDIDATE, barred="", verdicts=None)
+    policies = TrainingRun.objects.filter(purpose=TrainingRun.Purpose.POLICY)
     for line in waiting.order_by().values("worker_id", "end_user").distinct():
-        if not TrainingRun.objects.filter(**line, state__in=OPEN, rebuilds__isnull=False).exists():
+        if not policies.filter(**line, state__in=OPEN, rebuilds__isnull=False).exists():
             newest = Adapter.objects.filter(**line, is_rebuilt=True).order_by("-pk").first()
             if newest is not None and newest in waiting:
                 found.append(newest)
@@ -206,7 +208,8 @@ def _last(run_id: int | None) -> TrainingRun | None:
     return run if run is not None and run.pk != run_id else None
 
 
-def _cancel(run: TrainingRun, *, by: str) -> None:
+def cancel_for_rebuild(run: TrainingRun, *, by: str) -> None:
+    """End a run that is open: what it learns from is not to be learnt."""
     cancel_segments(kind="train", subject_id=run.pk)
     if run.state == State.RUNNING and "output_uri" in run.spec:
         (path_of(run.spec["output_uri"]) / "cancel").touch()

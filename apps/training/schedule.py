@@ -58,7 +58,7 @@ def why_wait(run: TrainingRun, *, now: datetime | None = None) -> Wait | None:
     policy = read_training_policy(run.project)
     if trouble := find_trouble(run.worker_id, end_user=run.end_user):
         return Wait(f"what serves is not what should: {trouble}")
-    if words := rebuilding.why_wait(run):
+    if words := rebuilding.find_hold(run):
         return Wait(words)
     if run.not_before is not None and run.not_before > now:
         return Wait(f"not before {run.not_before:%Y-%m-%d %H:%M %Z}", run.not_before)

@@ -33,7 +33,7 @@ from apps.training.checkpoints import go_on
 from apps.training.costs import sum_up_data
 from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
-from apps.training.rebuilding import find_parent, why_wait
+from apps.training.rebuilding import find_hold, find_parent
 from apps.training.schedule import leave_place, renew_place, take_place
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -107,7 +107,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     learns_policy = run.purpose != TrainingRun.Purpose.REWARD_MODEL
     if run.batch is None and learns_policy:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
-    if learns_policy and why_wait(run):
+    if learns_policy and find_hold(run):
         leave_place(run.pk)
         return  # somebody was forgotten meanwhile; it is sent when their line is made again
     if not take_place(run):

@@ -104,7 +104,9 @@ class Plane:
 
     def wait_for_scorer(self) -> dict[str, Any]:
         """The step scorer in use."""
-        found = self.wait_for("a step scorer is in use", "SELECT * FROM scoring_rewardmodel WHERE state = 'live'")
+        found = self.wait_for(
+            "a step scorer is in use", "SELECT * FROM scoring_rewardmodel WHERE state = 'live' AND barred = ''"
+        )
         return found[0]
 
     def output_of(self, run: int, attempt: int) -> Path:

@@ -73,31 +73,44 @@ def test_a_shadow_does_its_share_of_the_work_and_gets_its_verdict(plane: Plane) 
     )
 
 
-def test_a_forgotten_persons_line_is_made_again_though_the_box_is_killed_in_it(plane: Plane) -> None:
+def test_a_forgotten_person_leaves_adapters_scorer_and_fits_though_the_box_is_killed_meanwhile(plane: Plane) -> None:
     plane.wait_for_deployed(3)
-    plane.wait_for_scorer()
+    model = plane.wait_for_scorer()
+    fits = plane.ask("SELECT id FROM training_managerrun")
     uses = plane.ask("SELECT rollout_id FROM rollouts_traininguse")
     forgotten = plane.call("POST", "projects/plane/forget", {"text": GRACE, "dry_run": False})
-    assert forgotten["reruns"] == 2
-    runs = plane.ask(
-        "SELECT id FROM training_trainingrun WHERE rebuilds_id IS NOT NULL AND purpose = 'policy' ORDER BY id"
-    )
-    plane.kill_box_while_it_trains(runs[0]["id"])
+    assert (forgotten["reruns"], forgotten["judges"]) == (3, [model["name"], "agent:rubric:desk"])
+    policies = [
+        run["id"]
+        for run in plane.ask("SELECT id, purpose FROM training_trainingrun WHERE rebuilds_id IS NOT NULL ORDER BY id")
+        if run["purpose"] == "policy"
+    ]
+    plane.kill_box_while_it_trains(policies[0])
     served = only(
         plane.wait_for(
-            "the line made again serves",
-            "SELECT id, run_id FROM adapters_adapter WHERE is_rebuilt AND state = 'deployed'",
+            "the line made again serves", "SELECT run_id FROM adapters_adapter WHERE is_rebuilt AND state = 'deployed'"
         )
     )
-    assert served["run_id"] == runs[-1]["id"]
-    [killed, last] = plane.ask(
-        "SELECT run.id, run.state, run.attempt, run.failure, adapter.id AS adapter FROM training_trainingrun run "
-        "JOIN adapters_adapter adapter ON adapter.run_id = run.id WHERE run.rebuilds_id IS NOT NULL "
-        "AND run.purpose = 'policy' ORDER BY run.id"
+    assert served["run_id"] == policies[-1]
+    plane.wait_for(
+        "every training is done again",
+        "SELECT count(*) FROM training_trainingrun WHERE rebuilds_id IS NOT NULL AND state = 'succeeded' "
+        "HAVING count(*) = 3",
     )
-    assert (killed["state"], last["state"], last["attempt"]) == ("succeeded", "succeeded", 1)
-    assert killed["attempt"] >= 2
+    killed, last = plane.ask(
+        "SELECT run.attempt, adapter.id AS adapter FROM training_trainingrun run JOIN adapters_adapter adapter "
+        "ON adapter.run_id = run.id WHERE run.id = ANY(%s) ORDER BY run.id",
+        policies,
+    )
+    assert killed["attempt"] >= 2, "the attempt that was killed was not waited for"
+    assert last["attempt"] == 1
     assert plane.ask("SELECT id FROM adapters_verdict WHERE adapter_id = %s AND question = 'safe'", last["adapter"])
     assert not plane.ask("SELECT id FROM adapters_verdict WHERE adapter_id = %s", killed["adapter"])
     taught = plane.ask("SELECT rollout_id FROM rollouts_traininguse")
-    assert len(uses) - len(taught) == 8, "hers are gone, and everybody else's are where they were once"
+    assert len(uses) - len(taught) == 8, "hers are gone, and everybody else's are where they were, once"
+    again = plane.wait_for_scorer()
+    assert again["version"] == model["version"] + 1
+    before = only(plane.ask("SELECT state, barred FROM scoring_rewardmodel WHERE id = %s", model["id"]))
+    assert (before["state"], bool(before["barred"])) == ("retired", True)
+    last_fit = max(fit["id"] for fit in fits)
+    assert plane.wait_for("a manager is fitted anew", "SELECT id FROM training_managerrun WHERE id > %s", last_fit)

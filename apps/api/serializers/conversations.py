@@ -71,6 +71,10 @@ class ForgetOut(serializers.Serializer[Any]):
         child=serializers.CharField(),
         help_text="Names of those that may not serve again: these, and what continues them.",
     )
+    judges = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Names of the step scorers, and of the managers, that judge no longer by what they learnt of it.",
+    )
     reruns = serializers.IntegerField(help_text="Trainings that are done again without it.")
     files = serializers.IntegerField(help_text="Training files that hold a part of it.")
     subject_hash = serializers.CharField(help_text="What the audit keeps in the person's place.")

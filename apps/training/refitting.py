@@ -1,0 +1,147 @@
+"""Who judges learns again too, without somebody who was forgotten: step scorers, and what managers were fitted to.
+
+A step scorer starts from the worker's base each time, so of a worker's scorers one training is done again, where one
+that learnt from them scores or was being trained. A manager's fits go on from each other: from the first that learnt
+from them all are barred, and the managers' next learning, which is started at once, fits anew what is left.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db import transaction
+
+from apps.accounts.models import Project
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.calibration.models import Rater
+from apps.calibration.services import set_rubric
+from apps.scoring import reward_models
+from apps.scoring.models import RewardModel, StepLabel
+from apps.tasks.models import Task
+from apps.training.labelled import find_files
+from apps.training.models import ManagerRun, TrainingRun
+from apps.training.rebuilding import BARRED, OPEN, PRIORITY, cancel_for_rebuild
+
+
+@dataclass(frozen=True)
+class Taught:
+    """Judges that somebody taught.
+
+    Attributes:
+        models: step scorers that were trained on steps of theirs.
+        runs: trainings of step scorers to be done again: of what scores, and what is under way.
+        fits: of managers, fitted to judgements of their tasks or going on from one that was.
+        files: that hold a part of it.
+    """
+
+    models: Sequence[RewardModel]
+    runs: Sequence[TrainingRun]
+    fits: Sequence[ManagerRun]
+    files: Sequence[Path]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the step scorers, and of the managers whose fits these are."""
+        return [model.name for model in self.models] + sorted({fit.manager for fit in self.fits})
+
+
+def find_taught(*, project: Project, tasks: Collection[int]) -> Taught:
+    """What learnt from these tasks and may still be used."""
+    asked = set(tasks)
+    runs = TrainingRun.objects.filter(project=project, purpose=TrainingRun.Purpose.REWARD_MODEL).order_by("pk")
+    direct = [run for run in runs.defer("spec", "metrics") if not asked.isdisjoint(run.learnt_from)]
+    ids = [run.pk for run in direct]
+    models = RewardModel.objects.filter(run_id__in=ids, barred="").exclude(state=RewardModel.State.REFUSED)
+    found = list(models.order_by("pk"))
+    live = {model.run_id for model in found if model.state in (RewardModel.State.LIVE, RewardModel.State.CANDIDATE)}
+    again: dict[int, TrainingRun] = {}
+    for run in direct:
+        if run.pk in live or run.state in OPEN:
+            again[run.worker_id] = run  # the newest of a worker stands for all
+    return Taught(found, list(again.values()), _find_fits(project, asked), find_files(ids))
+
+
+def _find_fits(project: Project, tasks: set[int]) -> list[ManagerRun]:
+    """Fits to judgements of these tasks, and every later one of the same manager: each goes on from the one before."""
+    found: list[ManagerRun] = []
+    managers: set[tuple[str, str]] = set()
+    for fit in ManagerRun.objects.filter(project=project).exclude(state=ManagerRun.State.BARRED).order_by("pk"):
+        if (fit.manager, fit.kind) in managers or not tasks.isdisjoint(fit.learnt_from):
+            managers.add((fit.manager, fit.kind))
+            found.append(fit)
+    return found
+
+
+def find_gone(project: Project) -> set[int]:
+    """Tasks that judges of the project learnt from and that are no more."""
+    known: set[int] = set()
+    scorers = TrainingRun.objects.filter(project=project, purpose=TrainingRun.Purpose.REWARD_MODEL)
+    fits = ManagerRun.objects.filter(project=project)
+    for learnt_from in (*scorers.values_list("learnt_from", flat=True), *fits.values_list("learnt_from", flat=True)):
+        known |= set(learnt_from)
+    return known - set(Task.objects.filter(project=project, pk__in=known).values_list("pk", flat=True))
+
+
+def refit(*, project: Project, forgetting: int, by: str) -> Taught:
+    """Bar what learnt from tasks that are no more and queue its training without them, in the running transaction.
+
+    The runs of the project that are open must be locked by the caller (`rebuilding.rebuild` does); its managers are
+    locked here, so that none is being fitted. Managers are fitted again by their learning, which the caller starts.
+
+    Returns:
+        What was barred now, and the new runs; of a worker without a label left there is none.
+    """
+    list(Rater.objects.select_for_update().filter(project=project, kind=Rater.Kind.AI).order_by("pk").values_list("pk"))
+    found = find_taught(project=project, tasks=find_gone(project))
+    barred = reward_models.bar(found.models, words=BARRED, by=by)
+    runs = [_queue_again(run, forgetting=forgetting, by=by) for run in found.runs]
+    _bar_fits(project, found.fits, by=by)
+    transaction.on_commit(lambda: _remove(found.files))
+    return Taught(barred, [run for run in runs if run is not None], found.fits, found.files)
+
+
+def _queue_again(run: TrainingRun, *, forgetting: int, by: str) -> TrainingRun | None:
+    for one in TrainingRun.objects.filter(worker=run.worker_id, purpose=run.purpose, state__in=OPEN):
+        cancel_for_rebuild(one, by=by)
+    if not StepLabel.objects.filter(attempt__worker=run.worker_id).exists():
+        return None
+    new = TrainingRun.objects.create(
+        project_id=run.project_id,
+        worker_id=run.worker_id,
+        purpose=run.purpose,
+        backend=run.backend,
+        recipe=run.recipe,
+        recipe_hash=run.recipe_hash,
+        seed=run.seed,
+        priority=max(run.priority, PRIORITY),
+        rebuilds=run,
+        forgetting_id=forgetting,
+    )
+    payload = {"purpose": run.purpose, "recipe": run.recipe_hash, "rebuilds": run.pk, "forgetting": forgetting}
+    record(Kind.RUN_QUEUED, subject=new, by=by, payload=payload)
+    return new
+
+
+def _bar_fits(project: Project, fits: Sequence[ManagerRun], *, by: str) -> None:
+    """A manager whose fit was in use goes back to the last one that is none of these, else to what was written."""
+    for fit in fits:
+        was_used = fit.state == ManagerRun.State.APPLIED
+        move(fit, ManagerRun.State.BARRED, by=by, payload={"manager": fit.manager, "words": BARRED}, words=BARRED)
+        if was_used and fit.kind == ManagerRun.Kind.RUBRIC:
+            _use_before(project, fit, by=by)
+
+
+def _use_before(project: Project, fit: ManagerRun, *, by: str) -> None:
+    fits = ManagerRun.objects.filter(project=project, manager=fit.manager, kind=fit.kind)
+    before = fits.filter(state=ManagerRun.State.REPLACED, pk__lt=fit.pk, metrics__of=fit.metrics["of"])
+    left = before.order_by("-pk").first()
+    weights, gate = ({}, 0.0) if left is None else (left.weights, left.metrics["gate"])
+    if left is not None:
+        move(left, ManagerRun.State.APPLIED, by=by, payload={"manager": fit.manager, "words": "in use again"})
+    set_rubric(project_id=project.pk, handle=fit.manager, of=fit.metrics["of"], weights=weights, gate=gate)
+
+
+def _remove(files: Sequence[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)
