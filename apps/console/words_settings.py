@@ -23,6 +23,7 @@ SECTION_WORDS: dict[str, tuple[Words, Words]] = {
 
 FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     # recipe: what came with more algorithms
+    "precision": (_("Precision"), _("What the frozen model computes in: bfloat16 on GPUs is faster.")),
     "importance_cap": (_("Cap of importance weights"), _("Empty: ratios to the policy that answered.")),
     "answer_tokens": (_("Tokens an answer may have"), ""),
     "overlong_buffer": (_("Buffer for long answers"), _("Tokens before the end in which the reward falls; 0: none.")),
@@ -149,6 +150,7 @@ CHOICE_WORDS: dict[str, Words] = {
     "rule-book": _("The desk's rule book"),
     "llm": _("A language model"),
     "rubric": _("The rubric, item by item; it can learn from audits"),
+    "verdict": _("The worker's own model, by one word; audits can train it"),
     "grpo": "GRPO",
     "dr_grpo": "Dr. GRPO",
     "cispo": "CISPO",

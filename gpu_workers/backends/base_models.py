@@ -181,9 +181,11 @@ def locate_base(name: str) -> Path:
     return base_directory() if name == DESK else Path(name).expanduser()
 
 
-def load_base(name: str) -> BaseModel:
+def load_base(name: str, *, precision: str = "float32") -> BaseModel:
     """The model of this name, from memory if its files have not changed since it was loaded.
 
+    Args:
+        precision: float32, or bfloat16 where the fast forward computes the model.
     Raises:
         BaseModelError: no such directory, no safetensors weights, or a model whose logits are not a plain product of
             hidden states and head.
@@ -194,16 +196,16 @@ def load_base(name: str) -> BaseModel:
         raise BaseModelError(f"wanted a model directory with *.safetensors, found none at {directory}")
     watched = [*files, *sorted(directory.glob("*.json")), *sorted(directory.glob("*.jinja"))]
     stamps = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in watched)
-    return _load(directory, stamps)
+    return _load(directory, stamps, precision)
 
 
 @lru_cache(maxsize=KEPT_MODELS)
-def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...]) -> BaseModel:
+def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...], precision: str) -> BaseModel:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=torch.float32, local_files_only=True, use_safetensors=True
+            directory, dtype=getattr(torch, precision), local_files_only=True, use_safetensors=True
         )
         codec = TextCodec.from_directory(directory)
     except (OSError, ValueError, KeyError, EngineError) as error:
@@ -221,6 +223,8 @@ def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...]) -> BaseMode
         device=device,
         decoder=None if (shape := plain_shape(config.to_dict())) is None else PlainDecoder(shape, model.state_dict()),
     )
+    if base.decoder is None and precision != "float32":
+        raise BaseModelError(f"{directory.name} is trained by Hugging Face's forward, in float32; found {precision}")
     _require_plain_head(base)
     return base
 
@@ -231,7 +235,7 @@ def _require_plain_head(base: BaseModel) -> None:
     ids = torch.arange(4, device=base.device)[None] % base.vocabulary_size
     hidden = base.model.base_model(input_ids=ids).last_hidden_state
     plain = torch.nn.functional.linear(hidden, base._head)
-    if not torch.allclose(plain, base.model(input_ids=ids).logits, atol=1e-4):
+    if not torch.allclose(plain, base.model(input_ids=ids).logits.to(plain.dtype), atol=1e-4):
         raise BaseModelError(
             f"{type(base.model).__name__} changes its logits after the head; the trainer cannot follow"
         )

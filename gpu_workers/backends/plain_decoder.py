@@ -45,12 +45,13 @@ class PlainDecoder:
         self._shape = shape
         self._merge_up_to = merge_up_to
         self._weights = weights
-        device = next(iter(weights.values())).device
+        one = next(iter(weights.values()))
+        device, self._precision = one.device, one.dtype
         half = shape.head_width // 2
         inverse = 1.0 / shape.rope_theta ** (torch.arange(0, shape.head_width, 2, device=device).float() / (2 * half))
         angles = torch.outer(torch.arange(shape.context_length, device=device).float(), inverse).repeat(1, 2)  # S hd
-        self._cos = angles.cos()
-        self._sin = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)  # with rotate_half's sign
+        sines = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)  # with rotate_half's sign
+        self._cos, self._sin = angles.cos().to(one.dtype), sines.to(one.dtype)
 
     def __call__(self, batch: SharedBatch, changes: Mapping[str, LowRank]) -> Tensor:
         """Final hidden states (M, D) of the tokens that predict the batch's completions.
@@ -86,7 +87,8 @@ class PlainDecoder:
         """Linear modules that read the same input, their outputs side by side."""
         weights = [self._weights[f"{name}.weight"] for name in names]
         biases = [self._weights.get(f"{name}.bias") for name in names]
-        if max(weight.numel() for weight in weights) <= self._merge_up_to:
+        is_small = max(weight.numel() for weight in weights) <= self._merge_up_to
+        if is_small and self._precision == torch.float32:  # a small change is lost in a sum of coarser numbers
             merged = [
                 changes[name].merge(weight) if name in changes else weight
                 for name, weight in zip(names, weights, strict=True)
@@ -96,7 +98,7 @@ class PlainDecoder:
         for name, weight, bias in zip(names, weights, biases, strict=True):
             y = F.linear(x, weight, bias)
             if (change := changes.get(name)) is not None:
-                y = y + F.linear(F.linear(x, change.a), change.b) * change.scale
+                y = y + F.linear(F.linear(x, change.a.to(x.dtype)), change.b.to(x.dtype)) * change.scale
             outputs.append(y)
         return torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
 

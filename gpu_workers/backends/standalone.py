@@ -69,7 +69,7 @@ def train(
     """
     started = time.perf_counter()
     recipe = Recipe.from_json(spec.recipe)
-    base = load_base(spec.base_model)
+    base = load_base(spec.base_model, precision=recipe.precision)
     start = _open_adapter(spec, recipe, base, base.find_linears(recipe.target_modules))
     course = COURSES[recipe.algorithm](spec, recipe, base, start)
     tensors, metrics = open_checkpoint(spec, start)

@@ -48,6 +48,7 @@ NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
             ),
             "what it trained is held against our gate alone; KTO is the standalone backend's",
         ),
+        "precision": "it trains in bfloat16 where there is a GPU",
         "schema": "it is ours",
     }
 )

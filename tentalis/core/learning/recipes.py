@@ -24,6 +24,7 @@ PREFERENCES = frozenset({"dpo", "ipo", "kto", "sft"})
 """Algorithms that learn from answers whoever wrote them: no ratio, no advantage, no teacher, and no age."""
 OPD_MODES = ("lightweight", "logprobs", "top_k")
 SINGLES = ("batch", "off")
+PRECISIONS = ("float32", "bfloat16")
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -43,8 +44,9 @@ def _number(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _choice(default: str, allowed: Sequence[str]) -> Any:
-    return dataclasses.field(default=default, metadata={"wanted": f"one of {', '.join(allowed)}", "allowed": allowed})
+def _choice(default: str, allowed: Sequence[str], *, is_later: bool = False) -> Any:
+    wanted = f"one of {', '.join(allowed)}"
+    return dataclasses.field(default=default, metadata={"wanted": wanted, "allowed": allowed, "is_later": is_later})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,8 @@ class Recipe:
             the batch; `reward_weighted_sft` imitates. `dpo` and `ipo` learn from pairs of answers, `kto` from single
             judged ones, `sft` imitates demonstrations.
         lora_rank, lora_alpha, target_modules: shape of the adapter; its scale is alpha / rank.
+        precision: numbers that the frozen model and what flows through it are kept in; adapter, optimiser, log-probs
+            and losses are float32 always.
         learning_rate, beta1, beta2, weight_decay: AdamW.
         minibatches: optimiser updates per pass over the batch; each sees a share of every group.
         epochs: passes over the batch.
@@ -99,6 +103,7 @@ class Recipe:
     lora_rank: int = _number(8, "an integer in 1..1024", 1, 1024)
     lora_alpha: float = _number(16.0, "a number in (0, 4096]", 0.0, 4096.0, open_low=True)
     target_modules: tuple[str, ...] = ALL_LINEAR
+    precision: str = _choice("float32", PRECISIONS, is_later=True)
     learning_rate: float = _number(4e-3, "a number in (0, 1]", 0.0, 1.0, open_low=True)
     beta1: float = _number(0.9, "a number in [0, 0.9999]", 0.0, 0.9999)
     beta2: float = _number(0.95, "a number in [0, 0.99999]", 0.0, 0.99999)

@@ -1,0 +1,61 @@
+"""A frozen model in bfloat16: the same adapter within its noise, kept in float32."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoTokenizer
+
+from gpu_workers.artifacts import path_from_uri
+from gpu_workers.backends.adapter_files import start_adapter
+from gpu_workers.backends.base_models import load_base
+from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.optimizer import Optimizer
+from gpu_workers.learning.packing import PackedRow
+from gpu_workers.runner import run
+from tests.gpu_workers.engine.conftest import make_model
+from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
+
+pytestmark = pytest.mark.torch
+ROWS = [PackedRow([5, 6, 7], [[8, 9, 1], [10, 11, 12, 1]]), PackedRow([4, 5], [[20, 21, 1]])]
+
+
+def read(precision: str) -> tuple[Tensor, Sequence[Tensor]]:
+    """Log-probs of the rows, and their gradients by the adapter's tensors."""
+    base = load_base(str(tiny_model()), precision=precision)
+    linears = base.find_linears(RECIPE.target_modules)
+    optimizer = Optimizer(start_adapter(linears, rank=4, seed=0), RECIPE, base.device)
+    found = base.score(base.lay_out(ROWS), optimizer.changes(linears, RECIPE.lora_scale)).logprobs
+    names = [name for name in optimizer.weights if "lora_B" in name]  # B starts at 0, so A has no gradient yet
+    return found.detach(), torch.autograd.grad(found.sum(), [optimizer.weights[name] for name in names])
+
+
+def test_it_reads_and_learns_what_single_precision_does_within_its_noise() -> None:
+    (coarse, by_coarse), (fine, by_fine) = read("bfloat16"), read("float32")
+    assert coarse.dtype == torch.float32
+    assert 0 < (coarse - fine).abs().max() < 0.05
+    mine, theirs = (torch.cat([one.flatten() for one in gradients]) for gradients in (by_coarse, by_fine))
+    assert mine.dtype == torch.float32
+    assert torch.cosine_similarity(mine, theirs, dim=0) > 0.999
+
+
+def test_what_is_published_is_float32_and_tells_right_from_wrong(tmp_path: Path) -> None:
+    recipe = dataclasses.replace(RECIPE, precision="bfloat16", w_rl=1.0, w_opd=0.0, epochs=4)
+    result = run(make_spec(tmp_path, make_rollouts(), recipe=recipe), lambda _: None)
+    assert result.ok, result.error_message
+    tensors = load_file(path_from_uri(result.adapter_uri) / "adapter_model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
+    first, last = result.metrics[0], result.metrics[-1]
+    assert first["max_ratio"] == pytest.approx(1.0, abs=0.05)  # the answers were scored in float32
+    assert last["loss_rl"] < first["loss_rl"]
+
+
+def test_a_model_that_hugging_face_computes_is_refused(tmp_path: Path) -> None:
+    make_model("gpt2").save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model()).save_pretrained(tmp_path)
+    with pytest.raises(BaseModelError, match="in float32; found bfloat16"):
+        load_base(str(tmp_path), precision="bfloat16")
