@@ -21,6 +21,7 @@ from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.outbox.services import final_write
 from apps.workers.models import Worker
+from apps.workers.rules import require_own_line
 from tentalis.core.learning.suspicion import BatchFacts
 
 BASE = "the base model"
@@ -227,9 +228,10 @@ def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
     Args:
         end_user: who has adapters of their own; after the first of them the worker's serve again.
     Raises:
-        ConflictError: nothing but the base model ever served it.
+        ConflictError: nothing but the base model ever served it, or it learns with another.
     """
     require_right(by, worker.project, Right.ADAPTERS_WRITE)
+    require_own_line(worker, "roll back")
     deployment = find_deployment(worker, end_user=end_user)
     if deployment is None or deployment.adapter is None:
         found = EVERYBODYS if end_user else BASE

@@ -59,7 +59,11 @@ def close_shadow(shadow: Shadow, *, outcome: Shadow.Outcome, words: str, by: str
 
 
 def find_shadow(worker_id: int, *, task_id: int) -> Shadow | None:
-    """The shadow that a task falls to; None for most. Asked again it says the same while that one runs."""
+    """The shadow that a task falls to; None for most. Asked again it says the same while that one runs.
+
+    Args:
+        worker_id: whose line it is: `Worker.line_id` of who does the task.
+    """
     running = Shadow.objects.filter(worker=worker_id, state=Shadow.State.RUNNING, after_task__lt=task_id)
     shadow = running.select_related("adapter").first()
     if shadow is None or not is_canary(f"shadow:{shadow.pk}:{task_id}", percent=shadow.percent):

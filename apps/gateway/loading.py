@@ -128,13 +128,17 @@ def load_tables() -> Tables:
             deployments[row.worker_id] = row
         elif (served := _serve(row.adapter)) is not None:
             people[row.worker_id][row.end_user] = served
-    routes: dict[int, WorkerRoute] = {}
-    for worker in Worker.objects.filter(is_active=True).select_related("provider"):
-        base = find_base_model(worker)
+    routes: list[WorkerRoute] = []
+    holders: dict[int, WorkerRoute] = {}
+    for worker in Worker.objects.filter(is_active=True).select_related("provider", "learns_with"):
+        base, line = find_base_model(worker), worker.line
         if base and worker.provider_id in by_key:
-            route = _make_route(worker, base, by_key[worker.provider_id], deployments.get(worker.pk))
-            keeps_people = worker.adapters_per == Worker.AdaptersPer.USER
-            routes[worker.pk] = replace(route, people=people[worker.pk]) if keeps_people else route
+            route = _make_route(worker, base, by_key[worker.provider_id], deployments.get(line.pk))
+            if line.adapters_per == Worker.AdaptersPer.USER:
+                route = replace(route, people=people[line.pk])
+            routes.append(route)
+            if line == worker or line.pk not in holders:
+                holders[line.pk] = route  # by name its adapters are its own, or while it is off of who learns with it
     adapters: dict[tuple[int, str], tuple[WorkerRoute, Served]] = {}
     owners: dict[str, int] = {}
     private: dict[str, str] = {}
@@ -143,10 +147,10 @@ def load_tables() -> Tables:
         owners[name] = project_key
         if end_user:
             private[name] = end_user
-        if (known := routes.get(worker_key)) is not None and state != Adapter.State.REFUSED:
+        if (known := holders.get(worker_key)) is not None and state != Adapter.State.REFUSED:
             pinned = known, Served(name, name, version)
             adapters[known.project, name] = adapters[known.project, name.partition(".")[2]] = pinned
-    workers = {(route.project, route.name): route for route in routes.values()}
+    workers = {(route.project, route.name): route for route in routes}
     return Tables(
         workers=workers, adapters=adapters, owners=owners, private=private, backends=backends, prices=load_prices()
     )

@@ -123,4 +123,4 @@ class Tables:
         for (offered_to, name), backend in self.backends.items():
             if offered_to in {None, project} and backend.default_model:
                 names.append(f"{name}/{backend.default_model}")
-        return sorted(names)
+        return sorted(set(names))  # of workers that learn with one, each is served by the same

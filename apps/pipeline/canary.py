@@ -114,7 +114,10 @@ def _end_when_clear(deployment: Deployment) -> bool:
 def _find_untried() -> list[Adapter]:
     """Adapters that wait for their trial: found safe, newer than what serves, never tried, the newest of a worker."""
     waiting = Adapter.objects.filter(
-        state=Adapter.State.VERIFIED, project__gate_policy__canary_percent__gte=1, end_user=""
+        state=Adapter.State.VERIFIED,
+        project__gate_policy__canary_percent__gte=1,
+        end_user="",
+        worker__learns_with=None,  # whose own line is not asked
     )
     newest: dict[int, Adapter] = {}
     for adapter in waiting.select_related("worker__provider", "project").order_by("pk"):
@@ -131,7 +134,8 @@ def _find_untried() -> list[Adapter]:
 
 def _new_tasks(deployment: Deployment) -> QuerySet[Task]:
     tasks = Task.objects.filter(project_id=deployment.worker.project_id, pk__gt=deployment.canary_after_task)
-    return tasks.filter(worker_id=deployment.worker_id, parent=None)
+    by_line = Q(worker=deployment.worker_id) | Q(worker__learns_with=deployment.worker_id)
+    return tasks.filter(by_line, parent=None)
 
 
 def _measure(deployment: Deployment, adapter: Adapter | None, *, failures: int) -> Arm:

@@ -22,7 +22,7 @@ def find_own_shadow(task: Task) -> Shadow | None:
     """The shadow that is to do a task; None for most tasks, and for those that it may not or need not do."""
     if task.parent_id is not None or task.environment not in HARMLESS or task.worker.kind not in KINDS:
         return None
-    shadow = find_shadow(task.worker_id, task_id=task.pk)
+    shadow = find_shadow(task.worker.line_id, task_id=task.pk)
     if shadow is None or task.attempts.filter(adapter=shadow.adapter).exists():
         return None  # a canary that is in the shadow too has done it in the light
     return shadow

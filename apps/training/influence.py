@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import Q
+
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.feedback.models import Feedback
@@ -85,8 +87,9 @@ def _find_heard(run: TrainingRun, handle: str) -> dict[str, float]:
 
 
 def _find_outcomes(run: TrainingRun, adapter_id: int | None) -> Kinds:
-    """Kind -> verified outcomes of the worker's attempts under an adapter; None: under the base model."""
-    rows = Attempt.objects.filter(worker=run.worker_id, adapter=adapter_id, outcome__isnull=False).order_by("-id")
+    """Kind -> verified outcomes of the line's attempts under an adapter; None: under the base model."""
+    of_line = Q(worker=run.worker_id) | Q(worker__learns_with=run.worker_id)
+    rows = Attempt.objects.filter(of_line, adapter=adapter_id, outcome__isnull=False).order_by("-id")
     columns = ("task__environment", "task__prompt", "task__metadata", "outcome")
     found: Kinds = defaultdict(list)
     for environment, prompt, metadata, outcome in rows.values_list(*columns)[:MOST_ATTEMPTS]:

@@ -56,7 +56,7 @@ def helper(project: Project) -> Worker:
 def talk_once(worker: Worker, end_user: str, adapter: Adapter | None = None) -> Task:
     """A conversation of one person that ends in thanks, learnt from; its task."""
     number = next(NUMBERS)
-    talk = Talk(worker.project, f"s-{number}", end_user=end_user)
+    talk = Talk(worker.project, f"s-{number}", worker=worker.name, end_user=end_user)
     served: dict[str, Any] = {"adapter_name": adapter.name, "policy_version": adapter.version} if adapter else {}
     talk.ask(user(f"What is {number} and two?"), answer="Let me see: it is done.", **served)
     talk.ask(user("Thanks!"), answer="You are welcome.", **served)
