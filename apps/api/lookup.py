@@ -35,10 +35,10 @@ def find_project_for(request: Request, slug: str, right: Right) -> Project:
     return project
 
 
-def find_worker(project: Project, name: str) -> Worker:
+def find_worker(project: Project, name: str, *, field: str = "worker") -> Worker:
     worker = Worker.objects.select_related("project").filter(project=project, name=name).first()
     if worker is None:
-        raise refuse("worker", "worker", name)
+        raise refuse(field, "worker", name)
     return worker
 
 

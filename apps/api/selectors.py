@@ -12,6 +12,7 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter, PanelResult
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
+from apps.rollouts.contents import WorkerShare, count_workers
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -42,6 +43,7 @@ class Link:
     Args:
         learnt: rollouts, pairs or demonstrations; "" without a run.
         items: pairs or demonstrations, by where they come from; [] of rollouts.
+        workers: who did its tasks.
     """
 
     adapter: str
@@ -54,6 +56,7 @@ class Link:
     sources: Sequence[Source]
     learnt: str
     items: Sequence[Items]
+    workers: Sequence[WorkerShare]
     authors: Sequence[str]
 
 
@@ -93,6 +96,7 @@ def _trace_link(adapter: Adapter) -> Link:
         sources=[Source(name, count) for name, count in sources],
         learnt=batch.kind if batch else "",
         items=[Items(name, count) for name, count in came],
+        workers=count_workers(batch) if batch is not None else [],
         authors=sorted(authors.order_by().distinct()),
     )
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, QuerySet
 
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.rollouts.moving import list_uses
 from apps.tasks.models import Attempt, Task
 
 ITEMS: dict[str, type[PreferencePair] | type[Demonstration]] = {
@@ -61,6 +62,20 @@ def count_contents(batches: Iterable[Batch]) -> dict[int, Contents]:
             count = sum(one.count for one in ordered)
             found[batch_id] = Contents(kind, count, tasks.get(batch_id, 0), tuple(ordered))
     return found
+
+
+class WorkerShare(NamedTuple):
+    """How many of a batch's tasks a worker did."""
+
+    worker: str
+    tasks: int
+
+
+def count_workers(batch: Batch) -> list[WorkerShare]:
+    """Who did what a batch holds, most tasks first: its line's worker, and those who learn with it. One query."""
+    uses, task = list_uses(batch)
+    rows = uses.order_by().values_list(f"{task}__worker__name").annotate(n=Count(task, distinct=True))
+    return [WorkerShare(name, count) for name, count in rows.order_by("-n", f"{task}__worker__name")]
 
 
 class Taught(NamedTuple):

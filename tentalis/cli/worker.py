@@ -19,7 +19,7 @@ def list_workers(project: Project = "", as_json: AsJson = False) -> None:
 
     with open_client() as client:
         rows = list(client.iterate(client.list_workers, **({"project": project} if project else {})))
-    columns = ("id", "project", "name", "kind", "base_model", "adapter", "is_active")
+    columns = ("id", "project", "name", "kind", "base_model", "learns_with", "adapter", "is_active")
     print_rows(rows, columns, as_json=as_json, empty="no workers")
 
 
@@ -36,6 +36,9 @@ def create(
     adapters_per: Annotated[
         str, typer.Option(help="worker, or user: each person it talks with teaches adapters of their own.")
     ] = "",
+    learns_with: Annotated[
+        str, typer.Option(help="Name of the worker whose adapters it teaches and is served by; default: its own.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Give a project a worker."""
@@ -48,6 +51,7 @@ def create(
         "agent_id": agent_id,
         "system_prompt": system_prompt,
         "adapters_per": adapters_per,
+        "learns_with": learns_with,
     }
     with open_client() as client:
         worker = client.create_worker(
@@ -71,6 +75,27 @@ def show(
 
     with open_client() as client:
         print_row(find_worker(client, name, project), as_json=as_json)
+
+
+@app.command()
+def learn(
+    name: Annotated[str, typer.Argument(help="Name or number.")],
+    learns_with: Annotated[str, typer.Option("--with", help="Name of the worker whose adapters it is to teach.")] = "",
+    alone: Annotated[bool, typer.Option("--alone", help="It begins a line of its own, at the base model.")] = False,
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say whose line of adapters a worker teaches and is served by."""
+    from tentalis.cli.session import open_client
+
+    if alone == bool(learns_with):
+        raise typer.BadParameter("say whom it learns with: --with NAME, or --alone")
+    with open_client() as client:
+        worker = client.change_worker(find_worker(client, name, project)["id"], learns_with=learns_with or None)
+    if as_json:
+        print_json(worker)
+    else:
+        typer.echo(f"{worker['name']} learns {'with ' + learns_with if learns_with else 'alone'}")
 
 
 @app.command()

@@ -263,6 +263,13 @@ class ItemsOut(serializers.Serializer[Any]):
     count = serializers.IntegerField()
 
 
+class WorkerShareOut(serializers.Serializer[Any]):
+    """How many of the tasks a worker did."""
+
+    worker = serializers.CharField()
+    tasks = serializers.IntegerField()
+
+
 class LinkOut(serializers.Serializer[Any]):
     """One adapter of the lineage, and what it was trained on."""
 
@@ -276,6 +283,7 @@ class LinkOut(serializers.Serializer[Any]):
     sources = SourceOut(many=True)
     learnt = serializers.CharField(help_text="rollouts, pairs or demonstrations.")
     items = ItemsOut(many=True, help_text="Pairs or demonstrations; the people behind them are among the authors.")
+    workers = WorkerShareOut(many=True, help_text="Who did the tasks: its own worker, and those who learn with it.")
     authors = serializers.ListField(child=serializers.CharField())
 
 

@@ -27,6 +27,10 @@ SUPERVISION_HELP = (
 )
 ADAPTERS_PER_HELP = "user: each person it talks with teaches adapters of their own, which serve nobody else."
 USER_BATCH_HELP = "Tasks that fill a batch of one person; null: the project's batch_tasks."
+LEARNS_WITH_HELP = (
+    "Name of the worker whose line of adapters it teaches and is served by (the same project, model and server); "
+    "null: its own."
+)
 STEP_KIND = RegexValidator(r"^(step|call|answer|other)\Z", "wanted one of step, call, answer, other")
 
 
@@ -36,6 +40,10 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
     project = serializers.CharField(source="project.slug")
     provider = serializers.CharField(source="provider.name", allow_null=True, default=None)
     agent_server = serializers.CharField(source="agent_server.name", allow_null=True, default=None)
+    learns_with = serializers.CharField(source="learns_with.name", allow_null=True, default=None)
+    learners: Any = serializers.SlugRelatedField(
+        slug_field="name", many=True, read_only=True, help_text="Workers that learn with it."
+    )
     adapter = serializers.SerializerMethodField(help_text="Name of the deployed adapter; null: the base model.")
 
     class Meta:
@@ -55,14 +63,16 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "supervision",
             "adapters_per",
             "user_batch_tasks",
+            "learns_with",
+            "learners",
             "is_active",
             "adapter",
             "created_at",
         ]
 
     def get_adapter(self, worker: Worker) -> str | None:
-        own = next((one for one in worker.deployments.all() if not one.end_user), None)
-        return own.adapter.name if own and own.adapter else None
+        everybodys = next((one for one in worker.line.deployments.all() if not one.end_user), None)
+        return everybodys.adapter.name if everybodys and everybodys.adapter else None
 
 
 class WorkerChange(StrictSerializer):
@@ -80,6 +90,7 @@ class WorkerChange(StrictSerializer):
     user_batch_tasks = WholeNumberField(
         required=False, allow_null=True, min_value=1, max_value=MOST_BATCH_TASKS, help_text=USER_BATCH_HELP
     )
+    learns_with = TextField(required=False, allow_null=True, max_length=64, help_text=LEARNS_WITH_HELP)
     is_active = TrueFalseField(required=False)
 
 
@@ -101,6 +112,7 @@ class WorkerIn(StrictSerializer):
     user_batch_tasks = WholeNumberField(
         required=False, allow_null=True, min_value=1, max_value=MOST_BATCH_TASKS, help_text=USER_BATCH_HELP
     )
+    learns_with = TextField(required=False, allow_null=True, max_length=64, help_text=LEARNS_WITH_HELP)
 
 
 class TaskOut(serializers.ModelSerializer[Task]):

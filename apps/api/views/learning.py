@@ -192,7 +192,8 @@ class RunViewSet(ResourceViewSet):
         if "worker" in body:
             worker = find_worker(project, body["worker"])
         else:
-            workers = list(Worker.objects.select_related("project").filter(project=project, is_active=True)[:2])
+            lines = Worker.objects.filter(project=project, is_active=True, learns_with=None)
+            workers = list(lines.select_related("project")[:2])
             if len(workers) != 1:
                 message = f"wanted one active worker in {project.slug} to choose by itself; name one"
                 raise BadInputError(f"worker: {message}", errors={"worker": [message]})

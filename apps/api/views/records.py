@@ -180,7 +180,7 @@ class GainView(ApiView):
 
 
 def find_named_worker(view: ApiView, request: Request) -> Worker:
-    """Which worker `?project=&worker=` names.
+    """The worker that `?project=&worker=` names; where it learns with another, that one, whose line it is.
 
     Raises:
         ValidationError: one of them is missing.
@@ -189,7 +189,7 @@ def find_named_worker(view: ApiView, request: Request) -> Worker:
     names = {name: request.query_params.get(name, "") for name in ("project", "worker")}
     if missing := [name for name, value in names.items() if not value]:
         raise ValidationError({name: ["wanted a name, found none"] for name in missing})
-    return find_worker(find_project_for(request, names["project"], Right.METRICS_READ), names["worker"])
+    return find_worker(find_project_for(request, names["project"], Right.METRICS_READ), names["worker"]).line
 
 
 class QueuesView(ApiView):

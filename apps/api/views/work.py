@@ -34,6 +34,8 @@ from apps.tasks.models import Attempt, Environment, Step, Task
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker, delete_worker
 
+DEPLOYED = Deployment.objects.filter(end_user="").select_related("adapter")
+
 
 class WorkerFilterSet(ProjectFilterSet):
     class Meta:
@@ -44,8 +46,10 @@ class WorkerFilterSet(ProjectFilterSet):
 class WorkerViewSet(ResourceViewSet):
     """Agents that do tasks."""
 
-    queryset = Worker.objects.select_related("project", "provider", "agent_server").prefetch_related(
-        Prefetch("deployments", Deployment.objects.filter(end_user="").select_related("adapter"))
+    queryset = Worker.objects.select_related("project", "provider", "agent_server", "learns_with").prefetch_related(
+        "learners",
+        Prefetch("deployments", DEPLOYED),
+        Prefetch("learns_with__deployments", DEPLOYED),
     )
     serializer_class = WorkerOut
     filterset_class = WorkerFilterSet
@@ -66,14 +70,14 @@ class WorkerViewSet(ResourceViewSet):
         """Give a project a worker."""
         body = self.read_body(WorkerIn)
         project = find_project_for(request, body.pop("project"), Right.WORKERS_WRITE)
-        _resolve_servers(body, project)
+        _resolve_names(body, project)
         return self.show(create_worker(project=project, by=current_user(request), **body), 201)
 
     @extend_schema(request=WorkerChange)
     def partial_update(self, request: Request, pk: str) -> Response:
         worker = self.get_object()
         body = self.read_body(WorkerChange)
-        _resolve_servers(body, worker.project)
+        _resolve_names(body, worker.project)
         return self.show(change_worker(worker=worker, by=current_user(request), **body))
 
     @extend_schema(responses={204: None})
@@ -91,8 +95,10 @@ class WorkerViewSet(ResourceViewSet):
         return Response(DeploymentOut(flow.roll_back(worker=worker, by=current_user(request))).data)
 
 
-def _resolve_servers(body: dict[str, Any], project: Project) -> None:
-    """Put the project's (else the installation's) servers in place of their names."""
+def _resolve_names(body: dict[str, Any], project: Project) -> None:
+    """Put the project's (else the installation's) servers, and its worker, in place of their names."""
+    if body.get("learns_with") is not None:
+        body["learns_with"] = find_worker(project, body["learns_with"], field="learns_with")
     for field, thing in (("provider", "model server"), ("agent_server", "agent server")):
         if body.get(field) is not None:
             found = Provider.objects.filter(name=body[field], project__in=[project]).first()
