@@ -19,7 +19,7 @@ from gpu_workers.desk import base_directory
 from gpu_workers.engine.checkpoint import plain_shape
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
-from gpu_workers.learning.logprobs import TokenLogprobs, token_logprobs
+from gpu_workers.learning.logprobs import TokenLogprobs, rank_tokens, token_logprobs
 from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 
@@ -52,6 +52,14 @@ class BaseModel:
     @property
     def vocabulary_size(self) -> int:
         return int(self._head.shape[0])
+
+    @cached_property
+    def activation_bytes(self) -> int:
+        """What a token keeps until the backward pass, about: eight times the width and four times the inner width of
+        every layer."""
+        config: Any = self.model.config
+        inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        return int(config.num_hidden_layers * (8 * config.hidden_size + 4 * inner) * self._head.element_size())
 
     @property
     def _head(self) -> Tensor:
@@ -135,18 +143,24 @@ class BaseModel:
             (N,) each, and (N, K), in the batch's order, on the model's device.
         """
         return token_logprobs(
-            self._read(batch, changes),
+            self.read(batch, changes),
             self._head,
             batch.targets.to(self.device),
             support_ids=support_ids,
             entropy_has_gradient=entropy_has_gradient,
         )
 
-    def predict(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
-        """Logits (N, V) of the batch's completion tokens, at temperature 1."""
-        return torch.nn.functional.linear(self._read(batch, changes), self._head)
+    def rank(self, batch: Batch, support_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """What the model as it is says of the batch's completion tokens, with no gradient.
 
-    def _read(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
+        Args:
+            support_ids: (N, K) int64, tokens to read at each position.
+        Returns:
+            (N, K) log-probs of those, and (N, k) int64, the likeliest tokens, most likely first.
+        """
+        return rank_tokens(self.read(batch, {}), self._head, support_ids.to(self.device), k)
+
+    def read(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
         """Final hidden states (N, D) that predict the batch's completion tokens."""
         if isinstance(batch, SharedBatch):
             if self.decoder is None:

@@ -9,8 +9,11 @@ from gpu_workers.backends.plain_decoder import LowRank
 from gpu_workers.learning.packing import PackedRow, split_rows
 from tentalis.core.contracts import RolloutRecord
 
-BUDGET_TOKENS = 16_384
-BUDGET_LOGITS = 2**28
+MOST_TOKENS = 16_384
+ROOM_BYTES = 2**33
+"""For what a micro-batch keeps until its backward pass, in main memory."""
+ROOM_SHARE = 0.4
+"""The same of a GPU, as a share of its memory."""
 
 
 def pack_items(items: Sequence[tuple[Sequence[int], Sequence[int]]], model: BaseModel) -> list[tuple[Batch, list[int]]]:
@@ -24,11 +27,18 @@ def pack_items(items: Sequence[tuple[Sequence[int], Sequence[int]]], model: Base
         by_prompt.setdefault(tuple(prompt), []).append(index)
     members = list(by_prompt.values())
     rows = [PackedRow(prompt, [items[index][1] for index in of]) for prompt, of in by_prompt.items()]
-    budget = min(BUDGET_TOKENS, BUDGET_LOGITS // model.vocabulary_size)
     return [
         (model.lay_out([rows[row] for row in part]), [index for row in part for index in members[row]])
-        for part in split_rows(rows, budget_tokens=budget)
+        for part in split_rows(rows, budget_tokens=find_budget(model))
     ]
+
+
+def find_budget(model: BaseModel) -> int:
+    """Tokens of a micro-batch: as many as its memory holds the activations of, at least one."""
+    room: float = ROOM_BYTES
+    if model.device.type == "cuda":
+        room = ROOM_SHARE * torch.cuda.get_device_properties(model.device).total_memory
+    return max(1, min(MOST_TOKENS, int(room // model.activation_bytes)))
 
 
 def score_frozen(model: BaseModel, items: Sequence[tuple[Sequence[int], RolloutRecord]]) -> list[list[float]]:

@@ -120,6 +120,26 @@ class _Reading(torch.autograd.Function):
         return gradient.to(ctx.dtype), None, None, None, None, None
 
 
+@torch.inference_mode()
+def rank_tokens(
+    hidden: Tensor, head: Tensor, support_ids: Tensor, k: int, *, most_logits: int = MOST_LOGITS
+) -> tuple[Tensor, Tensor]:
+    """Log-probs of some tokens, and which are the likeliest.
+
+    Args:
+        hidden: (N, D); head: (V, D); support_ids: (N, K) int64.
+    Returns:
+        (N, K) in nats, and (N, k) int64, most likely first; all of them where there are fewer than k.
+    """
+    told, top = [], []
+    rows, k = max(1, most_logits // head.shape[0]), min(k, head.shape[0])
+    for states, asked in zip(torch.split(hidden, rows), torch.split(support_ids, rows), strict=True):
+        logprobs = F.linear(states, head).to(torch.promote_types(hidden.dtype, torch.float32)).log_softmax(-1)
+        told.append(logprobs.gather(-1, asked))
+        top.append(logprobs.topk(k, -1).indices)
+    return torch.cat(told), torch.cat(top)
+
+
 def top_tokens(logits: Tensor, k: int) -> Tensor:
     """(N, V) -> (N, k) int64: the likeliest tokens, most likely first; all of them where there are fewer than k."""
     return logits.topk(min(k, logits.shape[-1]), -1).indices

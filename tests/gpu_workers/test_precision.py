@@ -1,19 +1,22 @@
-"""A frozen model in bfloat16: the same adapter within its noise, kept in float32."""
+"""What large models need: bfloat16 (the same adapter within its noise, kept in float32), and batches that fit."""
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, Qwen2Config
 
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.micro_batches import MOST_TOKENS, ROOM_BYTES, find_budget
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.learning.packing import PackedRow
 from gpu_workers.runner import run
@@ -59,3 +62,15 @@ def test_a_model_that_hugging_face_computes_is_refused(tmp_path: Path) -> None:
     AutoTokenizer.from_pretrained(tiny_model()).save_pretrained(tmp_path)
     with pytest.raises(BaseModelError, match="in float32; found bfloat16"):
         load_base(str(tmp_path), precision="bfloat16")
+
+
+def test_a_micro_batch_is_as_large_as_its_activations_fit() -> None:
+    base = load_base(str(tiny_model()))
+    assert base.activation_bytes == 2 * (8 * 16 + 4 * 32) * 4
+    assert find_budget(base) == MOST_TOKENS
+    config = Qwen2Config(hidden_size=3584, intermediate_size=18_944, num_hidden_layers=28)
+    head = torch.empty(152_064, 1, device="meta", dtype=torch.bfloat16)
+    large: Any = SimpleNamespace(config=config, get_output_embeddings=lambda: SimpleNamespace(weight=head))
+    seven_billion = dataclasses.replace(base, model=large)
+    assert seven_billion.activation_bytes == 28 * (8 * 3584 + 4 * 18_944) * 2
+    assert find_budget(seven_billion) == ROOM_BYTES // seven_billion.activation_bytes == 1468

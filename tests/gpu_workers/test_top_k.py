@@ -23,7 +23,9 @@ def predict(prompt: list[int], tokens: list[int]) -> torch.Tensor:
     """(T, V) log-probs of the tiny base."""
     base = load_base(str(tiny_model()))
     with torch.no_grad():
-        return base.predict(share_prefixes([PackedRow(prompt, [tokens])]), {}).log_softmax(-1)
+        states = base.read(share_prefixes([PackedRow(prompt, [tokens])]), {})
+        logprobs: torch.Tensor = base.model.lm_head(states).log_softmax(-1)
+        return logprobs
 
 
 def make_top_rollouts(k: int = 4, **fields: Any) -> list[RolloutRecord]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpu_workers.learning.logprobs import token_logprobs
+from gpu_workers.learning.logprobs import rank_tokens, token_logprobs
 
 pytestmark = pytest.mark.torch
 
@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 MEMORY = """
 import resource, sys, torch
-from gpu_workers.learning.logprobs import token_logprobs
+from gpu_workers.learning.logprobs import rank_tokens, token_logprobs
 torch.set_num_threads(1)
 hidden, head = torch.randn(4096, 16, requires_grad=True), torch.randn(40_000, 16)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -111,3 +111,13 @@ def test_logits_of_a_large_vocabulary_are_never_there_at_once() -> None:
 
     assert measure(2**22) < 200
     assert measure(2**30) > 600
+
+
+@pytest.mark.parametrize("rows", [1, 5, 100])
+def test_the_likeliest_tokens_and_the_log_probs_of_others_do_not_depend_on_blocks(rows: int) -> None:
+    hidden, head, _, support_ids = draw()
+    logprobs, top = rank_tokens(hidden.detach(), head, support_ids, 3, most_logits=rows * WORDS)
+    whole = (hidden.detach() @ head.T).log_softmax(-1)
+    torch.testing.assert_close(logprobs, whole.gather(-1, support_ids), atol=1e-12, rtol=0)
+    assert torch.equal(top, whole.argsort(-1, descending=True)[:, :3])
+    assert rank_tokens(hidden.detach(), head, support_ids, 99)[1].shape == (TOKENS, WORDS)

@@ -1,4 +1,5 @@
 import random
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ from torch import Tensor
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.plain_decoder import LowRank, PlainDecoder
 from gpu_workers.engine.checkpoint import plain_shape
-from gpu_workers.learning.packing import PackedRow, pack_rows
-from gpu_workers.learning.shared_prefix import share_prefixes
+from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
+from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 from tests.gpu_workers.learning.training_factory import tiny_model
 
 pytestmark = pytest.mark.torch
@@ -28,6 +29,12 @@ def make_rows(seed: int) -> list[PackedRow]:
         PackedRow(draw(rng.randint(1, 9)), [draw(rng.randint(1, 7)) for _ in range(rng.randint(1, 4))])
         for _ in range(3)
     ]
+
+
+def predict(batch: PackedBatch | SharedBatch, changes: Mapping[str, LowRank]) -> Tensor:
+    """Logits of the batch's completion tokens."""
+    logits: Tensor = BASE.model.lm_head(BASE.read(batch, changes))
+    return logits
 
 
 def make_changes(seed: int) -> dict[str, LowRank]:
@@ -52,7 +59,7 @@ def test_shared_prefixes_give_the_logits_and_gradients_of_hugging_face(seed: int
     rows, changes = make_rows(seed), make_changes(seed)
     shared, packed = share_prefixes(rows), pack_rows(rows)
     assert torch.equal(shared.targets, packed.targets)
-    mine, theirs = BASE.predict(shared, changes), BASE.predict(packed, changes)
+    mine, theirs = predict(shared, changes), predict(packed, changes)
     assert torch.allclose(mine, theirs, atol=2e-5)
     for one, other in zip(gradients(mine, changes), gradients(theirs, changes), strict=True):
         assert torch.allclose(one, other, atol=1e-3, rtol=1e-4)
@@ -72,9 +79,9 @@ def test_low_rank_products_and_merged_weights_are_the_same_function() -> None:
 @given(st.integers(0, 1000), st.randoms(use_true_random=False))
 def test_neither_other_rows_nor_their_order_nor_padding_change_a_logit(seed: int, rng: random.Random) -> None:
     rows = make_rows(seed)
-    alone = [BASE.predict(share_prefixes([row]), {}) for row in rows]
+    alone = [predict(share_prefixes([row]), {}) for row in rows]
     order = rng.sample(range(3), 3)
-    together = BASE.predict(share_prefixes([rows[index] for index in order]), {})
+    together = predict(share_prefixes([rows[index] for index in order]), {})
     assert torch.allclose(torch.cat([alone[index] for index in order]), together, atol=1e-5)
 
 
