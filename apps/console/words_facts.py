@@ -33,6 +33,8 @@ FACTS: Mapping[str, Named] = {
     "rollouts_hinted": Named(_("Attempts with a hint"), _("attempts")),
     "updates": Named(_("Updates"), _("updates")),
     "reward": Named(_("Mean reward")),
+    "auc": Named(_("AUC on held-out steps (0.5 is a coin's)")),
+    "steps": Named(_("Steps"), _("steps")),
     "wall_s": Named(_("Time it took"), _("s")),
     "train_seconds": Named(_("Time it took"), _("s")),
     "clip_fraction": Named(_("Clipped tokens"), _("of all")),

@@ -49,11 +49,21 @@ def cost_of(number: int) -> dict[str, float]:
     }
 
 
+def spread(items: int, share: float) -> list[float]:
+    """(items,) outcomes with this share of them right, evenly spread."""
+    right = round(share * items)
+    return [float((place + 1) * right // items - place * right // items) for place in range(items)]
+
+
+def compare(items: int, right: float, before: float) -> dict[str, Any]:
+    """A paired comparison as the gate writes it: this share right, before that share."""
+    return vars(compare_paired(spread(items, right), spread(items, before)))
+
+
 def verdict_details(items: int, right: float, before: float) -> dict[str, Any]:
-    """As the gate writes them: this many of the items right, before this many."""
-    now, then = (round(share * items) for share in (right, before))
-    found = compare_paired([1.0] * now + [0.0] * (items - now), [1.0] * then + [0.0] * (items - then))
-    return {"sampled accuracy": vars(found), "panel": "desk-300", "alarms": [], "faults": [], "noise_std": 0.42}
+    """Numbers behind a verdict, as the gate writes them."""
+    numbers = {"panel": "desk-300", "alarms": [], "faults": [], "noise_std": 0.42}
+    return {"sampled accuracy": compare(items, right, before), **numbers}
 
 
 def say_points(details: dict[str, Any]) -> str:
@@ -121,8 +131,7 @@ def measure_beside(worker: Worker, adapter: Adapter, accuracy: float) -> None:
         drawn = [1.0] * right + [0.0] * (150 - right)
         SideResult.objects.get_or_create(adapter=model, kind="fresh", panel="desk/150/5e1c", outcomes=drawn, **values)
     for scale in (0.1, 0.25, 0.5, 1.5, 2.0):
-        right = round(40 * accuracy * (1 - 0.4 * abs(scale - 1)))
-        swept = [1.0] * right + [0.0] * (40 - right)
+        swept = spread(40, accuracy * (1 - 0.4 * abs(scale - 1)))
         SideResult.objects.create(
             adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
         )
@@ -160,22 +169,16 @@ def fall_under_suspicion(worker: Worker) -> Adapter:
             outcome=outcome,
             words=words,
             compared_with=adapter.parent.name if adapter.parent else "",
-            details=verdict_details(450, 0.66, 0.58),
+            details=verdict_details(450, 0.66, 0.58) | {"skills": compare(400, 0.88, 0.91)},
         )
     values: dict[str, Any] = {"worker": worker, "step_scores": []}
-    outcomes = [1.0] * 198 + [0.0] * 102
+    outcomes = spread(300, 0.66)
     PanelResult.objects.create(adapter=adapter, panel="desk-300", outcomes=outcomes, **values)
-    for model, fresh, kept in ((adapter, 90, 88), (adapter.parent, 88, 91), (None, 40, 90)):
-        for kind, panel, right, items in (
-            ("fresh", "desk/150/0bad", fresh, 150),
-            ("skills", "desk/400/skills/100", kept, 100),
-        ):
-            outcomes = [1.0] * right + [0.0] * (items - right)
-            SideResult.objects.get_or_create(
-                adapter=model, kind=kind, panel=panel, defaults={"outcomes": outcomes, "step_scores": []}, worker=worker
-            )
+    for model, share in ((adapter, 0.6), (adapter.parent, 0.587)):
+        drawn = spread(150, share)
+        SideResult.objects.create(adapter=model, kind="fresh", panel="desk/150/0bad", outcomes=drawn, **values)
     for scale, right in ((0.1, 14), (0.25, 22), (0.5, 33), (1.5, 21), (2.0, 9)):
-        swept = [1.0] * right + [0.0] * (40 - right)
+        swept = spread(40, right / 40)
         SideResult.objects.create(
             adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
         )

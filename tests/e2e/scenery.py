@@ -21,7 +21,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
-from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, verdict_details
+from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, spread, verdict_details
 from tests.e2e.provider_scenery import add_servers
 from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn
 from tests.factories import make_project, make_task, make_user, make_worker
@@ -198,8 +198,7 @@ def _converse(project: Project, adapter: Adapter) -> None:
 
 
 def _measure(worker: Worker, adapter: Adapter | None, accuracy: float) -> None:
-    right = round(accuracy * ITEMS)
-    outcomes = [1.0] * right + [0.0] * (ITEMS - right)
+    outcomes = spread(ITEMS, accuracy)
     PanelResult.objects.create(
         worker=worker, adapter=adapter, panel="desk-300", outcomes=outcomes, step_scores=outcomes
     )
@@ -258,7 +257,7 @@ def _make_run(
                 "found": 12.4,
                 "allowed": 10.0,
                 "update": 5,
-                "words": "the largest ratio was 12.4, at most 10 is healthy",
+                "words": "a token became 12.4 times as likely",
             },
         ],
         cost=cost_of(number),

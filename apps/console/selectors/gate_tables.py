@@ -11,18 +11,22 @@ from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.console.words_facts import Words
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 
-TITLES: dict[str, Words] = {
-    "panel": _("The held-out panel"),
-    SideResult.Kind.FRESH: _("Tasks drawn for it alone"),
-    SideResult.Kind.SKILLS: _("What the base model could do"),
+TITLES: dict[str, tuple[Words, Words]] = {
+    "panel": (_("The held-out panel"), _("kept for several versions")),
+    SideResult.Kind.FRESH: (_("Tasks drawn for it alone"), _("nothing can have been trained on them")),
 }
+SKILLS = (
+    _("What the base model could do"),
+    _("asked several times by sampling; beside the base model or what served, whichever did worse"),
+)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One kind of tasks: this adapter beside what served when the gate judged it."""
+    """One kind of tasks: this adapter beside what served when the gate judged it, unless `note` says otherwise."""
 
     title: Words
+    note: Words
     found: PairedComparison
 
     @property
@@ -66,11 +70,14 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
     mine = {(kind, one.panel, scale): one.outcomes for kind, scale, one in results if one.adapter_id == adapter.pk}
     theirs = {(kind, one.panel, scale): one.outcomes for kind, scale, one in results if one.adapter_id != adapter.pk}
     measured = {
-        key[0]: Measured(TITLES[key[0]], compare_paired(outcomes, theirs[key]))
+        key[0]: Measured(*TITLES[key[0]], compare_paired(outcomes, theirs[key]))
         for key, outcomes in mine.items()
         if key[0] in TITLES and outcomes and len(theirs.get(key, ())) == len(outcomes)
     }
-    return GateTables([measured[kind] for kind in TITLES if kind in measured], _read_strengths(mine))
+    rows = [measured[kind] for kind in TITLES if kind in measured]
+    if safe is not None and (skills := safe.details.get("skills")):
+        rows.append(Measured(*SKILLS, PairedComparison(**skills)))
+    return GateTables(rows, _read_strengths(mine))
 
 
 def _read_strengths(mine: Mapping[tuple[str, str, float], Sequence[float]]) -> list[Strength]:

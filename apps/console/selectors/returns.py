@@ -15,6 +15,7 @@ from apps.training.returns import Return, Returns, Spent
 WIDTH, HEIGHT = 400, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 44
 TICKS = 4
+BARRED = frozenset({Adapter.State.REFUSED, Adapter.State.QUARANTINED})
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
@@ -31,7 +32,8 @@ class Dot:
 
     @property
     def is_refused(self) -> bool:
-        return self.adapter is not None and self.adapter.state == Adapter.State.REFUSED
+        """Whether it may not serve, for good or for now."""
+        return self.adapter is not None and self.adapter.state in BARRED
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from apps.training.returns import Gain, Outcome, Rate
+from apps.training.returns import Gain, Outcome
 from apps.webhooks.services import find_origin
 
 register = template.Library()
@@ -85,14 +85,13 @@ def outcome(gain: Gain) -> Mapping[str, Any]:
 
 
 @register.filter
-def rate(found: Rate | None) -> str:
-    """Points a unit with their interval, in three digits: `+120 [+40.1, +200]`."""
-    if found is None:
-        return "–"
-    points, low, high = (_few(value) for value in (found.points, found.low, found.high))
-    return f"{points} [{low}, {high}]"
-
-
-def _few(value: float) -> str:
+def few(value: float) -> str:
+    """A signed number in about three digits: +0.27, +13.3, +1,240."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:+,.{digits}f}".replace("-", "−")
+
+
+@register.filter
+def in_points(share: float) -> str:
+    """A difference of shares as percentage points."""
+    return f"{100 * share:+.1f}".replace("-", "−")

@@ -16,8 +16,10 @@ from apps.console.selectors.learning import choose_worker
 from apps.console.selectors.lineage import draw_lineage
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.console.views.trace import adapter_or_404
+from apps.console.words_learning import explain_alarms, explain_gates
 from apps.pipeline import flow
 from apps.training.models import TrainingRun
+from apps.training.returns import find_return
 from apps.workers.models import Worker
 
 MOST_COMPARED = 5
@@ -57,7 +59,15 @@ def show_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
     view = training.show_run(scene.project, run_id, others=[other for other in others if other != run_id])
     if view is None:
         raise Http404(f"no run {run_id}, or none of those to compare it with")
-    context = {"view": view, "run": view.run, "chosen": set(others), "fragments": {"run"}}
+    context = {
+        "view": view,
+        "run": view.run,
+        "returns": find_return(view.run),
+        "gates": explain_gates(view.run.gates),
+        "alarms": explain_alarms(view.run.alarms),
+        "chosen": set(others),
+        "fragments": {"run"},
+    }
     return show(request, scene, "run", context)
 
 

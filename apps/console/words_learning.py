@@ -1,0 +1,121 @@
+"""What the gates around a training ask and its monitors watch: what each is for, and what to do when it objects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.utils.translation import gettext_lazy as _
+
+from apps.console.words_facts import Words
+
+
+class Asked(NamedTuple):
+    """What is asked or watched, and what a person does about an objection."""
+
+    about: Words
+    todo: Words
+
+
+UNKNOWN = Asked("", "")
+
+GATES: Mapping[str, Asked] = {
+    "G1": Asked(
+        _("Enough tasks were solved to imitate"),
+        _("Let more tasks be solved or edited, or lower “Solved tasks before imitation” in the settings; try again."),
+    ),
+    "G2": Asked(
+        _("It trains on the very tokens that were answered"),
+        _("The model server's tokenizer or chat template changed since: let the worker answer anew."),
+    ),
+    "G3": Asked(
+        _("No task is in two batches"),
+        _("A task was reopened or answered twice: its later batch waits for other tasks. Cancel this one."),
+    ),
+    "G4": Asked(
+        _("It holds on what it was not trained on"),
+        _("It learnt by heart: fewer passes, a lower learning rate, or more tasks in a batch."),
+    ),
+    "G5": Asked(
+        _("It did not learn to be done fast"),
+        _("Look whether short answers were rewarded: judge some by hand, or add a KL term."),
+    ),
+    "G6": Asked(
+        _("All attempts began from the same clean place"),
+        _("The environment keeps something between attempts, or does not say what it starts from: mend its reset."),
+    ),
+    "G7": Asked(
+        _("Losses and gradients stayed finite"),
+        _("Lower the learning rate or the largest gradient."),
+    ),
+    "G8": Asked(
+        _("It trains on nothing that it is measured on"),
+        _("Held-out tasks were given to the worker as work: cancel the run, its measurement would say nothing."),
+    ),
+    "G9": Asked(
+        _("What the base model could do is kept"),
+        _("Add a KL term or more kinds of tasks to the batch; such an adapter is refused."),
+    ),
+    "G10": Asked(
+        _("The base model is not quantised"),
+        _("Name the full-precision base model as the worker's base directory."),
+    ),
+}
+
+ALARMS: Mapping[str, Asked] = {
+    "not_finite": Asked(_("A number is no number any more"), _("Lower the learning rate.")),
+    "entropy_ratio": Asked(
+        _("How undecided it is"),
+        _("A fall says that it tries nothing new: add an entropy bonus. A rise says that it forgets: lower the rate."),
+    ),
+    "length_drift": Asked(_("How long its answers are"), _("Look whether length itself is rewarded.")),
+    "clip_fraction": Asked(_("How much of the update is cut off"), _("Lower the learning rate, or do fewer passes.")),
+    "max_ratio": Asked(
+        _("How far one token moved"), _("Use truncated weights, or learn from fresher attempts (largest staleness).")
+    ),
+    "divergence": Asked(_("How far it moved from who answered"), _("Lower the learning rate, or do fewer passes.")),
+    "base_divergence": Asked(_("How far it is from the base model"), _("Raise the pull towards the base model.")),
+    "staleness": Asked(
+        _("How old the attempts are"), _("Train sooner: smaller batches, or more hours; too old ones are left out.")
+    ),
+    "proxy_gap": Asked(
+        _("Reward against what was verified"),
+        _("It may be paid for other things than being right: audit some answers, and give scorers less weight."),
+    ),
+    "self_overlap": Asked(
+        _("How much answers repeat each other"), _("Look at its answers; roll back if they collapsed.")
+    ),
+    "missing_end": Asked(_("Answers without an end"), _("Look at its answers; roll back if they collapsed.")),
+    "entropy_jump": Asked(_("How undecided its answers are"), _("Look at its answers; roll back if they collapsed.")),
+    "broken_tags": Asked(_("Answers of a broken form"), _("Look at its answers; roll back if they collapsed.")),
+    "logprob_drift": Asked(
+        _("Whether the intended model serves"),
+        _("The model server serves other weights: restart it, nothing trains until then."),
+    ),
+}
+
+
+class Answer(NamedTuple):
+    """A gate's answer as a page shows it."""
+
+    gate: str
+    passed: bool | None
+    words: str
+    asked: Asked
+
+
+class Raised(NamedTuple):
+    """An alarm as a page shows it; `update` None where it is of the whole run."""
+
+    words: str
+    update: int | None
+    asked: Asked
+
+
+def explain_gates(gates: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """In the order of their numbers, whenever they were asked."""
+    answers = [Answer(one["gate"], one["passed"], one["words"], GATES.get(one["gate"], UNKNOWN)) for one in gates]
+    return sorted(answers, key=lambda one: (len(one.gate), one.gate))
+
+
+def explain_alarms(alarms: Sequence[Mapping[str, Any]]) -> list[Raised]:
+    """In the order in which they were raised."""
+    return [Raised(one["words"], one.get("update"), ALARMS.get(one["detector"], UNKNOWN)) for one in alarms]
