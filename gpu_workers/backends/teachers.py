@@ -14,7 +14,6 @@ from gpu_workers.backends.lessons import Lesson, Support
 from gpu_workers.backends.micro_batches import pack_items, score_frozen
 from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
-from gpu_workers.learning.logprobs import top_tokens
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.opd import choose_hint, token_opd_advantages, top_k_advantages
@@ -187,11 +186,10 @@ def _ask(teacher: BaseModel, items: Sequence[tuple[Prompt, RolloutRecord]], k: i
     opinions: list[_Opinion | None] = [None] * len(items)
     for batch, members in pack_items([(prompt, rollout.token_ids) for prompt, rollout in items], teacher):
         ids = torch.tensor([ids for member in members for ids in _support_ids(items[member][1], k)])
-        logits = teacher.predict(batch, {})  # M V
-        logprobs = logits.float().log_softmax(-1).gather(-1, ids.to(logits.device)).cpu()
-        top = top_tokens(logits, k).cpu()
+        logprobs, top = teacher.rank(batch, ids, k)
         sizes = list(batch.sizes)
-        for member, mine, theirs in zip(members, torch.split(logprobs, sizes), torch.split(top, sizes), strict=True):
+        parts = torch.split(logprobs.cpu(), sizes), torch.split(top.cpu(), sizes)
+        for member, mine, theirs in zip(members, *parts, strict=True):
             opinions[member] = _Opinion(mine.tolist(), theirs.tolist())
     return [opinion for opinion in opinions if opinion is not None]
 

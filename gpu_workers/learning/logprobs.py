@@ -138,8 +138,3 @@ def rank_tokens(
         told.append(logprobs.gather(-1, asked))
         top.append(logprobs.topk(k, -1).indices)
     return torch.cat(told), torch.cat(top)
-
-
-def top_tokens(logits: Tensor, k: int) -> Tensor:
-    """(N, V) -> (N, k) int64: the likeliest tokens, most likely first; all of them where there are fewer than k."""
-    return logits.topk(min(k, logits.shape[-1]), -1).indices

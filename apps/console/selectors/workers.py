@@ -47,12 +47,18 @@ class Hold:
 
 @dataclass(frozen=True)
 class WorkerView:
-    """Everything the worker page shows."""
+    """Everything the worker page shows.
+
+    Attributes:
+        deployment, batch: of its line: its own, or that of whom it learns with.
+        learners: who learns with it.
+    """
 
     worker: Worker
     base_model: str
     deployment: Deployment | None
     batch: Batch | None
+    learners: Sequence[Worker]
     holds: Sequence[Hold]
     latest: Sequence[Task]
     runs: Sequence[TrainingRun]
@@ -70,9 +76,9 @@ class WorkerView:
 
 def find_workers(project: Project) -> list[WorkerRow]:
     """All of the project's, by name: three queries."""
-    workers = list(Worker.objects.filter(project=project).select_related("provider"))
-    own = Deployment.objects.filter(worker__in=workers, end_user="").select_related("adapter", "canary")
-    deployments = {one.worker_id: one for one in own}
+    workers = list(Worker.objects.filter(project=project).select_related("provider", "learns_with"))
+    everybodys = Deployment.objects.filter(worker__in=workers, end_user="").select_related("adapter", "canary")
+    deployments = {one.worker_id: one for one in everybodys}
     rows: Any = (
         Task.objects.filter(project=project, state=Task.State.WORKING)
         .order_by()
@@ -80,11 +86,11 @@ def find_workers(project: Project) -> list[WorkerRow]:
         .annotate(count=Count("pk"))
     )
     counts = dict(rows)
-    return [WorkerRow(worker, deployments.get(worker.pk), counts.get(worker.pk, 0)) for worker in workers]
+    return [WorkerRow(worker, deployments.get(worker.line_id), counts.get(worker.pk, 0)) for worker in workers]
 
 
 def show_worker(worker: Worker) -> WorkerView:
-    """About eight queries. Its latest tasks are looked for among the project's newest `NEWEST`."""
+    """About nine queries. Its latest tasks are looked for among the project's newest `NEWEST`."""
     at_work = Task.objects.filter(project=worker.project_id, worker=worker, state=Task.State.WORKING)
     tasks = list(at_work.order_by("-id").defer("reference", "metadata")[:MOST_AT_WORK])
     segments = Segment.objects.filter(kind="work", subject_id__in=[task.pk for task in tasks], state=Segment.State.OPEN)
@@ -95,12 +101,13 @@ def show_worker(worker: Worker) -> WorkerView:
     return WorkerView(
         worker=worker,
         base_model=find_base_model(worker),
-        deployment=find_deployment(worker),
-        batch=Batch.objects.filter(worker=worker, end_user="", state=Batch.State.OPEN).first(),
+        deployment=find_deployment(worker.line),
+        batch=Batch.objects.filter(worker=worker.line_id, end_user="", state=Batch.State.OPEN).first(),
+        learners=list(worker.learners.order_by("name")),
         holds=[Hold(task, held.get(task.pk)) for task in tasks],
         latest=list(latest.defer("reference", "metadata", "answer")[:LATEST]),
         runs=list(
-            TrainingRun.objects.filter(worker=worker)
+            TrainingRun.objects.filter(worker__in={worker.pk, worker.line_id})
             .select_related("batch")
             .defer("metrics", "spec", "recipe")
             .order_by("-id")[:5]
