@@ -116,6 +116,16 @@ class WorkerForm(forms.Form):
         max_value=MOST_BATCH_TASKS,
         help_text=_("Empty: as many as the project's batches hold."),
     )
+    learns_with = forms.ModelChoiceField(
+        Worker.objects.none(),
+        label=_("Learns with"),
+        required=False,
+        empty_label=_("Nobody: its adapters are its own"),
+        help_text=_(
+            "Whose adapters it teaches and is served by. Both need the same model of the same server; a worker that "
+            "has learnt by itself cannot join another."
+        ),
+    )
     is_active = forms.BooleanField(label=_("Takes tasks"), required=False, initial=True)
 
     def __init__(self, *args: Any, project: Project, worker: Worker | None = None, **kwargs: Any) -> None:
@@ -123,6 +133,11 @@ class WorkerForm(forms.Form):
         offered = Provider.objects.filter(Q(project=project) | Q(project=None), is_active=True)
         for name in ("provider", "agent_server"):
             self.fields[name].queryset = offered.order_by("name")  # type: ignore[attr-defined]
+        others = Worker.objects.filter(project=project, learns_with=None).exclude(kind=Worker.Kind.ECHO)
+        others = others.exclude(pk=worker.pk) if worker is not None else others
+        self.fields["learns_with"].queryset = others  # type: ignore[attr-defined]
+        if not others.exists() or (worker is not None and worker.learners.exists()):
+            del self.fields["learns_with"]
         if worker is not None and worker.kind != Worker.Kind.OPENCLAW:
             for name in ("agent_server", "agent_id"):
                 del self.fields[name]
@@ -157,6 +172,7 @@ def read_worker(worker: Worker) -> dict[str, Any]:
         "system_prompt": worker.system_prompt,
         "adapters_per": worker.adapters_per,
         "user_batch_tasks": worker.user_batch_tasks,
+        "learns_with": worker.learns_with_id,
         "is_active": worker.is_active,
         **worker.sampling,
     }
