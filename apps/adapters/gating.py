@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.errors import AdapterBrokenError
+from apps.adapters.errors import AdapterBrokenError, AdapterNotServableError
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.adapters.panels import (
     Panel,
@@ -265,7 +265,7 @@ class _Sides:
         yield from suspect_skills(found, margin=self.policy.skills_margin)
 
     def suspect_strength(self, candidate: PanelResult) -> Iterator[Finding]:
-        """At other strengths, on the first tasks of the panel."""
+        """At other strengths, on the first tasks of the panel; what is not tried is told."""
         size = min(self.policy.sweep_size, self.panel.size)
         if not size:
             return
@@ -273,8 +273,12 @@ class _Sides:
         client, at = client_of(self.worker), {1.0: list(candidate.outcomes[:size])}
         for scale in SCALES:
             if scale != 1.0:
-                with serve_scaled(client, self.adapter, scale) as name:
-                    tried = try_items(self.worker, self.panel.world, items, model=name)
+                try:
+                    with serve_scaled(client, self.adapter, scale) as name:
+                        tried = try_items(self.worker, self.panel.world, items, model=name)
+                except AdapterNotServableError as error:
+                    self.details["untried"] = f"other strengths were not tried: {error}"
+                    return
                 self._keep(SideResult.Kind.SCALE, self.adapter, tried, panel=self.panel.name, scale=scale)
                 at[scale] = list(tried.outcomes)
         self.details["scales"] = {f"{scale:g}": sum(found) / size for scale, found in sorted(at.items())}
@@ -352,9 +356,12 @@ def _store(adapter: Adapter, found: Examination, *, by: str) -> None:
 
 def _say(found: Examination) -> str:
     suspicious = [one for one in found.faults if not one.is_broken]
-    if not suspicious:
-        return found.serving.words
-    return f"{found.serving.words}; under suspicion: {_join(suspicious)}"
+    words = [found.serving.words]
+    if "untried" in found.details:
+        words.append(found.details["untried"])
+    if suspicious:
+        words.append(f"under suspicion: {_join(suspicious)}")
+    return "; ".join(words)
 
 
 def _store_unproved(adapter: Adapter, found: Sequence[Finding], *, by: str) -> None:

@@ -12,11 +12,16 @@ from tempfile import mkdtemp
 from django.conf import settings
 
 from apps.adapters.artifacts import path_of
+from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter
 from apps.adapters.serving import require_forgotten
 from apps.adapters.weights import CONFIG, WEIGHTS
 from apps.base.errors import TentalisError
 from apps.inference.client import ModelClient
+from apps.inference.errors import ProviderRefusedError
+
+NOT_KEPT = "adapter_not_kept_at_service"
+"""What a server says that samples by a service, which has the adapters that were trained there and takes no others."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +31,7 @@ def serve_scaled(client: ModelClient, adapter: Adapter, scale: float) -> Iterato
     """Have the server serve the adapter at a share of its strength; gives the name it goes by meanwhile.
 
     Raises:
+        AdapterNotServableError: the server serves what it keeps itself alone, at the strength it was trained at.
         ProviderBusyError, ProviderRefusedError: the server would not.
     """
     name = f"{adapter.name}-x{scale:g}"
@@ -35,7 +41,12 @@ def serve_scaled(client: ModelClient, adapter: Adapter, scale: float) -> Iterato
     directory = Path(mkdtemp(prefix=f"{adapter.sha256[:8]}-", dir=parent))
     try:
         _write(path_of(adapter.uri), directory, scale)
-        client.load_adapter(name, str(directory))
+        try:
+            client.load_adapter(name, str(directory))
+        except ProviderRefusedError as error:
+            if error.server_code == NOT_KEPT:
+                raise AdapterNotServableError(f"another strength than it was trained at: {error}") from error
+            raise
         try:
             yield name
         finally:

@@ -53,7 +53,10 @@ def _load_on(client: ModelClient, adapter: Adapter) -> None:
         return
     kind = find_kind(client.kind)
     if not kind.loads_adapters:
-        raise AdapterNotServableError(f"{kind.label} loads no adapters: wanted the Tentalis engine or vLLM")
+        words = f"{kind.label} loads no adapters: wanted the Tentalis engine or vLLM"
+        if client.kind == "tinker":
+            words += ", or python -m gpu_workers.backends.tinker, which serves by it what it trained, as kind vllm"
+        raise AdapterNotServableError(words)
     directory = path_of(adapter.uri)
     if loaded_from is not None:
         words = f"{client.base_url}: {adapter.name} is taken by what was loaded from {loaded_from}"

@@ -107,7 +107,7 @@ class PolicyCourse:
         self._held_out: list[Lesson] = []
         self._findings: dict[str, float] = {}
         if recipe.algorithm == "reward_weighted_sft":
-            self._lessons, self._held_out = _hold_out(self._lessons, share=recipe.held_out_share)
+            self._lessons, self._held_out = hold_out(self._lessons, share=recipe.held_out_share)
         self._plan = plan_updates(self._lessons, recipe, seed=spec.seed)
 
     @property
@@ -234,7 +234,7 @@ class PolicyCourse:
         }, float(drift.max_ratio)
 
 
-def _hold_out(lessons: Sequence[Lesson], *, share: float) -> tuple[list[Lesson], list[Lesson]]:
+def hold_out(lessons: Sequence[Lesson], *, share: float) -> tuple[list[Lesson], list[Lesson]]:
     """What is learnt and what it is checked on; nothing of a single task."""
     tasks = find_tasks(lesson.rollout for lesson in lessons)
     held_out = choose_held_out(set(tasks.values()), share=share)

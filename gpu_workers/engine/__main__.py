@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import ModelUnreadableError
+from gpu_workers.engine.served import Served
 from gpu_workers.engine.server import EngineServer
 from gpu_workers.process import prepare_process
 
@@ -29,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def serve(engine: Engine, *, host: str, port: int) -> None:
+async def serve(engine: Served, *, host: str, port: int) -> None:
     """Serve until a signal; then drain and return. Raises OSError when the port cannot be bound."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -71,7 +71,7 @@ class Engine:
         self._heads: dict[str, LoadedHead] = {}
         self._loading: set[str] = set()
         self._lock = threading.Lock()
-        self.end_ids = _read_end_ids(directory, config)
+        self.end_ids = read_end_ids(directory, config)
         self.scheduler = Scheduler(codec=self.codec, end_ids=self.end_ids, max_rows=max_rows, max_waiting=max_waiting)
         self._thread: threading.Thread | None = None
         self._is_stopping = False
@@ -105,7 +105,7 @@ class Engine:
         Raises:
             AdapterRefusedError: the name is taken or unfit, or the directory is not a whole adapter of this base.
         """
-        self._require_name(name, param="lora_name")
+        require_name(name, param="lora_name")
         with self._lock:
             if name in self._lanes or name in self._loading:
                 raise AdapterRefusedError(
@@ -123,15 +123,6 @@ class Engine:
             with self._lock:
                 self._loading.discard(name)
         return lane
-
-    @staticmethod
-    def _require_name(name: str, *, param: str) -> None:
-        if not _ADAPTER_NAME.fullmatch(name):
-            raise AdapterRefusedError(
-                f"{param} must be up to 200 of letters, digits and ._@:- and start with a letter or digit; found "
-                f"{name[:200]!r}",
-                param=param,
-            )
 
     def unload_adapter(self, name: str) -> None:
         """Refuse the name from now on; requests already admitted end on the weights they started with."""
@@ -161,7 +152,7 @@ class Engine:
         Raises:
             AdapterRefusedError: the name is taken or unfit, or the directory is not a whole head of this base.
         """
-        self._require_name(name, param="head_name")
+        require_name(name, param="head_name")
         head = open_head(name, directory, base_sha256=self.base.fingerprint, width=self.base.model.width)
         with self._lock:
             if self._heads.setdefault(name, head) is not head:
@@ -290,7 +281,17 @@ class Engine:
                 self.publish(events)
 
 
-def _read_end_ids(directory: Path, config: Mapping[str, Any]) -> frozenset[int]:
+def require_name(name: str, *, param: str) -> None:
+    """Raises AdapterRefusedError unless this may be the name of an adapter or a step scorer."""
+    if not _ADAPTER_NAME.fullmatch(name):
+        raise AdapterRefusedError(
+            f"{param} must be up to 200 of letters, digits and ._@:- and start with a letter or digit; found "
+            f"{name[:200]!r}",
+            param=param,
+        )
+
+
+def read_end_ids(directory: Path, config: Mapping[str, Any]) -> frozenset[int]:
     """Token ids that end an answer, by generation_config.json, else config.json."""
     path = directory / "generation_config.json"
     found = read_json(path).get("eos_token_id") if path.is_file() else None

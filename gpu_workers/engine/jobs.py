@@ -74,12 +74,12 @@ class PromptScore:
 
     Args:
         logprobs: (P - 1,) of tokens 1..P-1.
-        ranks: (P - 1,) 1 for the most likely.
+        ranks: (P - 1,) 1 for the most likely; None where nobody told.
         top: per token, alternatives.
     """
 
     logprobs: NDArray[np.float32]
-    ranks: NDArray[np.int64]
+    ranks: NDArray[np.int64] | None
     top: list[TopLogprobs]
 
 

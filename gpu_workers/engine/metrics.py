@@ -8,8 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.jobs import Job
+from gpu_workers.engine.served import Served
 
 
 class EngineMetrics(Collector):
@@ -17,7 +17,7 @@ class EngineMetrics(Collector):
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Served) -> None:
         self._engine = engine
         self._registry = CollectorRegistry()
         self._registry.register(self)

@@ -84,29 +84,13 @@ class Scheduler:
             InvalidRequestError: it could never run here.
             QueueFullError: too much waits already; try again later.
         """
-        options, context = job.options, job.lane.model.context_length
-        if options.n > self.max_rows:
-            raise InvalidRequestError(f"n must be at most {self.max_rows}, found {options.n}", param="n")
+        if job.options.n > self.max_rows:
+            raise InvalidRequestError(f"n must be at most {self.max_rows}, found {job.options.n}", param="n")
         if len(job.prompts) > self.max_waiting:
             raise InvalidRequestError(
                 f"one request takes at most {self.max_waiting} prompts, found {len(job.prompts)}", param="prompt"
             )
-        for prompt in job.prompts:
-            if not prompt:
-                raise InvalidRequestError("a prompt must hold at least one token, found none", param="prompt")
-            if len(prompt) + options.max_tokens > context:
-                raise InvalidRequestError(
-                    f"the model's context is {context} tokens; the prompt has {len(prompt)} and max_tokens asks for "
-                    f"{options.max_tokens}",
-                    param="prompt",
-                    code="context_length_exceeded",
-                )
-            if not 0 <= min(prompt) <= max(prompt) < job.lane.model.vocabulary_size:
-                raise InvalidRequestError(
-                    f"prompt token ids must lie in 0..{job.lane.model.vocabulary_size - 1}, found "
-                    f"{min(prompt)}..{max(prompt)}",
-                    param="prompt",
-                )
+        require_readable(job)
         with self._lock:
             if self._queued and self._queued + len(job.prompts) > self.max_waiting:
                 raise QueueFullError(
@@ -218,6 +202,27 @@ class Scheduler:
                 lane.batches.append(batch)
             self._lanes[lane] = None
         return events
+
+
+def require_readable(job: Job) -> None:
+    """Raises InvalidRequestError: a prompt is empty, not of the vocabulary, or leaves no room for the answer."""
+    options, context = job.options, job.lane.model.context_length
+    for prompt in job.prompts:
+        if not prompt:
+            raise InvalidRequestError("a prompt must hold at least one token, found none", param="prompt")
+        if len(prompt) + options.max_tokens > context:
+            raise InvalidRequestError(
+                f"the model's context is {context} tokens; the prompt has {len(prompt)} and max_tokens asks for "
+                f"{options.max_tokens}",
+                param="prompt",
+                code="context_length_exceeded",
+            )
+        if not 0 <= min(prompt) <= max(prompt) < job.lane.model.vocabulary_size:
+            raise InvalidRequestError(
+                f"prompt token ids must lie in 0..{job.lane.model.vocabulary_size - 1}, found "
+                f"{min(prompt)}..{max(prompt)}",
+                param="prompt",
+            )
 
 
 def _hand_out_states(states: Tensor, chunk: Sequence[tuple[Job, int]], places: Mapping[tuple[int, ...], int]) -> None:

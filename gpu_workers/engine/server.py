@@ -15,12 +15,12 @@ from aiohttp import web
 
 from gpu_workers.engine.answers import AnswerWriter
 from gpu_workers.engine.batch import Events
-from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, StoppingError
 from gpu_workers.engine.jobs import Delta, Job
 from gpu_workers.engine.metrics import EngineMetrics
 from gpu_workers.engine.protocol import Fields, GenerationRequest, read_chat, read_completion
 from gpu_workers.engine.reward_heads import read_score_request, write_heads, write_scores
+from gpu_workers.engine.served import Served
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class EngineServer:
     """Routes, and the bridge between the engine's thread and the event loop."""
 
-    def __init__(self, engine: Engine, *, host: str) -> None:
+    def __init__(self, engine: Served, *, host: str) -> None:
         self._engine = engine
         self._metrics = EngineMetrics(engine)
         self._mailboxes: dict[Job, asyncio.Queue[list[Delta]]] = {}

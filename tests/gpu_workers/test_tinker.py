@@ -82,6 +82,9 @@ def test_the_adapter_is_the_standalone_trainers(tmp_path: Path, server: TinkerSe
     gap = max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
     assert moved > 1e-3
     assert gap < 1e-2 * moved
+    for name in {"val_loss", "train_loss", "rollouts_held_out"} & set(here.summary):
+        assert there.summary[name] == pytest.approx(here.summary[name], rel=1e-3, abs=1e-4), name
+    assert ("val_loss" in here.summary) == (changes["algorithm"] == "reward_weighted_sft")
     for mine, other in zip(here.metrics, there.metrics, strict=True):
         for name in ("loss", "loss_rl", "loss_opd", "kl", "max_ratio", "grad_norm", "reward"):
             assert other[name] == pytest.approx(mine[name], rel=1e-3, abs=1e-4), name

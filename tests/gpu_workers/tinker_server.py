@@ -1,7 +1,8 @@
 """A Tinker service on loopback: its wire format (JSON, protobuf, futures) around a real small trainer.
 
-It trains low-rank tensors of the tests' small model by the losses as the service documents them, sums over tokens. The
-service's own client talks to it; nothing of the backend under test is used to train. Requests are kept as they came.
+It trains low-rank tensors of a small model by the losses as the service documents them, sums over tokens, and samples
+by the engine from what an export holds. The service's own client talks to it; nothing of the backend under test is used
+to train. Requests are kept as they came.
 """
 
 import copy
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,6 +28,7 @@ from gpu_workers.backends.adapter_files import start_adapter, weight_names
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.micro_batches import pack_items
 from gpu_workers.backends.plain_decoder import LowRank
+from gpu_workers.engine import Engine
 from tests.gpu_workers.learning.training_factory import tiny_model
 
 MODEL = "tiny/base"
@@ -66,15 +70,19 @@ class TinkerServer:
     """What a test may look at and set.
 
     Args:
+        model: "desk", or the directory of the model that it knows as MODEL; "" for the tests' small one.
         alpha: what the service scales its adapters by, over the rank.
-        fails: kind of request -> the words its futures fail with; holds: kinds whose futures never come.
+        fails: kind of request -> the words its futures fail with; category: whose fault that is.
+        holds: kinds whose futures never come.
         passes, steps: what was sent; requests: every path with its JSON body.
         files: what an export is made of, by name; a test may change it.
     """
 
+    model: str = ""
     alpha: float = 32.0
     url: str = ""
     fails: dict[str, str] = field(default_factory=dict)
+    category: str = "user"
     holds: set[str] = field(default_factory=set)
     refuses: dict[str, int] = field(default_factory=dict)
     passes: list[Sent] = field(default_factory=list)
@@ -84,7 +92,8 @@ class TinkerServer:
     leaves_out: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.base = load_base(str(tiny_model()))
+        self.base = load_base(self.model or str(tiny_model()))
+        self.engine = Engine.open(self.model or str(tiny_model()), name=MODEL)
         self.adapters: dict[str, Adapter] = {}
         self.saved: dict[str, tuple[dict[str, Tensor], dict[str, Any], int, list[str]]] = {}
         self.samplers: dict[str, str | None] = {}
@@ -101,18 +110,22 @@ class TinkerServer:
             self.requests.append((name, sent))
         if name in self.refuses:
             return self.refuses[name], "application/json", b'{"detail": "not for you"}'
+        if path == "/oai/api/v1/models":
+            return _json({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
         if path.startswith("/files/"):
             if query.get("signature") != [SIGNATURE]:
                 return 403, "text/plain", b"unsigned"
             return 200, "application/octet-stream", self.export(*path.removeprefix("/files/").split("/"))
         if name == "retrieve_future":
             return self.retrieve(sent["request_id"])
+        if name == "create_sampling_session" and (sent.get("model_path") or "") not in {"", *self.saved}:
+            return 404, "application/json", b'{"detail": "no such checkpoint"}'
         with self.lock:
             if name == "forward_backward":
                 return _json(self.promise(name, self.forward_backward(body)))
             made = getattr(self, name, None)
             if made is not None and name in FUTURES:
-                return _json(self.promise(name, made(sent)))
+                return _json(self.promise(name, made(sent), (sent or {}).get("num_samples", 1)))
         if name.endswith("/external_weights_urls"):
             model, _, rest = name.removeprefix("training_runs/").partition("/checkpoints/")
             saved = f"tinker://{model}/{rest.removesuffix('/external_weights_urls')}"
@@ -149,13 +162,14 @@ class TinkerServer:
             return {"status": "accepted"}
         return {}
 
-    def promise(self, kind: str, value: bytes | dict[str, Any]) -> dict[str, Any]:
+    def promise(self, kind: str, value: bytes | dict[str, Any], choices: int = 1) -> dict[str, Any]:
         known = f"request-{len(self.futures) + 1}"
         if kind in self.fails:
-            value = {"error": self.fails[kind], "category": "user"}
+            value = {"error": self.fails[kind], "category": self.category}
         self.futures[known] = (kind, value)
-        more = {"sample_sequence_ids": ["sequence-1"]} if kind == "asample" else {}
-        return {"request_id": known, **more}
+        if kind == "asample":
+            return {"request_id": known, "sample_sequence_ids": [f"{known}-{place}" for place in range(choices)]}
+        return {"request_id": known}
 
     def retrieve(self, known: str) -> tuple[int, str, bytes]:
         kind, value = self.futures[known]
@@ -231,9 +245,55 @@ class TinkerServer:
         return {"metrics": {"optim/grad_norm": norm}}
 
     def asample(self, sent: Mapping[str, Any]) -> bytes:
-        """Log-probs of a prompt's last tokens, which is all the backend samples for."""
+        """Answers to a prompt, and its own log-probs where they are asked for."""
         tokens = [token for chunk in sent["prompt"]["chunks"] for token in chunk["tokens"]]
         weights = self.samplers[sent["sampling_session_id"]]
+        answer = wire.SampleResponse(sequences=self.draw(sent, tokens, weights))
+        if sent.get("prompt_logprobs"):
+            answer.prompt_logprobs = self.score_prompt(tokens, weights, sent.get("prompt_logprobs_last_n"))
+        return bytes(answer.SerializeToString())
+
+    def draw(self, sent: Mapping[str, Any], prompt: list[int], weights: str | None) -> list[wire.SampledSequence]:
+        """Answers as the service's sampler draws them: no end but those that are asked for."""
+        params = sent["sampling_params"]
+        name = None if weights is None else f"weights-{self.saved_key(weights)}"
+        if name is not None and name not in self.engine.lanes:
+            self.engine.load_adapter(name, self.write_export(str(weights)))
+        k = sent.get("topk_sample_logprobs") or 0
+        ((*samples,),) = self.engine.generate(
+            [prompt],
+            sent["num_samples"],
+            adapter=name,
+            max_tokens=params["max_tokens"],
+            temperature=params.get("temperature", 1.0),
+            top_p=params.get("top_p", 1.0),
+            top_k=max(0, params.get("top_k", -1)),
+            stop_token_ids=frozenset(params.get("stop") or ()),
+            ignores_eos=True,
+            top_logprobs=k or None,
+        )
+        drawn = []
+        for sample in samples:
+            reason = wire.STOP_REASON_STOP if sample.finish_reason == "stop" else wire.STOP_REASON_LENGTH
+            one = wire.SampledSequence(stop_reason=reason, tokens=np.array(sample.token_ids, np.int32).tobytes())
+            one.logprobs = np.array(sample.logprobs, np.float32).tobytes()
+            if sample.top:
+                ids, values = np.array(sample.top).transpose(2, 0, 1)  # T K each
+                likeliest = one.topk_sampled_logprobs
+                likeliest.token_ids, likeliest.logprobs = ids.astype(np.int32).tobytes(), values.astype("f4").tobytes()
+                likeliest.k, likeliest.length = k, len(sample.top)
+            drawn.append(one)
+        return drawn
+
+    def write_export(self, weights: str) -> Path:
+        """The adapter of a checkpoint as PEFT's two files."""
+        directory = Path(mkdtemp(prefix="tinker-export-"))
+        for file in ("adapter_config.json", "adapter_model.safetensors"):
+            (directory / file).write_bytes(self.export(self.saved_key(weights), file))
+        return directory
+
+    def score_prompt(self, tokens: list[int], weights: str | None, last: int | None) -> bytes:
+        """Log-probs of a prompt's last tokens; None: of all but the first."""
         adapter = None
         if weights is not None:
             found, state, rank, modules = self.saved[weights]
@@ -241,9 +301,8 @@ class TinkerServer:
         with torch.no_grad():
             (scored,) = self.score([(tokens[:1], tokens[1:])], adapter)
         whole = np.concatenate([[np.nan], scored.numpy()]).astype(np.float32)
-        whole[: -sent["prompt_logprobs_last_n"]] = np.nan
-        ended = wire.SampledSequence(stop_reason=wire.STOP_REASON_LENGTH)
-        return bytes(wire.SampleResponse(sequences=[ended], prompt_logprobs=whole.tobytes()).SerializeToString())
+        whole[: -last if last else 0] = np.nan
+        return whole.tobytes()
 
     def score(self, items: Sequence[tuple[list[int], list[int]]], adapter: Adapter | None) -> list[Tensor]:
         """Log-probs of each second part after its first."""

@@ -20,6 +20,7 @@ from gpu_workers.backends.checkpoints import DIRECTORY
 from gpu_workers.backends.errors import CancelledError, DivergedError
 from gpu_workers.backends.lessons import Lesson
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
+from gpu_workers.backends.policy import hold_out
 from gpu_workers.backends.preparing import find_lessons, keep_teaching
 from gpu_workers.backends.readers import TokenizerReader
 from gpu_workers.backends.rollout_files import read_rollouts
@@ -27,7 +28,7 @@ from gpu_workers.backends.teachers import add_gaps
 from gpu_workers.backends.tinker import require_client
 from gpu_workers.backends.tinker.datums import plan_passes
 from gpu_workers.backends.tinker.home import fetch_export, read_export
-from gpu_workers.backends.tinker.measuring import measure_update
+from gpu_workers.backends.tinker.measuring import measure_held_out, measure_update
 from gpu_workers.backends.tinker.options import DAY_S, TinkerOptions
 from gpu_workers.backends.tinker.recipes import RecipeNotForTinkerError, find_modules, require_possible
 from gpu_workers.backends.tinker.service import Service, find_service, open_service
@@ -78,6 +79,9 @@ def train(
         lessons = keep_teaching(lessons, recipe, refused, found=len(rollouts))
         if recipe.importance_cap is not None:
             lessons = _score_start(service, lessons, options, parent)
+        held_out: list[Lesson] = []
+        if recipe.algorithm == "reward_weighted_sft":
+            lessons, held_out = hold_out(lessons, share=recipe.held_out_share)
         plan = plan_updates(lessons, recipe, seed=spec.seed)
         if (start := state or (parent.state if parent else None)) is not None:
             adapter = service.open_adapter(start)
@@ -103,6 +107,7 @@ def train(
             service.save_sampler(adapter, _name(spec, len(plan)), keep_s=options.keep_s),
         )
         save_checkpoint(output, spec, left.state, metrics)
+        checked = _check_imitation(service, left, held_out, recipe, metrics[-(len(plan) // recipe.epochs) :])
         fetch_export(service.export(adapter, _name(spec, len(plan)), keep_s=DAY_S), output / EXPORT)
     weights = sorted(base.glob("*.safetensors"))
     fields = describe_adapter(spec, recipe, hash_files(weights) if weights else "")
@@ -110,7 +115,7 @@ def train(
     directory, sha256 = publish_adapter(tensors, fields, parent=output, beside={LEFT_FILE: left.to_bytes()})
     for leftover in (DIRECTORY, EXPORT):
         shutil.rmtree(output / leftover, ignore_errors=True)
-    summary = summarise(metrics, rollouts, lessons, refused) | {"wall_s": time.perf_counter() - started}
+    summary = summarise(metrics, rollouts, lessons, refused) | checked | {"wall_s": time.perf_counter() - started}
     return TrainedAdapter(directory, sha256, metrics, summary, package_versions() | {"tinker": client})
 
 
@@ -124,6 +129,25 @@ def _score_start(
         weights=parent.sampler if parent else None,
     )
     return [replace(lesson, start_logprobs=values) for lesson, values in zip(lessons, scored, strict=True)]
+
+
+def _check_imitation(
+    service: Service, left: Left, held_out: Sequence[Lesson], recipe: Recipe, last: Sequence[Mapping[str, float]]
+) -> dict[str, float]:
+    """The losses of imitation on what was learnt from and on tasks that were not; {} where none are held out.
+
+    Args:
+        last: metrics of the last pass over the batch.
+    """
+    if not held_out:
+        return {}
+    items = [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in held_out]
+    scored = service.score(items, model=left.model, weights=left.sampler)
+    return {
+        "rollouts_held_out": float(len(held_out)),
+        "train_loss": sum(metric["loss_rl"] for metric in last) / len(last),
+        "val_loss": measure_held_out(held_out, recipe, scored),
+    }
 
 
 def _run_update(

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from gpu_workers.backends.lessons import Lesson
+from gpu_workers.backends.plans import count_totals
 from gpu_workers.backends.policy import REWARD_LOSSES, Tokens
 from gpu_workers.backends.tinker.datums import Pass, weigh_tokens
 from gpu_workers.backends.tinker.service import Step
-from gpu_workers.learning.losses import clipped_surrogate, combine_losses, measure_drift
+from gpu_workers.learning.losses import clipped_surrogate, combine_losses, measure_drift, weighted_imitation
 from tentalis.core.learning.recipes import Recipe
 
 
@@ -59,6 +60,18 @@ def measure_update(
         **({} if norm is None else {"grad_norm": norm}),
         **told,
     }
+
+
+@torch.no_grad()
+def measure_held_out(lessons: Sequence[Lesson], recipe: Recipe, logprobs: Sequence[Sequence[float]]) -> float:
+    """The loss of imitation on tasks that are not learnt from, nats a token.
+
+    Args:
+        logprobs: (T,) of each lesson's answer.
+    """
+    sampled = torch.tensor([flag for lesson in lessons for flag in lesson.rollout.sampled])
+    weights, counts = _values([lesson.advantages for lesson in lessons], lessons, sampled)
+    return float(weighted_imitation(_join(logprobs), weights, counts, total=count_totals(lessons, recipe)["rl"]))
 
 
 def _join(parts: Sequence[Sequence[float]]) -> Tensor:

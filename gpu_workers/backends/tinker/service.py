@@ -191,21 +191,33 @@ class Service:
         try:
             return future.result()
         except Exception as error:  # noqa: BLE001  the client raises ValueError and RuntimeError too
-            words = str(error).replace(self._address.key, "…")
-            raise TinkerFailedError(f"{what}: {type(error).__name__}: {words[:2000]}") from None
+            raise TinkerFailedError(f"{what}: {say_failure(error, self._address)}") from None
 
 
-@contextmanager
-def open_service(address: Address, *, name: str, is_cancelled: Callable[[], bool]) -> Iterator[Service]:
-    """A session that is finished at the end, whatever happened in it.
+def say_failure(error: Exception, address: Address) -> str:
+    """What went wrong, without the key."""
+    return f"{type(error).__name__}: {str(error).replace(address.key, '…')[:2000]}"
 
-    What goes wrong is told to nobody but the person whose run it is: the client's own telemetry, which sends errors
-    with what they were about, stays off unless the box's owner turned it on.
+
+def open_client(address: Address, *, name: str) -> tinker.ServiceClient:
+    """A session with the service; whoever opens it closes it.
+
+    The client's own telemetry, which sends errors with what they were about, stays off unless the box's owner turned it
+    on.
+
+    Raises:
+        TinkerOptionsError: the key is none.
     """
     os.environ.setdefault("TINKER_TELEMETRY", "0")
     if not address.key.startswith(("tml-", "eyJ")):
         raise TinkerOptionsError("TENTALIS_TINKER_API_KEY must begin with tml- or eyJ, found something else")
-    client = tinker.ServiceClient(base_url=address.url, api_key=address.key, display_name=name)
+    return tinker.ServiceClient(base_url=address.url, api_key=address.key, display_name=name)
+
+
+@contextmanager
+def open_service(address: Address, *, name: str, is_cancelled: Callable[[], bool]) -> Iterator[Service]:
+    """A session that is finished at the end, whatever happened in it; what goes wrong is told to nobody else."""
+    client = open_client(address, name=name)
     status: Any = "errored"
     try:
         yield Service(client, address, is_cancelled)

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_workers.artifacts import path_from_uri, read_checked, write_file
-from gpu_workers.backends.adapter_files import read_manifest
+from gpu_workers.artifacts import hash_files, path_from_uri, read_checked, write_file
+from gpu_workers.backends.adapter_files import MANIFEST_FILE, WEIGHTS_FILE, read_manifest
 from gpu_workers.backends.checkpoints import DIRECTORY
 from gpu_workers.backends.errors import CheckpointError, ParentMismatchError
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import TrainSpec
+from tentalis.core.contracts import AdapterManifest, TrainSpec
 from tentalis.core.learning.recipes import Recipe
 
 STATE_FILE = "state.json"
@@ -69,6 +69,29 @@ def open_checkpoint(spec: TrainSpec) -> tuple[str | None, list[Mapping[str, floa
     return state, metrics
 
 
+def read_served(directory: Path) -> tuple[Left, str]:
+    """Where the adapter of a directory is kept, and the SHA-256 of the weights that were brought home of it.
+
+    Raises:
+        ArtifactError: it cannot be read, or is not what its manifest says.
+        ParentMismatchError: it is not kept at the service at all.
+    """
+    manifest = read_manifest(directory, sha256=hash_files([directory / MANIFEST_FILE]))  # what it names is checked
+    if LEFT_FILE not in manifest.files:
+        raise ParentMismatchError(f"the adapter in {directory} was not trained at Tinker, which serves its own alone")
+    return _read_left(directory, manifest), str(manifest.files[WEIGHTS_FILE]["sha256"])
+
+
+def _read_left(directory: Path, manifest: AdapterManifest) -> Left:
+    try:
+        left = json.loads(read_checked(directory / LEFT_FILE, sha256=str(manifest.files[LEFT_FILE]["sha256"])))
+        return Left(str(left["model"]), str(left["state"]), str(left["sampler"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParentMismatchError(
+            f"{directory / LEFT_FILE} does not say where the adapter is kept: {error!r}"
+        ) from error
+
+
 def find_parent(spec: TrainSpec, recipe: Recipe, *, model: str) -> Left | None:
     """Where the adapter that training goes on from is kept; None for a fresh one.
 
@@ -87,13 +110,7 @@ def find_parent(spec: TrainSpec, recipe: Recipe, *, model: str) -> Left | None:
             "the parent adapter was not trained at Tinker, which can only go on from a state of its own; the "
             "standalone backend goes on from it"
         )
-    try:
-        left = json.loads(read_checked(directory / LEFT_FILE, sha256=str(manifest.files[LEFT_FILE]["sha256"])))
-        parent = Left(str(left["model"]), str(left["state"]), str(left["sampler"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ParentMismatchError(
-            f"{directory / LEFT_FILE} does not say where the parent is kept: {error!r}"
-        ) from error
+    parent = _read_left(directory, manifest)
     for field, wanted, found in (
         ("base model", model, parent.model),
         ("rank", recipe.lora_rank, manifest.rank),
