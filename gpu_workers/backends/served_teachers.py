@@ -35,16 +35,11 @@ class ServedTeacher:
         self._client = client
         self._url = url
         self._model = model
-        self._prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
-        self.context_length = self._tokenize({"prompt": "?"})[1]
-
-    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-        """Token ids of a conversation up to where the answer starts, by the teacher's own template."""
-        key = tuple((message["role"], message["content"]) for message in messages)
-        if key not in self._prompts:
-            turns = [dict(message) for message in messages]
-            self._prompts[key] = self._tokenize({"messages": turns, "add_generation_prompt": True})[0]
-        return self._prompts[key]
+        said = self._ask("/tokenize", {"prompt": "?"})
+        try:
+            self.context_length = int(said["max_model_len"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise TeacherError(f"{self._name}: wanted max_model_len, found {str(said)[:200]}") from error
 
     def require_same_tokens(self, ids: Iterable[int], codec: TextCodec) -> None:
         """Refuse a teacher to whom these tokens are others than to the base (blanks aside, which decoders tidy up)."""
@@ -75,13 +70,6 @@ class ServedTeacher:
     @property
     def _name(self) -> str:
         return f"the teacher {self._model} at {self._url}"
-
-    def _tokenize(self, body: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-        said = self._ask("/tokenize", body)
-        try:
-            return tuple(int(token) for token in said["tokens"]), int(said["max_model_len"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise TeacherError(f"{self._name}: wanted tokens and max_model_len, found {str(said)[:200]}") from error
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
         try:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -65,6 +65,17 @@ def add_teacher(
     return taught
 
 
+@dataclass(frozen=True)
+class _ServedReader:
+    """A served teacher reads the hinted conversation as the base does: in the base's tokens, not in words."""
+
+    base: BaseModel
+    context_length: int
+
+    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> Prompt:
+        return self.base.read_prompt(messages)
+
+
 def _add_served(
     lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Counter[str], options: Mapping[str, Any]
 ) -> list[Lesson]:
@@ -81,7 +92,7 @@ def _add_served(
                 teacher.require_same_tokens(ids, base.codec)
             return teacher.score(items)
 
-        return add_gaps(lessons, recipe, base, teacher, refused, score=score)
+        return add_gaps(lessons, recipe, base, _ServedReader(base, teacher.context_length), refused, score=score)
 
 
 def _read_hinted(

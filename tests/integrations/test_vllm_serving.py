@@ -1,14 +1,9 @@
 """Adapters on a real vLLM server, its CPU build: two versions at once, swaps under load, drains, restarts.
 
-Runs when asked for by name (`pytest -m vllm`) where `python -m tests.integrations.openrlhf.install` was run. Only
-attention is widened: the desk's heads are of 16, and vLLM's on a CPU begin at 32.
+Runs when asked for by name (`pytest -m vllm`), see `vllm_process`.
 """
 
 import math
-import os
-import signal
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,87 +32,13 @@ from gpu_workers.desk import base_directory
 from gpu_workers.engine import Engine
 from tests.apps.adapters.desk_adapters import make_served, write_adapter
 from tests.factories import make_user, make_worker
-from tests.integrations.openrlhf.install import PYTHON
+from tests.integrations.vllm_process import API_KEY, MARKS, MAX_CPU_LORAS, VllmServer
 
-SHIM = Path(__file__).parent / "openrlhf" / "shim"
-START_S = 400.0
-API_KEY = "only-what-is-below-v1-asks-for-it"
 BEARER = {"Authorization": f"Bearer {API_KEY}"}
 AGREED_NATS = 1e-3
-MAX_LORAS, MAX_CPU_LORAS, MAX_RANK = 2, 4, 16
 PROMPTS = [[5, 9, 20, 7, 33], [12, 4, 100, 41], [7, 7, 250, 18, 60, 2]]
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.torch,
-    pytest.mark.timeout(2 * START_S + 300),
-    pytest.mark.skipif(not PYTHON.exists(), reason="no vLLM here: python -m tests.integrations.openrlhf.install"),
-]
-
-
-class VllmServer:
-    """`vllm serve` with runtime loading, one API server, loopback, in a process group of its own."""
-
-    def __init__(self, log: Path) -> None:
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            self.port = held.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
-        self.started_in_s = 0.0
-
-    def start(self) -> None:
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("TENTALIS_", "PYTEST"))}
-        environ = ours | {
-            "PYTHONPATH": str(SHIM),
-            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "TRANSFORMERS_OFFLINE": "1",
-            "TORCHDYNAMO_DISABLE": "1",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "VLLM_NO_USAGE_STATS": "1",
-            "DO_NOT_TRACK": "1",
-        }
-        argv = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", base_directory()]
-        argv += ["--served-model-name", "desk", "--dtype", "float32", "--enforce-eager", "--generation-config", "vllm"]
-        argv += [
-            "--host",
-            "127.0.0.1",
-            "--port",
-            self.port,
-            "--max-num-seqs",
-            64,
-            "--api-key",
-            API_KEY,
-            "--enable-lora",
-        ]
-        argv += ["--max-loras", MAX_LORAS, "--max-cpu-loras", MAX_CPU_LORAS, "--max-lora-rank", MAX_RANK]
-        started = time.monotonic()
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                list(map(str, argv)), env=environ, stdout=log, stderr=log, start_new_session=True
-            )
-        while not self._is_well():
-            if self._process.poll() is not None or time.monotonic() - started > START_S:
-                pytest.fail(f"vLLM did not start: {self.log.read_text()[-3000:]}")
-            time.sleep(0.5)
-        self.started_in_s = time.monotonic() - started
-
-    def _is_well(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/health", timeout=5.0).is_success
-        except httpx.TransportError:
-            return False
-
-    def kill(self) -> None:
-        """As a machine that went down: without a word to anybody."""
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=60)
-            self._process = None
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
