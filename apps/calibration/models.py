@@ -26,6 +26,7 @@ class Rater(Timestamped):
         quarantined_at: since when its word is not used; None: it is.
         rubric: weights in use of a rubric manager, {"of": hash of the rubric as it was written, "weights": {item: w}};
             {}: those it was written with.
+        adapter: what a manager that is a language model judges by, {"name", "uri", "sha256"}; {}: its model as it is.
         gate: factor on its weight, in [0, 1], that its own learning allows it; None where it does not learn.
     """
 
@@ -49,6 +50,7 @@ class Rater(Timestamped):
     drifted_at = models.DateTimeField(null=True, blank=True)
     quarantined_at = models.DateTimeField(null=True, blank=True)
     rubric = models.JSONField(default=dict, db_default={}, blank=True)
+    adapter = models.JSONField(default=dict, db_default={}, blank=True)
     gate = models.FloatField(null=True, blank=True)
     reinstated_by = models.CharField(max_length=120, blank=True)
     reinstate_reason = models.CharField(max_length=300, blank=True)

@@ -63,6 +63,12 @@ def find_rubric(project_id: int, handle: str, *, of: str) -> tuple[dict[str, flo
     return (rubric["weights"] if rubric.get("of") == of else {}), gate
 
 
+def find_adapter(project_id: int, handle: str) -> tuple[dict[str, str], float | None]:
+    """What a manager that is a language model judges by, {"name", "uri", "sha256"} or {}; and its gate, as above."""
+    row = Rater.objects.filter(project_id=project_id, handle=handle).values_list("adapter", "gate").first()
+    return row or ({}, None)
+
+
 def is_quarantined(project_id: int, handle: str) -> bool:
     """Its word is not used, and it is given no new reviews."""
     return Rater.objects.filter(project_id=project_id, handle=handle, quarantined_at__isnull=False).exists()

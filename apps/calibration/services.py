@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 from django.db.models import Count, Q
@@ -177,15 +177,28 @@ def set_rubric(*, project_id: int, handle: str, of: str, weights: Mapping[str, f
         weights: by item; {}: as written.
         gate: in [0, 1].
     """
-    rubric = {"of": of, "weights": dict(weights)} if weights else {}
+    return _judge_by(project_id, handle, "rubric", {"of": of, "weights": dict(weights)} if weights else {}, gate)
+
+
+def set_adapter(*, project_id: int, handle: str, adapter: Mapping[str, str], gate: float) -> Rater:
+    """Let an AI manager that is a language model judge by an adapter from now on; else as `set_rubric`.
+
+    Args:
+        adapter: {"name", "uri", "sha256"}; {}: its model as it is.
+    """
+    return _judge_by(project_id, handle, "adapter", dict(adapter), gate)
+
+
+def _judge_by(project_id: int, handle: str, field: str, value: dict[str, Any], gate: float) -> Rater:
     with transaction.atomic():
         rater = _lock_raters(project_id, {handle: Rater.Kind.AI})[handle]
-        if rater.rubric != rubric:
-            rater.rubric, rater.counted_from, rater.quarantined_at = rubric, timezone.now(), None
+        if getattr(rater, field) != value:
+            setattr(rater, field, value)
+            rater.counted_from, rater.quarantined_at = timezone.now(), None
             _start_anew(rater)
             rater.told_weight = rater.weight
         rater.gate = gate
-        rater.save(update_fields=[*_WEIGHED, "rubric", "gate"])
+        rater.save(update_fields=[*_WEIGHED, field, "gate"])
     return rater
 
 

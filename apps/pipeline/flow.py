@@ -36,7 +36,7 @@ from apps.scoring.models import RewardModel
 from apps.scoring.shadows import find_own_shadow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import cluster, gates, rebuilding, schedule, scorers
+from apps.training import cluster, gates, rebuilding, schedule, scorers, verdict_managers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -117,6 +117,20 @@ def refuse_dead_scorer(model_id: int, link: str, reason: str) -> None:
     scorers.refuse_ungated(model_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
+def train_after_meta(run_id: int) -> None:
+    """Managers that learnt may wait for the box now."""
+    train_waiting()
+
+
+def train_after_manager(fit_id: int) -> None:
+    """A manager's adapter that was judged makes room for the next run."""
+    train_waiting()
+
+
+def refuse_dead_manager(fit_id: int, link: str, reason: str) -> None:
+    verdict_managers.refuse_ungated(fit_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
+
+
 def _task_died(task_id: int, link: str, reason: str) -> None:
     tasks.fail_task(task_id, link=link, reason=reason, by="outbox")
 
@@ -172,6 +186,15 @@ ADOPT_SCORER = register_kind(
         links=("training.gate_scorer",),
         then=train_after_scorer,
         on_dead=refuse_dead_scorer,
+    )
+)
+META = register_kind(SegmentKind(name="meta", links=("training.meta_train",), then=train_after_meta))
+ADOPT_MANAGER = register_kind(
+    SegmentKind(
+        name="adopt_manager",
+        links=("training.gate_manager",),
+        then=train_after_manager,
+        on_dead=refuse_dead_manager,
     )
 )
 
@@ -346,6 +369,10 @@ def take_result(data: Mapping[str, Any], *, by: str) -> None:
         if scorers.is_scorer_run(int(data.get("run_id", 0))):
             if (model := scorers.record_head(data, by=by)) is not None:
                 outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
+            return
+        if verdict_managers.is_manager_run(int(data.get("run_id", 0))):
+            if (fit := verdict_managers.record_fit(data, by=by)) is not None:
+                outbox.start("adopt_manager", subject_id=fit.pk, project_id=fit.project_id)
             return
         adapter = training.record_result(data, by=by)
         if adapter is not None and adapter.is_rebuilt:

@@ -8,11 +8,8 @@ from django.conf import settings
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.outbox import services as outbox
-from apps.outbox.registry import SegmentKind, register_kind
 from apps.training.managers import roll_back_manager
 from apps.training.models import ManagerRun, TrainingRun
-
-META = register_kind(SegmentKind(name="meta", links=("training.meta_train",)))
 
 
 def learn_managers(adapter: Adapter) -> None:

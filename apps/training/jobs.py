@@ -1,7 +1,7 @@
 """Jobs of training on queue `control`: what goes out. What comes back ends in `apps.pipeline.jobs`."""
 
 from apps.outbox.links import link
-from apps.training import gates, managers, scorers, services
+from apps.training import gates, managers, scorers, services, verdict_managers
 
 
 @link("training.ask")
@@ -22,3 +22,8 @@ def meta_train(run_id: int) -> None:
 @link("training.gate_scorer")
 def gate_scorer(model_id: int) -> None:
     scorers.gate_reward_model(model_id, by="gate")
+
+
+@link("training.gate_manager")
+def gate_manager(fit_id: int) -> None:
+    verdict_managers.gate_manager(fit_id, by="gate")

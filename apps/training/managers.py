@@ -23,6 +23,7 @@ from apps.feedback.managers.rubric import PREFIX, written_weights
 from apps.feedback.models import StepFeedback
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt
+from apps.training import verdict_managers
 from apps.training.influence import find_influence
 from apps.training.models import ManagerRun, TrainingRun
 from tentalis.core.canon import content_hash
@@ -59,7 +60,10 @@ def meta_train(run_id: int, *, by: str = BY) -> None:
     project = TrainingRun.objects.select_related("project").get(pk=run_id).project
     if not settings.TENTALIS["META_RL_ENABLED"]:
         return
+    outlooks = verdict_managers.look_at_managers(project, after_run=run_id)
     with final_write():
+        for outlook in outlooks:
+            verdict_managers.act_on(outlook, by=by)
         raters = Rater.objects.filter(project=project, kind=Rater.Kind.AI, handle__startswith=PREFIX)
         for handle in raters.order_by("handle").values_list("handle", flat=True):
             train_manager(project=project, handle=handle, after_run=run_id, by=by)
@@ -100,6 +104,7 @@ def train_manager(*, project: Project, handle: str, after_run: int | None = None
         run = ManagerRun.objects.create(
             project=project,
             manager=handle,
+            state=ManagerRun.State.FITTED,
             parent=present,
             before=before,
             weights=dict(found.fit.weights),
@@ -215,6 +220,8 @@ def _use_or_refuse(run: ManagerRun, present: ManagerRun | None, found: Refit, *,
 
 def _take_back(run: ManagerRun, *, until: int, by: str, words: str, auc: Auc | None) -> ManagerRun:
     """Use the weights before; those are trusted by what they show on the audits since, else by what they showed."""
+    if run.kind == ManagerRun.Kind.ADAPTER:
+        return verdict_managers.take_back(run, until=until, by=by, words=words)
     gate = gate_factor(auc.value if auc is not None else run.metrics["auc_before"])
     metrics = run.metrics | {"until": until}
     changes = {"words": words[:MAX_WORDS], "metrics": metrics}

@@ -149,15 +149,18 @@ class ManagerRun(Stateful):
         manager: handle of whose judgement it is.
         kind: the rubric's weights (Bayesian), or an LLM manager's adapter.
         before, weights: the rubric's weights before and after, by item; empty for an adapter.
-        parent: the fit it continued from.
+        adapter: {"name", "uri", "sha256"} of what was trained for an LLM manager; {} before, and for a rubric.
+        parent: the fit that was in use then.
         run: the training of an LLM manager's adapter; None for a rubric.
         audits: how many audited judgements it was fitted on.
         learnt_from: ids of the tasks these were of; kept when they are deleted.
-        metrics: {"auc_before", "auc_after", "gate", "control", …}.
+        metrics: {"auc_before", "auc_after", "gate", "control", …}; of an adapter also "held_out": the comparisons it is
+            gated on, and "until": the newest audit that was known when it was queued.
         words: why it was applied, refused or rolled back.
     """
 
     class State(models.TextChoices):
+        TRAINING = "training", "Being trained"
         FITTED = "fitted", "Fitted"
         APPLIED = "applied", "In use"
         REFUSED = "refused", "Refused"
@@ -170,6 +173,7 @@ class ManagerRun(Stateful):
         ADAPTER = "adapter", "Adapter of its own"
 
     MOVES: ClassVar = {
+        State.TRAINING: frozenset({State.FITTED, State.REFUSED, State.BARRED}),
         State.FITTED: frozenset({State.APPLIED, State.REFUSED, State.BARRED}),
         State.APPLIED: frozenset({State.REPLACED, State.ROLLED_BACK, State.BARRED}),
         State.REPLACED: frozenset({State.APPLIED, State.BARRED}),
@@ -178,6 +182,7 @@ class ManagerRun(Stateful):
         State.BARRED: frozenset(),
     }
     EVENTS: ClassVar = {
+        State.FITTED: AuditKind.MANAGER_FITTED,
         State.APPLIED: AuditKind.MANAGER_APPLIED,
         State.REFUSED: AuditKind.MANAGER_REFUSED,
         State.REPLACED: AuditKind.MANAGER_REPLACED,
@@ -188,11 +193,12 @@ class ManagerRun(Stateful):
     project = models.ForeignKey(Project, models.CASCADE, related_name="manager_runs")
     manager = models.CharField(max_length=120)
     kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.RUBRIC)
-    state = models.CharField(max_length=16, choices=State.choices, default=State.FITTED)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.TRAINING)
     parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="+")
     run = models.ForeignKey(TrainingRun, models.SET_NULL, null=True, blank=True, related_name="manager_runs")
     before = models.JSONField(default=dict)
     weights = models.JSONField(default=dict)
+    adapter = models.JSONField(default=dict, db_default={})
     audits = models.PositiveIntegerField(default=0)
     learnt_from = models.JSONField(default=list, blank=True)
     metrics = models.JSONField(default=dict)
@@ -205,6 +211,11 @@ class ManagerRun(Stateful):
                 fields=["project", "manager", "kind"],
                 condition=models.Q(state="applied"),
                 name="one_applied_fit_per_manager",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "manager", "kind"],
+                condition=models.Q(state="training"),
+                name="one_training_per_manager",
             ),
         ]
 

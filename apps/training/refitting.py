@@ -19,6 +19,8 @@ from apps.calibration.services import set_rubric
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel, StepLabel
 from apps.tasks.models import Task
+from apps.training import verdict_managers
+from apps.training.audits import find_files as find_judgements
 from apps.training.labelled import find_files
 from apps.training.models import ManagerRun, TrainingRun
 from apps.training.rebuilding import BARRED, OPEN, PRIORITY, cancel_for_rebuild
@@ -59,7 +61,9 @@ def find_taught(*, project: Project, tasks: Collection[int]) -> Taught:
     for run in direct:
         if run.pk in live or run.state in OPEN:
             again[run.worker_id] = run  # the newest of a worker stands for all
-    return Taught(found, list(again.values()), _find_fits(project, asked), find_files(ids))
+    fits = _find_fits(project, asked)
+    files = [*find_files(ids), *find_judgements([fit.run_id for fit in fits if fit.run_id is not None])]
+    return Taught(found, list(again.values()), fits, files)
 
 
 def _find_fits(project: Project, tasks: set[int]) -> list[ManagerRun]:
@@ -130,6 +134,8 @@ def _bar_fits(project: Project, fits: Sequence[ManagerRun], *, by: str) -> None:
         move(fit, ManagerRun.State.BARRED, by=by, payload={"manager": fit.manager, "words": BARRED}, words=BARRED)
         if was_used and fit.kind == ManagerRun.Kind.RUBRIC:
             _use_before(project, fit, by=by)
+        elif was_used:
+            verdict_managers.use_before(fit, by=by)
 
 
 def _use_before(project: Project, fit: ManagerRun, *, by: str) -> None:

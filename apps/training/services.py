@@ -28,6 +28,7 @@ from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
 from apps.training import cluster, gates
 from apps.training.alarms import watch_data, watch_training
+from apps.training.audits import write_judgements
 from apps.training.box import send_spec
 from apps.training.checkpoints import go_on
 from apps.training.costs import sum_up_data
@@ -104,7 +105,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     run = TrainingRun.objects.select_related("batch", "worker__project").get(pk=run_id)
     if run.state != TrainingRun.State.QUEUED:
         return
-    learns_policy = run.purpose != TrainingRun.Purpose.REWARD_MODEL
+    learns_policy = run.purpose == TrainingRun.Purpose.POLICY
     if run.batch is None and learns_policy:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
     if learns_policy and find_hold(run):
@@ -113,7 +114,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     if not take_place(run):
         return  # its place went to another run meanwhile; it waits for the next
     parent = find_parent(run) if learns_policy else None
-    rollouts_uri, rollouts_sha256 = write_batch(run.batch, parent=parent) if run.batch is not None else write_steps(run)
+    rollouts_uri, rollouts_sha256 = _write_data(run, parent)
     attempt = run.attempt + 1
     output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
     output.mkdir(parents=True, exist_ok=True)
@@ -154,6 +155,12 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             external_id=cluster.name_job(run.pk, attempt) if run.backend == cluster.BACKEND else "",
         )
         (cluster.tend if run.backend == cluster.BACKEND else send_spec)(spec)
+
+
+def _write_data(run: TrainingRun, parent: Adapter | None) -> tuple[str, str]:
+    if run.batch is not None:
+        return write_batch(run.batch, parent=parent)
+    return write_judgements(run) if run.purpose == TrainingRun.Purpose.MANAGER else write_steps(run)
 
 
 def _choose_tracking() -> dict[str, Any]:
@@ -200,23 +207,10 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
     """
     result = TrainResult.from_json(data)
     with transaction.atomic():
-        run = (
-            TrainingRun.objects.select_for_update(no_key=True, of=("self",))
-            .select_related("worker__project", "parent")
-            .filter(pk=result.run_id)
-            .first()
-        )
-        if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
-            logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
+        run = lock_awaited(result)
+        if run is None:
             return None
-        changes: dict[str, Any] = {
-            "metrics": [dict(entry) for entry in result.metrics] or run.metrics,
-            "summary": dict(result.summary),
-            "versions": dict(result.versions),
-            "tracking": dict(result.tracking),
-            "finished_at": Now(),
-            "cost": add_up_cost(run),
-        }
+        changes = describe_result(run, result)
         answers = gates.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
         changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
         if not result.ok:
@@ -244,6 +238,32 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
         if reason := find_refusal(answers):
             refuse(adapter, words=f"refused: {reason}", by=by)
         return adapter
+
+
+def lock_awaited(result: TrainResult) -> TrainingRun | None:
+    """The run that waits for a result, locked; None where the result is of another attempt, or the run has ended."""
+    run = (
+        TrainingRun.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("worker__project", "parent")
+        .filter(pk=result.run_id)
+        .first()
+    )
+    if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
+        logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
+        return None
+    return run
+
+
+def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:
+    """What a result says, as columns of its run."""
+    return {
+        "metrics": [dict(entry) for entry in result.metrics] or run.metrics,
+        "summary": dict(result.summary),
+        "versions": dict(result.versions),
+        "tracking": dict(result.tracking),
+        "finished_at": Now(),
+        "cost": add_up_cost(run),
+    }
 
 
 def end_failed(run: TrainingRun, reason: str, *, by: str, **changes: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, get_args
 from tentalis.core.scoring.weights import ENVIRONMENTS
 
 Who = Literal["none", "ai", "human", "both"]
-AiManager = Literal["", "rule-book", "llm", "rubric"]
+AiManager = Literal["", "rule-book", "llm", "rubric", "verdict"]
 OnTimeout = Literal["learn_without", "fail", "ai"]
 Reviewer = Literal["ai", "human"]
 
@@ -42,8 +42,9 @@ class ReviewPolicy:
         environments: where the policy applies.
         patience_s: how long a review waits, 1 s to a year.
         on_timeout: then: learn from the scores without it, fail the task, or let an AI manager review.
-        ai_manager: who reviews where an AI manager is asked: the desk's rule book, a model, or the project's rubric,
-            whose weights can be refitted to audits; "" takes the rule book at the desk and a model elsewhere.
+        ai_manager: who reviews where an AI manager is asked: the desk's rule book, a model, the project's rubric, whose
+            weights can be refitted to audits, or the worker's own model with one word (`verdict`), which audits can
+            train; "" takes the rule book at the desk and a model elsewhere.
         model: of the `llm` manager; "" takes the installation's.
         double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where
             persons review), in [0, 1]; drawn like `rate`, independently of it.

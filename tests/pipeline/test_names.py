@@ -28,7 +28,7 @@ def run_python(code: str, *, without: str = "") -> str:
 
 def test_the_flow_knows_its_segments() -> None:
     reviewed, learnt = {"work", "bulk", "unbulk", "cut", "hear"}, {"learn", "train", "adopt", "meta", "mirror"}
-    assert set(KINDS) == reviewed | learnt | {"label", "adopt_scorer"}
+    assert set(KINDS) == reviewed | learnt | {"label", "adopt_scorer", "adopt_manager"}
 
 
 @pytest.mark.parametrize("name", [*LINKS, "training.record", "training.heartbeat"])

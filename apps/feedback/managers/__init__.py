@@ -8,6 +8,7 @@ from apps.feedback.managers.llm import LlmManager
 from apps.feedback.managers.manager import Manager, ManagerWord, NoWord
 from apps.feedback.managers.rubric import RubricManager
 from apps.feedback.managers.rule_book import RuleBookManager
+from apps.feedback.managers.verdict import VerdictManager
 from apps.inference.services import client_for
 from apps.tasks.models import Task
 from tentalis.core.review_policy import ReviewPolicy
@@ -20,6 +21,8 @@ def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
     name = rules.manager_for(task.environment)
     if name == "rule-book":
         return RuleBookManager()
+    if name == "verdict":
+        return VerdictManager(task.worker)
     open_client, model = partial(client_for, None), rules.model or settings.TENTALIS["LLM_MODEL"]
     if name == "rubric":
         return RubricManager(task.environment, open_client, model)
