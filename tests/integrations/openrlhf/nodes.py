@@ -12,6 +12,8 @@ from tests.gpu_workers.openrlhf.peer import PLACE
 from tests.integrations.openrlhf.install import PYTHON
 
 HERE = Path(__file__).parent
+STARTS = 3
+"""Ray gives its node 30 seconds to start, which is too little on a busy machine, and cannot be told otherwise."""
 
 
 def free_port() -> int:
@@ -49,17 +51,25 @@ def node_environment() -> Mapping[str, str]:
 def ray_cluster() -> Iterator[str]:
     """The address of a cluster's dashboard, for the length of a block."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
-        argv = [str(PYTHON), str(HERE / "ray_head.py"), folder, str(free_port())]
-        with (Path(folder) / "head.log").open("w") as log:
-            head = subprocess.Popen(
-                argv, env=dict(node_environment()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert head.stdout is not None
-        assert head.stdin is not None
-        url = head.stdout.readline().strip()
-        assert url.startswith("http"), (Path(folder) / "head.log").read_text()[-2000:]
+        log = Path(folder) / "head.log"
+        for number in range(STARTS):
+            head = _start_head(Path(folder) / str(number), log)
+            assert head.stdout is not None
+            assert head.stdin is not None
+            if (url := head.stdout.readline().strip()).startswith("http"):
+                break
+            head.communicate(timeout=120)
+        else:
+            raise AssertionError(log.read_text()[-2000:])
         try:
             yield url
         finally:
-            head.stdin.close()
-            head.wait(timeout=120)
+            head.communicate(timeout=120)  # which closes its standard input
+
+
+def _start_head(folder: Path, log: Path) -> subprocess.Popen[str]:
+    argv = [str(PYTHON), str(HERE / "ray_head.py"), str(folder), str(free_port())]
+    with log.open("a") as errors:
+        return subprocess.Popen(
+            argv, env=dict(node_environment()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
