@@ -15,7 +15,7 @@ from apps.console.selectors.metrics import ChartGroup, group_charts
 from apps.console.selectors.origins import PersonShare, find_people
 from apps.console.selectors.trace import Movement, find_movement
 from apps.inference.costs import Cost
-from apps.rollouts.contents import Contents, count_contents
+from apps.rollouts.contents import Contents, WorkerShare, count_contents, count_workers
 from apps.rollouts.models import Batch
 from apps.rollouts.moving import list_uses
 from apps.tasks.models import Task
@@ -45,6 +45,7 @@ class RunView:
 
     Attributes:
         holds: what its batch holds; None where it learns from no batch.
+        workers: who did its tasks; () where that is but the one whose line it is.
         others: runs that are drawn beside it, in the order of the charts' series after its own.
         offered: runs of the same worker that could be.
     """
@@ -55,6 +56,7 @@ class RunView:
     groups: Sequence[ChartGroup]
     adapter: Adapter | None
     tasks: Sequence[Task]
+    workers: Sequence[WorkerShare] = ()
     others: Sequence[TrainingRun] = ()
     offered: Sequence[TrainingRun] = ()
     cost: Cost = field(default_factory=Cost)
@@ -173,6 +175,7 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
     if run.batch is not None:
         uses, task = list_uses(run.batch)
         tasks = Task.objects.filter(pk__in=uses.order_by().values(task)).order_by("id")
+    workers = count_workers(run.batch) if run.batch is not None else []
     offered = TrainingRun.objects.filter(worker=run.worker_id).exclude(pk=run.pk).exclude(metrics=[])
     return RunView(
         run=run,
@@ -181,6 +184,7 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
         groups=group_charts([one.metrics for one in (run, *beside)]),
         adapter=Adapter.objects.filter(run_id=run.pk).first(),
         tasks=list(tasks.only("pk", "prompt", "score", "state")[:SAMPLE_TASKS]),
+        workers=workers if any(one.worker != run.worker.name for one in workers) else (),
         others=beside,
         cost=cost_of_run(run).total,
         offered=list(offered.select_related("batch").defer("metrics", "spec", "recipe").order_by("-id")[:OFFERED]),

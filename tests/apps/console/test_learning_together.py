@@ -7,10 +7,11 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.console.operation_forms import WorkerForm
 from apps.console.selectors.learning import choose_worker
-from apps.rollouts.models import Batch
+from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.apps.console.test_per_user import put
-from tests.factories import make_worker
+from tests.factories import make_attempt, make_task, make_worker
 
 
 @pytest.fixture
@@ -83,3 +84,18 @@ def test_pages_say_who_shares_what_with_whom(client: Client, first: Worker, seco
 def test_pages_about_a_line_are_about_whose_it_is(project: Project, first: Worker, second: Worker) -> None:
     assert choose_worker(project, "second") == (first, [first])
     assert choose_worker(project, "") == (first, [first])
+
+
+def test_a_run_says_who_did_its_tasks(client: Client, first: Worker, second: Worker, bob: User) -> None:
+    batch = Batch.objects.create(project=first.project, worker=first, number=1, target_tasks=2)
+    for worker in (first, second, second):
+        task = make_task(worker.project, worker)
+        rollout = Rollout.objects.create(
+            project=worker.project, worker=worker, task=task, attempt=make_attempt(task), is_usable=True, reward=1.0
+        )
+        TrainingUse.objects.create(rollout=rollout, batch=batch)
+    run = TrainingRun.objects.create(project=first.project, worker=first, batch=batch, recipe={}, recipe_hash="")
+    client.force_login(bob)
+    page = read(client, "run", run.pk)
+    assert "Its tasks were done by" in page
+    assert '/second/">second</a> <span class="muted">2</span>' in page
