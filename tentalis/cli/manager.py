@@ -1,4 +1,4 @@
-"""AI managers: what they learnt from audits, and back to the weights before."""
+"""AI managers: what they learnt from audits, and back to what was before."""
 
 from itertools import islice
 from typing import Annotated
@@ -15,7 +15,7 @@ FitId = Annotated[int, typer.Argument(min=1, help="Number of the fit.")]
 def list_fits(
     project: Project = "",
     manager: Annotated[str, typer.Option("--manager", "-m", help="Handle, such as agent:rubric:desk.")] = "",
-    state: Annotated[str, typer.Option(help="applied, refused, replaced or rolled_back.")] = "",
+    state: Annotated[str, typer.Option(help="training, applied, refused, replaced, rolled_back…")] = "",
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -27,14 +27,14 @@ def list_fits(
         given = {name: value for name, value in asked.items() if value}
         found = client.iterate(client.list_manager_runs, limit=min(limit, 200), **given)
         rows = list(islice(found, limit))
-    columns = ("id", "manager", "state", "audits", "auc_before", "auc_after", "gate", "words")
+    columns = ("id", "manager", "kind", "state", "audits", "auc_before", "auc_after", "gate", "words")
     shown = rows if as_json else [row["metrics"] | row for row in rows]
     print_rows(shown, columns, as_json=as_json, empty="no manager learnt anything yet")
 
 
 @app.command()
 def show(fit: FitId, as_json: AsJson = False) -> None:
-    """Show a fit: weights by item before and after, AUCs, why."""
+    """Show a fit: weights by item before and after, or its adapter; AUCs, why."""
     from tentalis.cli.session import open_client
 
     with open_client() as client:
@@ -45,9 +45,9 @@ def show(fit: FitId, as_json: AsJson = False) -> None:
 def rollback(
     fit: FitId, reason: Annotated[str, typer.Option("--reason", "-r", help="Why; the audit keeps it.")]
 ) -> None:
-    """Let a manager judge by the weights before this fit again."""
+    """Let a manager judge by what was before this fit again."""
     from tentalis.cli.session import open_client
 
     with open_client() as client:
         run = client.roll_back_manager_run(fit, reason=reason)
-    typer.echo(f"{run['manager']} judges by the weights before fit {run['id']} again")
+    typer.echo(f"{run['manager']} judges by what was before fit {run['id']} again")

@@ -20,6 +20,7 @@ from apps.training.models import ManagerRun
 
 class ManagerRunFilterSet(ProjectFilterSet):
     state = filters.ChoiceFilter(choices=ManagerRun.State.choices)
+    kind = filters.ChoiceFilter(choices=ManagerRun.Kind.choices)
 
     class Meta:
         model = ManagerRun
@@ -40,7 +41,7 @@ class ManagerRunViewSet(ResourceViewSet):
     @extend_schema(request=ReasonIn)
     @action(detail=True, methods=["post"])
     def rollback(self, request: Request, pk: str) -> Response:
-        """Let the manager judge by the weights before this fit again. 409 when the fit is not in use."""
+        """Let the manager judge by what was before this fit again. 409 when the fit is not in use."""
         run = self.get_object()
         body = self.read_body(ReasonIn)
         return self.show(meta.roll_back(run=run, by=current_user(request), reason=body["reason"]))

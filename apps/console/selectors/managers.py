@@ -30,7 +30,7 @@ class Share:
 
 @dataclass(frozen=True)
 class FitRow:
-    """One fit of a manager's weights."""
+    """One fit of a manager's weights, or one training of its adapter."""
 
     run: ManagerRun
 
@@ -57,9 +57,14 @@ class FitRow:
 
     @property
     def control(self) -> float | None:
-        """AUC of the rubric as it is written, on the same audits."""
+        """AUC of the rubric as it is written, or of the model without an adapter, on the same audits."""
         value: float | None = self.run.metrics.get("control")
         return value
+
+    @property
+    def held_out(self) -> int:
+        """Audits an adapter was kept from and is judged on."""
+        return len(self.run.metrics.get("held_out", ()))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What managers learnt from audits: one fit of it, and back to the weights before."""
+"""What managers learnt from audits: one fit of it, and back to what was before."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
@@ -22,6 +22,7 @@ def show_manager_run(request: HttpRequest, scene: Scene, fit_id: int) -> HttpRes
         "view": view,
         "row": view.row,
         "run": view.row.run,
+        "is_adapter": view.row.run.kind == ManagerRun.Kind.ADAPTER,
         "may_roll_back": is_used and scene.may(Right.RUNS_WRITE),
         "fragments": {"manager_run"},
     }
@@ -37,7 +38,7 @@ def roll_back_manager(request: HttpRequest, scene: Scene, fit_id: int) -> HttpRe
     reason = request.POST.get("reason", "")
     act(
         request,
-        _("It judges by the weights before again."),
+        _("It judges by what was before again."),
         lambda: meta.roll_back(run=run, by=scene.user, reason=reason),
     )
     return leave(scene, "manager-run", fit_id)
