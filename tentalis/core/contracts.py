@@ -179,7 +179,8 @@ class DemonstrationRecord:
     Args:
         demonstration_id: row id, for tracing.
         group_id: the task's id; held-out splits go by it.
-        source: edit (a manager's corrected answer), guided (a supervised trajectory) or attempt.
+        source: edit (a manager's corrected answer), guided (a supervised trajectory), attempt, or audit (the word of a
+            judgement that turned out right).
         token_ids: (T,) the answer, end token included; empty: the trainer encodes `answer` itself.
         counts: (T,) True where a token is to be imitated.
         weight: trust, in [0, 1].
