@@ -28,7 +28,7 @@ GATES: Mapping[str, Asked] = {
     ),
     "G3": Asked(
         _("No task is in two batches"),
-        _("A task was reopened or answered twice: its later batch waits for other tasks. Cancel this one."),
+        _("A task was reopened or answered twice: leave this run; the next batch takes other tasks."),
     ),
     "G4": Asked(
         _("It holds on what it was not trained on"),
@@ -48,7 +48,7 @@ GATES: Mapping[str, Asked] = {
     ),
     "G8": Asked(
         _("It trains on nothing that it is measured on"),
-        _("Held-out tasks were given to the worker as work: cancel the run, its measurement would say nothing."),
+        _("Held-out tasks were given to the worker as work: leave this run, and keep them out of the next batch."),
     ),
     "G9": Asked(
         _("What the base model could do is kept"),

@@ -1,6 +1,6 @@
 """What learning cost beside what it brought."""
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from apps.accounts.rights import Right
@@ -14,7 +14,10 @@ from apps.training.returns import find_returns
 @project_view(Right.RUNS_READ)
 def show_returns(request: HttpRequest, scene: Scene) -> HttpResponse:
     """Of one worker: the named one, else the one that learned last."""
-    worker, workers = choose_worker(scene.project, request.GET.get("worker", ""))
+    name = request.GET.get("worker", "")
+    worker, workers = choose_worker(scene.project, name)
+    if name and (worker is None or worker.name != name):
+        raise Http404(f"no worker {name}")
     found = find_returns(worker) if worker is not None else None
     context = {
         "worker": worker,
