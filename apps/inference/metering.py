@@ -51,11 +51,12 @@ def find_meter() -> Meter | None:
 
 
 @contextmanager
-def charge(*, project: Project, turn: str, task_id: int | None = None) -> Iterator[Meter]:
+def charge(*, project: Project, turn: str, task_id: int | None = None, adapter_name: str = "") -> Iterator[Meter]:
     """Keep what the calls made inside cost, also where they end in an error.
 
     Args:
-        turn: judge, manager or hint: what they were made for.
+        turn: judge, manager, hint or shadow: what they were made for.
+        adapter_name: for which adapter; "" for none in particular.
     """
     meter = Meter()
     token = _running.set(meter)
@@ -63,10 +64,10 @@ def charge(*, project: Project, turn: str, task_id: int | None = None) -> Iterat
         yield meter
     finally:
         _running.reset(token)
-        _store(meter.calls, project=project, turn=turn, task_id=task_id)
+        _store(meter.calls, project=project, turn=turn, task_id=task_id, adapter_name=adapter_name)
 
 
-def _store(calls: list[Call], *, project: Project, turn: str, task_id: int | None) -> None:
+def _store(calls: list[Call], *, project: Project, turn: str, task_id: int | None, adapter_name: str) -> None:
     if not calls:
         return
     prices, now = load_prices(), timezone.now()
@@ -80,6 +81,7 @@ def _store(calls: list[Call], *, project: Project, turn: str, task_id: int | Non
                 turn=turn,
                 api="chat",
                 task_id=task_id,
+                adapter_name=adapter_name,
                 model=call.model,
                 prompt_tokens=call.use.prompt,
                 completion_tokens=call.use.completion,

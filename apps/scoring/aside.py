@@ -1,10 +1,10 @@
-"""Scoring an answer that is nobody's attempt: one that a trainer samples while it trains. It becomes no row."""
+"""Scoring an answer that is nobody's attempt: a trainer's sample, or an answer in the shadow. It becomes no row."""
 
 from collections.abc import Sequence
 
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
-from apps.scoring.services import ScoredAttempt, _score_attempts, find_profile
+from apps.scoring.services import ScoredAttempt, find_profile, score_attempts
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.worlds import AttemptDraft
@@ -13,9 +13,11 @@ NO_ROW = 0
 """The id of what is no row: none has it."""
 
 
-def score_aside(task: Task, draft: AttemptDraft) -> ScoredAttempt:
+def score_aside(task: Task, draft: AttemptDraft, *, turn: str = "judge", adapter_name: str = "") -> ScoredAttempt:
     """Every scorer of the task's weight profile on a draft, exactly as on an attempt.
 
+    Args:
+        turn: what the judges' calls are charged to; adapter_name: whose answer they judge, where that pays.
     Raises:
         ScoringError: the project's stored weights cannot be used.
     """
@@ -42,5 +44,5 @@ def score_aside(task: Task, draft: AttemptDraft) -> ScoredAttempt:
     vars(attempt)["_prefetched_objects_cache"] = {
         "steps": steps
     }  # what `steps.all()` gives, without asking the database
-    with charge(project=task.project, turn="judge", task_id=task.pk):
-        return _score_attempts(task, [attempt], find_profile(task.project, task.environment))[0]
+    with charge(project=task.project, turn=turn, task_id=task.pk, adapter_name=adapter_name):
+        return score_attempts(task, [attempt], find_profile(task.project, task.environment))[0]

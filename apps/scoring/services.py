@@ -86,7 +86,7 @@ def score_task(task_id: int, *, by: str = "scorer") -> None:
         return
     profile = find_profile(task.project, task.environment)
     with charge(project=task.project, turn="judge", task_id=task.pk):
-        scored = _score_attempts(task, attempts, profile)
+        scored = score_attempts(task, attempts, profile)
     with final_write():
         _save(task, scored, profile, by=by)
 
@@ -101,8 +101,10 @@ def find_profile(project: Project, environment: str) -> WeightProfile:
     return profile_for(environment) if own is None else WeightProfile.from_json(environment, own)
 
 
-def _score_attempts(task: Task, attempts: Sequence[Attempt], profile: WeightProfile) -> list[ScoredAttempt]:
-    """Nothing here reads or writes a row: scorers may wait for a model as long as it takes."""
+def score_attempts(task: Task, attempts: Sequence[Attempt], profile: WeightProfile) -> list[ScoredAttempt]:
+    """Every scorer of a profile on every attempt of a task. Nothing is written, and no transaction is open meanwhile:
+    scorers may wait for a model as long as it takes.
+    """
     trained = find_live(task.worker) if reward_model.NAME in profile.weights else None
     raters = {name: name_rater(name) for name in profile.weights if name in ASKING}
     given: Mapping[int, ScorerResult] = {}

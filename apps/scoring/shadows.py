@@ -13,6 +13,8 @@ from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from tentalis.core.worlds import AttemptDraft
 
+TURN = "shadow"
+"""Its own calls and those of its judges: they are the shadow's cost, not the task's."""
 KINDS = frozenset({Worker.Kind.CHAT, Worker.Kind.DESK})
 HARMLESS = frozenset({Environment.CHAT, Environment.DESK})
 """Worlds in which an answer changes nothing: elsewhere a second one would act a second time."""
@@ -39,7 +41,7 @@ def mirror_task(task_id: int) -> None:
     if shadow is None or ShadowAttempt.objects.filter(shadow=shadow, task=task).exists():
         return
     draft = _try_once(task, shadow.adapter)
-    scored = score_aside(task, draft)
+    scored = score_aside(task, draft, turn=TURN, adapter_name=shadow.adapter.name)
     with final_write():
         (exchange,) = record_exchanges(
             project=task.project,
@@ -50,7 +52,7 @@ def mirror_task(task_id: int) -> None:
             policy_version=shadow.adapter.version,
             provider=task.worker.provider,
             task_id=task.pk,
-            turn="shadow",
+            turn=TURN,
         )
         ShadowAttempt.objects.create(
             shadow=shadow,

@@ -65,6 +65,21 @@ def test_a_task_is_done_once_more_and_nothing_of_the_task_changes(served: Worker
     assert [("shadow" in one) for one in paid] == [False, True]
 
 
+def test_who_judges_a_shadows_answer_is_paid_by_the_shadow(served: Worker, alice: User) -> None:
+    assert served.provider is not None
+    served.project.judges.create(name="strict", provider=served.provider, model="desk", votes=1)
+    shadow = begin(served, alice)
+    task = mirrored_task(served, group_size=1)
+    work_task(task.pk, by="worker")
+    score_task(task.pk)
+    judged, cost = Exchange.objects.filter(turn="judge").count(), cost_of_task(task.pk)
+    assert judged > 0
+    mirror_task(task.pk)
+    assert (Exchange.objects.filter(turn="judge").count(), cost_of_task(task.pk)) == (judged, cost)
+    paid = Exchange.objects.filter(turn="shadow", adapter_name=shadow.adapter.name, task_id=task.pk)
+    assert (paid.count(), paid.exclude(shadow_attempt=None).count()) == (1 + judged, 1)
+
+
 @pytest.mark.parametrize("percent", [1, 50])
 def test_its_share_of_the_new_tasks_falls_to_it(served: Worker, alice: User, percent: int) -> None:
     old = make_task(served.project, served, environment="chat")
