@@ -10,6 +10,7 @@ from gpu_workers.artifacts import ArtifactError, hash_files, path_from_uri
 from gpu_workers.runner import RESULT_FILE, SPEC_FILE, run
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
+REPEATABLE = "standalone"
 WEIGHTS = ("adapter_model.safetensors", "reward_head.safetensors")
 
 
@@ -60,9 +61,15 @@ def reproduce(
     """Train the run of an output directory again, from its start whatever interrupted it, into `output`.
 
     Raises:
-        ArtifactError: the directory holds no spec and result of a run that succeeded, or `output` is that directory.
+        ArtifactError: the directory holds no spec and result of a run that succeeded here, or `output` is that
+            directory.
     """
     spec, result = read_run(directory)
+    if spec.backend != REPEATABLE:
+        raise ArtifactError(
+            f"run {spec.run_id} was trained by {spec.backend}, on machines whose sums come out in another order each "
+            f"time: only the {REPEATABLE} trainer promises the same weights again"
+        )
     if output.resolve() == directory.resolve():
         raise ArtifactError(f"wanted another directory than the run's own, found {output}")
     again = run(dataclasses.replace(spec, output_uri=output.resolve().as_uri(), resume_uri=None, tracking={}), report)

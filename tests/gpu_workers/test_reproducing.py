@@ -3,14 +3,19 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpu_workers.__main__ import main
+from gpu_workers.engine import Engine
+from gpu_workers.reproducing import WEIGHTS
 from gpu_workers.runner import run
 from tentalis.cli import main as command_line
-from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec
+from tentalis.core.contracts import TrainResult
+from tests.gpu_workers import test_preference, test_prm, test_served_teachers, test_top_k
+from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec
 
 pytestmark = pytest.mark.torch
 
@@ -34,6 +39,67 @@ def test_a_run_that_was_interrupted_and_went_on_is_trained_again_bit_for_bit(
     assert found["first"] == found["again"] != ""
     assert "trained again gives the same weights bit for bit" in said.err
     assert "update 2/2" in said.err
+
+
+def dpo_of_a_parent(directory: Path) -> TrainResult:
+    """Preferences that continue an adapter, whose log-probs are the reference."""
+    parent = test_preference.train_well(directory / "parent", test_preference.make_pairs())
+    recipe = dataclasses.replace(test_preference.RECIPE, epochs=1, least_pair_accuracy=0.5)
+    of = (parent.adapter_uri, parent.sha256)
+    return run(make_spec(directory, test_preference.make_pairs(), recipe=recipe, parent=of), lambda _: None)
+
+
+def kto(directory: Path) -> TrainResult:
+    return test_preference.train_well(directory, test_preference.make_answers(), algorithm="kto", beta=0.5)
+
+
+def step_scorer(directory: Path) -> TrainResult:
+    return test_prm.train(directory, test_prm.make_records(Engine.open("desk"), seed=3, count=120))
+
+
+def hints(directory: Path) -> TrainResult:
+    return run(make_spec(directory, make_rollouts(), recipe=dataclasses.replace(RECIPE, w_opd=1.0)), lambda _: None)
+
+
+def hybrid(directory: Path) -> TrainResult:
+    return run(make_spec(directory, test_top_k.make_top_rollouts(), recipe=test_top_k.HYBRID), lambda _: None)
+
+
+@pytest.mark.parametrize("train", [dpo_of_a_parent, kto, step_scorer, hints, hybrid], ids=lambda one: one.__name__)
+def test_a_run_of_every_kind_comes_out_again_from_what_is_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], train: Callable[[Path], TrainResult]
+) -> None:
+    result = train(tmp_path)
+    assert result.ok, f"{result.error_type}: {result.error_message}"
+    assert main(["reproduce", str(tmp_path / "out"), "--out", str(tmp_path / "again")]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    (weights,) = [path for name in WEIGHTS for path in (tmp_path / "out").glob(f"*/{name}")]
+    assert found["first"] == found["again"] == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert "trained again gives the same weights bit for bit" in said.err
+
+
+def test_hints_of_a_served_teacher_come_out_again_from_the_address_in_the_spec(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with test_served_teachers.serve_answers(test_served_teachers.answer_well) as url:
+        assert test_served_teachers.train(tmp_path, test_served_teachers.RECIPE, teacher_url=url).ok
+        assert main(["reproduce", str(tmp_path / "out"), "--out", str(tmp_path / "again")]) == 0
+    assert json.loads(capsys.readouterr().out)["identical"]
+    assert main(["reproduce", str(tmp_path / "out"), "--out", str(tmp_path / "alone")]) == 1
+    assert "could not be trained again: TeacherError: the teacher desk at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["tinker", "openrlhf"])
+def test_what_was_trained_elsewhere_is_not_promised_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str
+) -> None:
+    run(make_spec(tmp_path, make_rollouts()), lambda _: None)
+    told = json.loads((tmp_path / "out" / "spec.json").read_bytes()) | {"backend": backend}
+    del told["content_hash"]
+    (tmp_path / "out" / "spec.json").write_text(json.dumps(told))
+    assert main(["reproduce", str(tmp_path / "out")]) == 2
+    assert f"was trained by {backend}" in capsys.readouterr().err
 
 
 def test_other_weights_are_told_with_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
