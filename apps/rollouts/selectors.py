@@ -151,9 +151,11 @@ def why_nothing_trains(project: Project) -> list[Finding]:
     unusable = Rollout.objects.filter(project=project, is_usable=False).order_by("-id")
     reasons = Counter(unusable.values_list("unusable_reason", flat=True)[:LATEST])
     findings += [Finding(f"Unusable: {reason}", count, "rollouts") for reason, count in reasons.most_common(20)]
-    for batch in Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker"):
-        missing = batch.target_tasks - batch.task_count
-        words = f"{batch} holds {batch.task_count} of {batch.target_tasks} tasks: {missing} more close it."
+    for batch in Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker__learns_with"):
+        missing, holds = batch.target_tasks - batch.task_count, f"{batch} holds {batch.task_count} of"
+        words = f"{holds} {batch.target_tasks} tasks: {missing} more close it."
+        if (other := batch.worker.learns_with) is not None:
+            words = f"{holds} {batch.target_tasks} tasks and waits: {batch.worker} learns with {other}."
         findings.append(Finding(words, missing, "batches"))
     closed = Batch.objects.filter(project=project, state=Batch.State.CLOSED)
     stuck = closed.filter(Q(run__state__in=("failed", "refused")) | Q(run__isnull=True))

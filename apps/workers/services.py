@@ -163,7 +163,7 @@ def _lock(workers: Iterable[Worker | None]) -> dict[int, Worker]:
         NotFoundError: one was removed meanwhile.
     """
     keys = {one.pk for one in workers if one is not None}
-    locked = Worker.objects.select_for_update(of=("self",)).filter(pk__in=keys).order_by("pk")
+    locked = Worker.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=keys).order_by("pk")
     rows = {one.pk: one for one in locked.select_related("project", "provider", "agent_server", "learns_with")}
     if len(rows) < len(keys):
         raise NotFoundError("the worker was removed meanwhile")

@@ -98,3 +98,15 @@ def test_reviews_are_claimed_passed_on_and_taken_back(signed_in: Run) -> None:
 def test_a_trial_needs_an_adapter_that_can_be_tried(signed_in: Run) -> None:
     assert signed_in("canary", "start", "echo@v1-0", "10").code == 2
     assert signed_in("canary", "start", "echo@v1-0", "90").code == 2
+
+
+def test_workers_learn_with_one_and_alone_again(signed_in: Run) -> None:
+    assert signed_in("worker", "create", "sales", "-k", "desk").code == 0
+    made = signed_in("worker", "create", "support", "-k", "desk", "--learns-with", "sales", "--json")
+    assert made.json["learns_with"] == "sales"
+    assert signed_in("worker", "show", "sales", "--json").json["learners"] == ["support"]
+    assert "support learns alone" in signed_in("worker", "learn", "support", "--alone").out
+    assert "support learns with sales" in signed_in("worker", "learn", "support", "--with", "sales").out
+    refused = signed_in("worker", "learn", "sales", "--with", "support")
+    assert (refused.code, "support learns with sales: choose that one" in refused.err) == (1, True)
+    assert signed_in("worker", "learn", "support").code == 2

@@ -15,6 +15,7 @@ from apps.inference.models import Provider
 from apps.pipeline import canary, flow, shadows
 from apps.pipeline.forgetting import forget_person
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.scoring.shadows import find_own_shadow
 from apps.tasks.models import Attempt, Task
@@ -130,6 +131,18 @@ def test_when_it_ends_the_worker_begins_at_the_base_and_what_was_under_way_goes_
     build_rollouts(task.pk, by="test")
     learn(second)
     assert sorted(Batch.objects.values_list("worker__name", "task_count")) == [("first", 1), ("second", 1)]
+
+
+def test_what_a_batch_held_when_its_worker_joined_waits_and_says_so(first: Worker, second: Worker, alice: User) -> None:
+    change_worker(worker=second, by=alice, learns_with=None)
+    learn(Worker.objects.get(pk=second.pk))
+    change_worker(worker=second, by=alice, learns_with=first)
+    learn(Worker.objects.get(pk=second.pk))
+    words = {one.words for one in why_nothing_trains(first.project) if one.kind == "batches"}
+    assert words == {
+        "batch 1 of second holds 1 of 2 tasks and waits: second learns with first.",
+        "batch 1 of first holds 1 of 2 tasks: 1 more close it.",
+    }
 
 
 def test_what_is_asked_of_a_line_is_asked_of_whose_it_is(

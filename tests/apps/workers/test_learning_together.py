@@ -1,9 +1,11 @@
 """Who may learn with whom, and what that holds fast."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
@@ -139,3 +141,23 @@ def test_who_may_not_change_workers_changes_nothing(first: Worker, second: Worke
             change_worker(worker=second, by=by, learns_with=None)
     second.refresh_from_db()
     assert second.learns_with == first
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_begin_to_learn_with_each_other_at_once_one_wins(project: Project, alice: User) -> None:
+    pair = [make_worker(project, name, Worker.Kind.DESK, base_model="desk") for name in ("first", "second")]
+    start = threading.Barrier(2)
+
+    def join(number: int) -> str:
+        try:
+            start.wait(10)
+            change_worker(worker=pair[number], by=alice, learns_with=pair[1 - number])
+        except BadInputError as error:
+            return "; ".join(error.errors)
+        finally:
+            connection.close()
+        return "won"
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(join, (0, 1))) == ["learns_with", "won"]
+    assert Worker.objects.filter(learns_with=None).count() == 1
