@@ -252,6 +252,9 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "WorkerKindEnum": "apps.workers.models.Worker.Kind",
         "TaskStateEnum": "apps.tasks.models.Task.State",
+        "AttemptStateEnum": "apps.tasks.models.Attempt.State",
+        "RunStateEnum": "apps.training.models.TrainingRun.State",
+        "FeedbackSourceEnum": "apps.feedback.models.Feedback.Source",
         "EnvironmentEnum": "apps.tasks.models.Environment",
         "RoleEnum": "apps.accounts.models.Role",
         "MessageRoleEnum": "apps.api.serializers.bridge.ROLES",

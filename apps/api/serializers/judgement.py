@@ -2,8 +2,10 @@
 
 from typing import Any, get_args
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.api.serializers.learning import UseOut
 from apps.api.serializers.strict import (
     NumberField,
     ObjectField,
@@ -19,6 +21,7 @@ from apps.feedback.queue import CHOICES, MAX_NAME_CHARS, PURPOSES
 from apps.feedback.skipping import Then
 from apps.feedback.words import MAX_ACTIVE_S, MAX_SPANS
 from apps.tasks.models import Environment
+from apps.training.provenance import trace_feedback
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.review_policy import MAX_UNDO_S
 
@@ -177,6 +180,19 @@ class FeedbackOut(serializers.ModelSerializer[Feedback]):
             "retract_reason",
             "created_at",
         ]
+
+
+class FeedbackDetailOut(FeedbackOut):
+    """What a manager said of a task, and everything that learns from it."""
+
+    uses = serializers.SerializerMethodField()
+
+    class Meta(FeedbackOut.Meta):
+        fields = [*FeedbackOut.Meta.fields, "uses"]
+
+    @extend_schema_field(UseOut(many=True))
+    def get_uses(self, feedback: Feedback) -> list[dict[str, Any]]:
+        return list(UseOut(trace_feedback([feedback])[feedback.pk], many=True).data)
 
 
 class EffectOut(serializers.Serializer[Any]):

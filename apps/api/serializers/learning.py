@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField
+from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
@@ -80,6 +82,22 @@ class RolloutDetailOut(RolloutOut):
         fields = [*RolloutOut.Meta.fields, "tokens"]
 
 
+class ShareOut(serializers.Serializer[Any]):
+    """How many of a batch's pairs or demonstrations come from where."""
+
+    source: Any = serializers.CharField()
+    count = serializers.IntegerField()
+
+
+class ContentsOut(serializers.Serializer[Any]):
+    """What there is to learn in a batch."""
+
+    kind = serializers.CharField(help_text="rollouts, pairs or demonstrations.")
+    count = serializers.IntegerField()
+    tasks = serializers.IntegerField()
+    shares = ShareOut(many=True, help_text="Pairs or demonstrations by where they come from, most first.")
+
+
 class BatchOut(serializers.ModelSerializer[Batch]):
     """What one run learns from."""
 
@@ -143,6 +161,32 @@ class RunOut(serializers.ModelSerializer[TrainingRun]):
             "finished_at",
             "created_at",
         ]
+
+
+class RunDetailOut(RunOut):
+    """One training, and what its batch holds."""
+
+    learns_from = serializers.SerializerMethodField(help_text="null: it learns from no batch.")
+
+    class Meta(RunOut.Meta):
+        fields = [*RunOut.Meta.fields, "learns_from"]
+
+    @extend_schema_field(ContentsOut(allow_null=True))
+    def get_learns_from(self, run: TrainingRun) -> dict[str, Any] | None:
+        return ContentsOut(count_contents([run.batch])[run.batch.pk]).data if run.batch is not None else None
+
+
+class UseOut(serializers.Serializer[Any]):
+    """What of a judgement or an attempt is learnt in one place."""
+
+    learnt = serializers.CharField(help_text="rollouts, pairs or demonstrations.")
+    source: Any = serializers.CharField(help_text="Where a pair or a demonstration comes from; empty: by its reward.")
+    count = serializers.IntegerField()
+    stage = serializers.CharField(help_text="unusable, waits, batch, run, failed, refused or learned.")
+    reason = serializers.CharField(help_text="Why it can enter no batch.")
+    batch = serializers.IntegerField(source="batch.pk", allow_null=True, default=None)
+    run = serializers.IntegerField(source="run.pk", allow_null=True, default=None)
+    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
 
 
 class RunIn(StrictSerializer):

@@ -3,8 +3,10 @@
 from typing import Any
 
 from django.core.validators import RegexValidator
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.api.serializers.learning import UseOut
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
@@ -16,6 +18,7 @@ from apps.api.serializers.strict import (
 )
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.training.provenance import trace_attempts
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS
 
@@ -215,6 +218,19 @@ class AttemptOut(serializers.ModelSerializer[Attempt]):
     def get_scores(self, attempt: Attempt) -> list[dict[str, Any]]:
         whole = [score for score in attempt.step_scores.all() if score.step_id is None]
         return list(ScoreOut(whole, many=True).data)
+
+
+class AttemptDetailOut(AttemptOut):
+    """One try at a task, and everything that learns from it."""
+
+    uses = serializers.SerializerMethodField()
+
+    class Meta(AttemptOut.Meta):
+        fields = [*AttemptOut.Meta.fields, "uses"]
+
+    @extend_schema_field(UseOut(many=True))
+    def get_uses(self, attempt: Attempt) -> list[dict[str, Any]]:
+        return list(UseOut(trace_attempts([attempt])[attempt.pk], many=True).data)
 
 
 class OwnStepIn(StrictSerializer):

@@ -13,7 +13,15 @@ from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_row
 from apps.api.permissions import current_user
-from apps.api.serializers.judgement import AppealIn, EffectOut, FeedbackOut, ReasonIn, ReviewOut, TaskFeedbackIn
+from apps.api.serializers.judgement import (
+    AppealIn,
+    EffectOut,
+    FeedbackDetailOut,
+    FeedbackOut,
+    ReasonIn,
+    ReviewOut,
+    TaskFeedbackIn,
+)
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.feedback.models import Feedback
@@ -59,6 +67,9 @@ class FeedbackViewSet(ResourceViewSet):
             rows = rows.readable_by(current_user(self.request))
         visible: QuerySet[Any] = rows
         return visible
+
+    def get_serializer_class(self) -> Any:
+        return FeedbackDetailOut if self.action == "retrieve" else super().get_serializer_class()
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())

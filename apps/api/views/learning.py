@@ -30,6 +30,7 @@ from apps.api.serializers.learning import (
     ProvenanceOut,
     RolloutDetailOut,
     RolloutOut,
+    RunDetailOut,
     RunIn,
     RunMetricsOut,
     RunOut,
@@ -180,6 +181,9 @@ class RunViewSet(ResourceViewSet):
         "resume": Right.RUNS_WRITE,
         "retry": Right.RUNS_WRITE,
     }
+
+    def get_serializer_class(self) -> Any:
+        return RunDetailOut if self.action == "retrieve" else super().get_serializer_class()
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())

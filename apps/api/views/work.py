@@ -18,6 +18,7 @@ from apps.api.permissions import current_user
 from apps.api.serializers.learning import DeploymentOut
 from apps.api.serializers.strict import NoFields
 from apps.api.serializers.work import (
+    AttemptDetailOut,
     AttemptIn,
     AttemptOut,
     StepOut,
@@ -198,6 +199,9 @@ class AttemptViewSet(ResourceViewSet):
 
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         super().check_object_permissions(request, obj.task)
+
+    def get_serializer_class(self) -> Any:
+        return AttemptDetailOut if self.action == "retrieve" else super().get_serializer_class()
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())
