@@ -19,7 +19,7 @@ from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.pipeline import flow, meta
 from apps.tasks.models import Attempt, Task
-from apps.training import managers
+from apps.training import managers, refitting
 from apps.training.audits import find_words, write_judgements
 from apps.training.models import ManagerRun, TrainingRun
 from apps.training.services import dispatch_run
@@ -200,3 +200,20 @@ def test_a_person_takes_an_adapter_back_to_the_one_before(worker: Worker, alice:
     assert Rater.objects.get(handle=HANDLE).adapter == {}, "its model as it is"
     with pytest.raises(ConflictError, match="is not in use"):
         meta.roll_back(run=before, by=alice, reason="again")
+
+
+def test_who_is_forgotten_leaves_the_adapter_that_learnt_from_them(worker: Worker, tmp_path: Path) -> None:
+    tasks = audit(worker, [0.0, 1.0] * 30)
+    fit, run = queue(worker)
+    dispatch_run(run.pk, by="test")
+    assert len(list((tmp_path / "judgements").iterdir())) == 1
+    before = use(worker, state="replaced", adapter=ADAPTER | {"name": "shop.desk.verdict@v0-00000000"})
+    ManagerRun.objects.filter(pk=fit.pk).update(state="refused")
+    later = use(worker, learnt_from=[tasks[0].pk, tasks[1].pk])
+    tasks[0].delete()
+    found = refitting.refit(project=worker.project, forgetting=1, by="test")
+    assert {one.pk for one in found.fits} == {fit.pk, before.pk, later.pk}, "what came after the first is gone too"
+    assert set(ManagerRun.objects.values_list("state", flat=True)) == {"barred"}
+    rater = Rater.objects.get(handle=HANDLE)
+    assert (rater.adapter, rater.gate) == ({}, 0.0)
+    assert [path.parent.name for path in found.files] == ["judgements"]
