@@ -63,6 +63,13 @@ def test_trainings_at_tinker_have_a_process_that_alone_of_the_boxes_holds_the_ke
     assert {"tinker", "threads"} <= {word for argument in services["tinker"].argv for word in argument.split("=")}
 
 
+def test_the_training_box_alone_gets_the_teachers_key(home: Home, config: Config, outside: dict[str, str]) -> None:
+    outside |= {"TENTALIS_TEACHER_API_KEY": "of-the-teacher", "TENTALIS_TEACHER_URL": "http://10.0.0.8:8000"}
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    assert services["gpu"].environment["TENTALIS_TEACHER_API_KEY"] == "of-the-teacher"
+    assert "of-the-teacher" not in services["engine"].environment.values()
+
+
 def test_only_the_bootstrap_gets_the_admin_password(home: Home, config: Config, outside: dict[str, str]) -> None:
     holders = [
         service.name
