@@ -12,8 +12,6 @@ from tests.gpu_workers.openrlhf.peer import PLACE
 from tests.integrations.openrlhf.install import PYTHON
 
 HERE = Path(__file__).parent
-STARTS = 3
-"""Ray gives its node 30 seconds to start, which is too little on a busy machine, and cannot be told otherwise."""
 
 
 def free_port() -> int:
@@ -42,6 +40,7 @@ def node_environment() -> Mapping[str, str]:
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_worker_niceness": "0",
+        "RAY_agent_register_timeout_ms": "300000",
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "500",
         "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "300",
     }
@@ -51,25 +50,15 @@ def node_environment() -> Mapping[str, str]:
 def ray_cluster() -> Iterator[str]:
     """The address of a cluster's dashboard, for the length of a block."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
-        log = Path(folder) / "head.log"
-        for number in range(STARTS):
-            head = _start_head(Path(folder) / str(number), log)
-            assert head.stdout is not None
-            assert head.stdin is not None
-            if (url := head.stdout.readline().strip()).startswith("http"):
-                break
-            head.communicate(timeout=120)
-        else:
-            raise AssertionError(log.read_text()[-2000:])
+        argv = [str(PYTHON), str(HERE / "ray_head.py"), folder, str(free_port())]
+        with (Path(folder) / "head.log").open("w") as log:
+            head = subprocess.Popen(
+                argv, env=dict(node_environment()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert head.stdout is not None
+        url = head.stdout.readline().strip()
         try:
+            assert url.startswith("http"), (Path(folder) / "head.log").read_text()[-2000:]
             yield url
         finally:
             head.communicate(timeout=120)  # which closes its standard input
-
-
-def _start_head(folder: Path, log: Path) -> subprocess.Popen[str]:
-    argv = [str(PYTHON), str(HERE / "ray_head.py"), str(folder), str(free_port())]
-    with log.open("a") as errors:
-        return subprocess.Popen(
-            argv, env=dict(node_environment()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-        )

@@ -4,9 +4,29 @@ Run by the Python of the peer's own environment. The GPUs are logical: Ray count
 """
 
 import sys
+import time
+from typing import Any
 
 import ray
+import ray._private.services as services
 
+PATIENCE_S = 300.0
+find_node = services.get_node
+
+
+def wait_for_node(*args: Any) -> Any:
+    """Ray gives its node 30 seconds to start, which is too little on a busy machine, and cannot be told otherwise."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return find_node(*args)
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+services.get_node = wait_for_node
 context = ray.init(
     address="local",
     num_cpus=8,
