@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,7 +82,10 @@ def show(run_id: RunId, as_json: AsJson = False) -> None:
     from tentalis.cli.session import open_client
 
     with open_client() as client:
-        print_row(client.get_run(run_id), as_json=as_json)
+        run = client.get_run(run_id)
+    if not as_json and run.get("learns_from"):
+        run["learns_from"] = describe_contents(run["learns_from"])
+    print_row(run, as_json=as_json)
 
 
 @app.command()
@@ -263,6 +267,18 @@ def watch_run(client: "Client", run_id: int, *, as_json: bool) -> None:
         raise typer.Exit(1)
     if not as_json:
         typer.echo(f"run {run_id} succeeded")
+
+
+def describe_contents(held: Mapping[str, Any]) -> str:
+    """What a batch holds: `96 pairs from 40 tasks: 60 choice, 36 edit`."""
+
+    def count(number: int, name: str) -> str:
+        return f"{number} {name if number == 1 else f'{name}s'}"
+
+    what = {"rollouts": "attempt", "pairs": "pair", "demonstrations": "demonstration"}.get(held["kind"], "record")
+    shares = ", ".join(f"{one['count']} {one['source']}" for one in held["shares"])
+    found = f"{count(held['count'], what)} from {count(held['tasks'], 'task')}"
+    return f"{found}: {shares}" if shares else found
 
 
 def describe_update(update: dict[str, Any]) -> str:

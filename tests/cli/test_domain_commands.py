@@ -16,7 +16,7 @@ from apps.accounts.models import ApiToken, Member, Project, Role
 from apps.adapters.models import Adapter, Verdict
 from apps.api.throttles import forget_callers
 from apps.feedback.models import Feedback, Review
-from apps.rollouts.models import Batch
+from apps.rollouts.models import Batch, PreferencePair
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -134,6 +134,21 @@ def test_a_run_is_watched_to_its_end(signed_in: Run) -> None:
     assert "out of patience" in failed.err
     assert "out of patience" in signed_in("run", "show", str(run.pk)).out
     assert "failed" in signed_in("run", "list").out
+
+
+def test_a_run_says_what_it_learns_from(signed_in: Run) -> None:
+    worker = Worker.objects.get()
+    batch = Batch.objects.create(
+        project=worker.project, worker=worker, number=1, target_tasks=1, state="closed", kind="pairs"
+    )
+    run = TrainingRun.objects.create(
+        project=worker.project, worker=worker, batch=batch, recipe={}, recipe_hash="0" * 64, state="queued"
+    )
+    task = make_task(worker.project, worker)
+    for number, source in enumerate(("edit", "edit", "choice")):
+        values = {"worker": worker, "task": task, "digest": str(number), "text": "a", "rejected_text": "b"}
+        PreferencePair.objects.create(project=worker.project, batch=batch, source=source, **values)
+    assert "3 pairs from 1 task: 2 edit, 1 choice" in signed_in("run", "show", str(run.pk)).out
 
 
 def test_an_adapter_is_shown_with_its_verdicts_and_lineage(signed_in: Run) -> None:

@@ -70,6 +70,24 @@ WORDS: Mapping[str, MetricWords] = {
         "drift", _("Oldest attempt"), _("versions"), _("How many versions old the oldest attempt is.")
     ),
     "loss": MetricWords("loss", _("Loss"), "", _("What the update makes smaller: reward and hints together.")),
+    "loss_preference": MetricWords(
+        "loss", _("Loss from preferences"), "", _("The part that follows pairs, judged answers or demonstrations.")
+    ),
+    "nll_chosen": MetricWords(
+        "loss", _("Surprise at the better answer"), _("nats a token"), _("What keeps the better answer itself likely.")
+    ),
+    "margin": MetricWords(
+        "reward", _("Better over worse"), _("nats"), _("How much the better answer of a pair gained on the other.")
+    ),
+    "pair_accuracy": MetricWords(
+        "reward", _("Pairs ordered right"), _("share"), _("Pairs whose better answer gained more than the other.")
+    ),
+    "chosen_gain": MetricWords(
+        "drift", _("Gain of the better answers"), _("nats a token"), _("Below 0 they became less likely themselves.")
+    ),
+    "drift": MetricWords(
+        "drift", _("Gain of answers to other prompts"), _("nats"), _("What KTO compares each judged answer with.")
+    ),
     "loss_rl": MetricWords("loss", _("Loss from rewards"), "", _("The part that follows the rewards.")),
     "loss_opd": MetricWords(
         "loss", _("Loss from hints"), "", _("The part that follows the teacher who read the hint.")
