@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, SideResult, Verdict
 from apps.rollouts.models import Batch
+from apps.scoring.models import RewardModel
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import PairedComparison, compare_paired
@@ -85,6 +86,31 @@ def get_into_trouble(worker: Worker) -> dict[str, TrainingRun]:
     ]
     refusal = "; ".join(f"{gate}: {GATES[gate][1]}" for gate in ("G1", "G8"))
     metrics = [{"reward": 0.6 + 0.05 * n, "entropy": 0.62 * 0.6**n, "max_ratio": 3.1 * (n + 1)} for n in range(4)]
+    scorer = TrainingRun.objects.create(
+        project=worker.project,
+        worker=worker,
+        purpose="reward_model",
+        recipe={"schema": "head-recipe/1", "epochs": 40, "learning_rate": 0.003},
+        recipe_hash="77ab" * 16,
+        state="succeeded",
+        attempt=1,
+        cost={"gpu_s": 8.2, "judge_tokens": 0.0, "usd": 0.0, "human_minutes": 0.0, "judgements": 0, "untimed": 0},
+        summary={"steps": 2_411, "auc": 0.918},
+        **ended,
+    )
+    RewardModel.objects.create(
+        project=worker.project,
+        worker=worker,
+        name=f"{worker.project.slug}.{worker.name}.prm@v1-77ab77ab",
+        version=1,
+        run_id=scorer.pk,
+        uri="file:///heads/77ab77ab",
+        sha256="77ab" * 16,
+        manifest={},
+        state="live",
+        words="better: step AUC 0.918 [0.902, 0.934] on 2,411 held-out steps, the judges 0.741",
+        measured={"candidate": 0.918, "reference": 0.741, "against": "the judges", "items": 2_411},
+    )
     return {
         "refused": _make(worker, "refused", gates=gates[:6], failure=refusal, recipe={"algorithm": "dpo", "beta": 0.1}),
         "alarmed": _make(
@@ -109,18 +135,7 @@ def get_into_trouble(worker: Worker) -> dict[str, TrainingRun]:
             attempt=1,
             started_at=now - timedelta(minutes=3),
         ),
-        "scorer": TrainingRun.objects.create(
-            project=worker.project,
-            worker=worker,
-            purpose="reward_model",
-            recipe={"schema": "head-recipe/1", "epochs": 40, "learning_rate": 0.003},
-            recipe_hash="77ab" * 16,
-            state="succeeded",
-            attempt=1,
-            cost={"gpu_s": 8.2, "judge_tokens": 0.0, "usd": 0.0, "human_minutes": 0.0, "judgements": 0, "untimed": 0},
-            summary={"steps": 2_411, "auc": 0.918},
-            **ended,
-        ),
+        "scorer": scorer,
     }
 
 
