@@ -8,7 +8,7 @@ from apps.workers.models import Worker
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    list_display = ["name", "project", "kind", "base_model", "is_active"]
+    list_display = ["name", "project", "kind", "base_model", "learns_with", "is_active"]
     list_filter = ["kind", "is_active", "project"]
     search_fields = ["name"]
-    list_select_related = ["project"]
+    list_select_related = ["project", "learns_with"]
