@@ -134,7 +134,7 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "step_mix": (_("Share of the steps' scores"), _("0: only the outcome counts; 1: only the steps.")),
     "opd_mode": (_("How hints are learned"), ""),
     "opd_clip": (_("Largest pull of a hint"), _("In nats.")),
-    "teacher": (_("Teacher"), _("`base`, or the directory of a model with the same tokenizer.")),
+    "teacher": (_("Teacher"), _("`base`, `served:NAME` or a directory; with the same tokenizer.")),
     "max_staleness": (_("Oldest version learned from"), _("In adapter versions.")),
     "sft_temperature": (_("Imitation temperature"), ""),
     "sft_weight_max": (_("Imitation, largest weight"), ""),
