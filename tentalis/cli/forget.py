@@ -46,6 +46,9 @@ def _show(found: dict[str, object], done: str) -> None:
     typer.echo(f"{done}: {rows or 'nothing'}; training files: {found['files']}")
     if adapters:
         typer.echo(f"trained on a part of it: {', '.join(adapters)}")
-    if taught := found["taught"]:
-        assert isinstance(taught, list)
-        typer.echo(f"may not serve again: {', '.join(taught)}; trainings that are done again: {found['reruns']}")
+    taught, judges = found["taught"], found["judges"]
+    assert isinstance(taught, list)
+    assert isinstance(judges, list)
+    if taught or judges:
+        names = ", ".join([*taught, *judges])
+        typer.echo(f"may not be used again: {names}; trainings that are done again: {found['reruns']}")

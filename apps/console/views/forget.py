@@ -53,8 +53,8 @@ def show_forget(request: HttpRequest, scene: Scene) -> HttpResponse:
                     done = forget_person(project=scene.project, by=scene.user, **subject)
                     told = {"sessions": done.counts["sessions"], "tasks": done.counts["tasks"]}
                     messages.success(request, _("Deleted: %(sessions)s conversations and %(tasks)s tasks.") % told)
-                    if done.taught:
-                        messages.info(request, say_rebuild(len(done.taught), done.reruns))
+                    if words := say_rebuild(len(done.taught), len(done.judges), done.reruns):
+                        messages.info(request, words)
                     return leave(scene, "forget")
                 found, status = find_person(project=scene.project, by=scene.user, **subject), 200
             except TentalisError as error:
@@ -67,21 +67,33 @@ def show_forget(request: HttpRequest, scene: Scene) -> HttpResponse:
         "may_forget": scene.may(Right.PROJECTS_WRITE),
         "found": found,
         "rows": [(name, count) for name, count in found.counts.items() if count] if found else [],
-        "rebuild": say_rebuild(len(found.taught), found.reruns) if found and found.taught else "",
+        "rebuild": say_rebuild(len(found.taught), len(found.judges), found.reruns) if found else "",
         "done": [(one, say_progress(rebuilds.get(one.pk, {}))) for one in forgotten],
     }
     return show(request, scene, "forget", context, status=status)
 
 
-def say_rebuild(adapters: int, reruns: int) -> str:
-    """What becomes of the adapters that were taught by somebody, in words."""
+def say_rebuild(adapters: int, judges: int, reruns: int) -> str:
+    """What becomes of the adapters and judges that were taught by somebody, in words; "" where none was."""
+    if not adapters and not judges:
+        return ""
     taught = ngettext(
         "%d adapter was taught by them, itself or by what it continues; it cannot serve again.",
         "%d adapters were taught by them, themselves or by what they continue; none can serve again.",
         adapters,
     )
     again = ngettext("%d training is done again without them.", "%d trainings are done again without them.", reruns)
-    return f"{taught % adapters} {again % reruns if reruns else _('Nothing is left to train again.')}"
+    judging = ngettext(
+        "%d step scorer or manager learnt from them; it judges without that from now on.",
+        "%d step scorers and managers learnt from them; they judge without that from now on.",
+        judges,
+    )
+    said = [
+        taught % adapters if adapters else "",
+        judging % judges if judges else "",
+        again % reruns if reruns else _("Nothing is left to train again.") if adapters else "",
+    ]
+    return " ".join(filter(None, said))
 
 
 def say_progress(states: Mapping[str, int]) -> str:
