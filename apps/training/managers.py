@@ -24,6 +24,7 @@ from apps.feedback.models import StepFeedback
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt
 from apps.training import verdict_managers
+from apps.training.audits import TRUTHS
 from apps.training.influence import find_influence
 from apps.training.models import ManagerRun, TrainingRun
 from tentalis.core.canon import content_hash
@@ -39,7 +40,6 @@ from tentalis.core.meta import (
 from tentalis.core.scoring.ranking import Auc, Difference, measure_auc
 
 BY = "meta"
-TRUTHS = (Comparison.Source.VERIFIED, Comparison.Source.GOLD, Comparison.Source.HUMAN)
 MAX_WORDS = 500
 
 

@@ -273,6 +273,19 @@ def gate_manager(fit_id: int, *, by: str) -> None:
     )
     with final_write():
         _settle(fit, present, verdict, by=by)
+    unload_unused(worker, fit.manager)
+
+
+def unload_unused(worker: Worker, handle: str) -> None:
+    """Free the server of a manager's adapters that judge no more; where that fails, its next gate does it."""
+    idle = _find_runs(worker.project_id, handle).filter(state__in=(State.REFUSED, State.ROLLED_BACK, State.BARRED))
+    names = {adapter["name"] for adapter in idle.exclude(adapter={}).values_list("adapter", flat=True)}
+    try:
+        client = client_for(worker.provider)
+        for name in sorted(names & set(client.list_models())) if names else ():
+            client.unload_adapter(name)
+    except TentalisError as error:
+        logger.warning("adapters of %s are still loaded: %s", handle, error)
 
 
 def refuse_ungated(fit_id: int, *, words: str, by: str) -> None:

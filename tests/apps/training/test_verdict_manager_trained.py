@@ -34,8 +34,10 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[str]:
-    with run_engine() as url:
-        yield url
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # more only wait for each other
+        with run_engine() as url:
+            yield url
 
 
 @pytest.fixture
@@ -63,8 +65,11 @@ def work(worker: Worker, seed: int, tickets: int) -> list[Task]:
 
 
 def train(fit: ManagerRun) -> None:
+    import torch
+
     from gpu_workers.runner import run as train_spec
 
+    torch.set_num_threads(1)
     assert fit.run is not None
     dispatch_run(fit.run.pk, by="test")
     fit.run.refresh_from_db()
@@ -99,7 +104,7 @@ def test_an_adapter_of_its_own_is_trained_gated_served_and_taken_back(worker: Wo
     assert fit.adapter["name"] in client.list_models()
 
     client.unload_adapter(fit.adapter["name"])  # as a restart would
-    fresh = work(worker, 2, 16)
+    fresh = work(worker, 2, 12)
     assert fit.adapter["name"] in client.list_models(), "a server that forgot it is given it again"
     trained = measure(fresh)
     assert trained > max(0.7, untrained + 0.15), (untrained, trained)
@@ -112,3 +117,5 @@ def test_an_adapter_of_its_own_is_trained_gated_served_and_taken_back(worker: Wo
     assert fit.words.startswith("fell: AUC")
     rater.refresh_from_db()
     assert (rater.adapter, rater.gate) == ({}, 0.0)
+    verdict_managers.unload_unused(worker, HANDLE)
+    assert fit.adapter["name"] not in client.list_models()
