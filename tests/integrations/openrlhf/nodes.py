@@ -49,7 +49,7 @@ def node_environment() -> Mapping[str, str]:
 @contextmanager
 def ray_cluster() -> Iterator[str]:
     """The address of a cluster's dashboard, for the length of a block."""
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         argv = [str(PYTHON), str(HERE / "ray_head.py"), folder, str(free_port())]
         with (Path(folder) / "head.log").open("w") as log:
             head = subprocess.Popen(
