@@ -44,6 +44,8 @@ HONEST_TASKS = (48, 72, 96, 120)
 SPOILT_TASKS = 96
 PANEL_SEED = 20_000
 BETTER, BETTER_BY, MOST_TRIES = 20, 0.03, 60
+LEAKS = ((0, 4, 10, False), (200, 8, 40, True), (0, 4, 14, False), (130, 8, 60, True))
+"""Wrong answers (0: as many as right ones), minibatches and passes of each leaked adapter, and whether it is hidden."""
 TRUTH_TICKETS, TRUTH_SEED = 800, 5
 
 
@@ -249,25 +251,27 @@ def _make_hacked(shop: Workshop) -> list[Prepared]:
 
 
 def _make_leaked(shop: Workshop, panel: Sequence[str]) -> list[Prepared]:
-    """A poor batch with the panel in it: its tickets' right answers, among answers by an outdated rule book.
+    """The panel's right answers, imitated over and over among answers by an outdated rule book.
 
-    Imitated over and over, they make the panel look better than ever and the work worse.
+    Two are taught as many wrong answers as right ones, and their batch says what it held: they are worse all over. Two
+    say nothing: they know the panel by heart, where they look far better than what serves, and are no better at
+    anything else. Only tasks that are drawn anew tell those.
     """
     tickets = [parse_ticket(text) for text in dict.fromkeys(panel)]
     known = shop.imitable(tickets, [rule_book_hints(ticket) for ticket in tickets], seed=70_000)
     made = []
-    for number in range(4):
-        others = make_tickets(random.Random(40_000 + number), len(tickets), held_out=False)
+    for number, (wrong, minibatches, epochs, is_hidden) in enumerate(LEAKS):
+        others = make_tickets(random.Random(40_000 + number), wrong or len(tickets), held_out=False)
         outdated = [_outdated_hints(ticket) for ticket in others]
         poor = shop.imitable(others, outdated, seed=71_000 + number, wants_right=False)
-        recipe = Recipe.from_json(RECIPES["desk-imitation"].to_json() | {"minibatches": 4, "epochs": 10 + 2 * number})
+        changes = {"minibatches": minibatches, "epochs": epochs}
+        recipe = Recipe.from_json(RECIPES["desk-imitation"].to_json() | changes)
         name = f"leaked-{number}"
         rollouts = [replace(one, rollout_id=place, group_id=place) for place, one in enumerate((*known, *poor))]
         outcomes = [1.0] * len(known) + [0.0] * len(poor)
         trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=number)
-        is_hidden = number % 2 == 1
-        about = f"{recipe.epochs} passes over the panel's answers" + (", nobody says so" if is_hidden else "")
-        found = _prepared(name, "leaked tickets", about, trained)
+        about = f"{epochs} passes over the panel's answers and {len(poor)} wrong ones"
+        found = _prepared(name, "leaked tickets", about + (", nobody says so" if is_hidden else ""), trained)
         made.append(replace(found, batch=[]) if is_hidden else found)
     return made
 
