@@ -155,6 +155,6 @@ def test_a_step_scorer_is_asked_of_it_or_refused_in_words(asked: Worker, alice: 
         flow.train_scorer(worker=asked, by=alice, backend="openrlhf")
     settings.TENTALIS = with_cluster
     attempt = make_attempt(make_task(asked.project, asked))
-    StepLabel.objects.create(attempt=attempt, step=attempt.steps.first(), source="verified", value=1.0)
+    StepLabel.objects.create(attempt=attempt, step=attempt.steps.get(index=0), source="verified", value=1.0)
     run = flow.train_scorer(worker=asked, by=alice, backend="openrlhf")
     assert (run.backend, run.purpose, HeadRecipe.from_json(run.recipe)) == ("openrlhf", "reward_model", HeadRecipe())
