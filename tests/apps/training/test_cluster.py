@@ -136,8 +136,8 @@ def test_preferences_of_unequal_trust_are_not_for_it(asked: Worker, alice: User)
     for number, weight in enumerate((1.0, 0.25)):
         task = make_task(asked.project, asked, prompt=str(number))
         PreferencePair.objects.create(
-            project=asked.project, worker=asked, task=task, source="edit", weight=weight, text="yes", rejected_text="no",
-            messages=[{"role": "user", "content": "?"}],
+            project=asked.project, worker=asked, task=task, source="edit", weight=weight, text="yes",
+            rejected_text="no", messages=[{"role": "user", "content": "?"}],
         )  # fmt: skip
     with pytest.raises(BadInputError, match=r"counts every record alike: wanted one trust, found 0\.25 to 1\.0"):
         flow.close_batch(worker=asked, by=alice, backend="openrlhf", recipe={"algorithm": "dpo", "kl_coef": 0.0})
