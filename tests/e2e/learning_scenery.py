@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, SideResult, Verdict
+from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.rollouts.models import Batch
 from apps.scoring.models import RewardModel
 from apps.training.models import TrainingRun
@@ -198,26 +198,6 @@ def fall_under_suspicion(worker: Worker) -> Adapter:
             adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
         )
     return adapter
-
-
-def go_on_trial(adapter: Adapter) -> None:
-    """It does a tenth of its worker's tasks, and was in the shadow before."""
-    Shadow.objects.create(
-        worker=adapter.worker,
-        adapter=adapter,
-        percent=20,
-        after_task=0,
-        state="ended",
-        outcome="safe",
-        words="+0.9 points [−2.0, +3.8] on 412 tasks: at most 10 points worse, for sure",
-        ended_at=timezone.now(),
-    )
-    Deployment.objects.filter(worker=adapter.worker, end_user="").update(
-        canary=adapter,
-        canary_percent=10,
-        canary_started_at=timezone.now() - timedelta(hours=2),
-        canary_words="+2.1 points [−4.0, +8.2] on 31 tasks against 284 others: nothing can be said yet",
-    )
 
 
 def _make(worker: Worker, state: str, **values: Any) -> TrainingRun:

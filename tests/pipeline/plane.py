@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 
 from tentalis.core.desk import HOUSE_RULES, OPTIONS, make_tickets
 from tentalis.core.desk_rubric import write_rubric
+from tentalis.core.scoring.step_labels import choose_split
 from tentalis.platform.up import RunningStack
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.stage import chaos_stack, make_admin_token
@@ -23,7 +24,7 @@ SERVICES = ("web", "engine", "gpu", "relay", "queues", "bootstrap")
 SETTINGS = {
     "TENTALIS_QUEUE_PROCESSES": "workers,scorers,hints,control=threads:6",
     "TENTALIS_RUN_SILENCE_SECONDS": "8",
-    "TENTALIS_PRM_TRAIN_AFTER": "500",
+    "TENTALIS_PRM_TRAIN_AFTER": "600",
     "TENTALIS_PRM_COMPLETIONS": "4",
     "TENTALIS_META_RL_ENABLED": "true",
     "TENTALIS_LLM_MODEL": "",
@@ -103,10 +104,12 @@ class Plane:
         return row
 
     def wait_for_scorer(self) -> dict[str, Any]:
-        """The step scorer in use."""
+        """The step scorer in use; a refused one fails the test with the gate's words."""
         found = self.wait_for(
-            "a step scorer is in use", "SELECT * FROM scoring_rewardmodel WHERE state = 'live' AND barred = ''"
+            "a step scorer was judged",
+            "SELECT * FROM scoring_rewardmodel WHERE state <> 'candidate' AND barred = '' ORDER BY version DESC",
         )
+        assert found[0]["state"] == "live", found[0]["words"]
         return found[0]
 
     def output_of(self, run: int, attempt: int) -> Path:
@@ -132,7 +135,14 @@ def running_plane(home: Path) -> Iterator[Plane]:
 
 
 def draw_prompts() -> Iterator[str]:
+    """Tickets: the first train a step scorer, and of the rest every second one tests it, for its gate wants many."""
     rng = random.Random(11)
+    for number in itertools.count():
+        wants_test = number >= 16 and number % 2 == 0
+        yield next(text for text in _draw_texts(rng) if (choose_split(text, is_held_out=False) == "test") == wants_test)
+
+
+def _draw_texts(rng: random.Random) -> Iterator[str]:
     while True:
         yield make_tickets(rng, 1, held_out=False)[0].text
 

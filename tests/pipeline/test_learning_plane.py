@@ -6,7 +6,7 @@ import pytest
 
 from tests.pipeline.plane import Plane, only, running_plane
 
-pytestmark = [pytest.mark.broker, pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 
 GRACE = "Grace Hopper of Arlington"
 
@@ -22,8 +22,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         running.wait_for_deployed(2)
         first = only(running.ask("SELECT id FROM adapters_adapter WHERE version = 1"))
         running.call("POST", f"adapters/{first['id']}/shadow", {"percent": 50})
-        running.call("PATCH", "projects/plane", {"batch_tasks": 120})
-        running.submit(120, group_size=1)
+        running.call("PATCH", "projects/plane", {"batch_tasks": 200})
+        running.submit(200, group_size=1)
         yield running
 
 
