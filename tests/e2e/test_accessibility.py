@@ -21,9 +21,10 @@ WIDTHS = (1280, 390)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 LISTS = (
-    "project", "task-list", "task-new", "review-list", "run-list", "returns", "adapter-list", "blockers", "dead-
-    letters", "audit", "members", "settings", "tokens", "exports", "worker-list", "worker-new", "session-list",
-    "dataset-list", "quality", "proposal-list", "proposal-decided", "proposal-rules", "my-feedback", "bulk-new",
+    "project", "task-list", "task-new", "review-list", "run-list", "returns", "adapter-list", "blockers",
+    "dead-letters", "audit", "members", "settings", "tokens", "exports", "worker-list", "worker-new",
+    "session-list", "dataset-list", "quality", "proposal-list", "proposal-decided", "proposal-rules", "my-feedback",
+    "bulk-new",
 )  # fmt: skip
 
 

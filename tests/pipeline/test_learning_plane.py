@@ -76,6 +76,12 @@ def test_a_shadow_does_its_share_of_the_work_and_gets_its_verdict(plane: Plane) 
 def test_a_forgotten_person_leaves_adapters_scorer_and_fits_though_the_box_is_killed_meanwhile(plane: Plane) -> None:
     plane.wait_for_deployed(3)
     model = plane.wait_for_scorer()
+    plane.wait_for(
+        "a manager was fitted to her work",
+        "SELECT fit.id FROM training_managerrun fit JOIN tasks_task task ON fit.learnt_from @> to_jsonb(task.id) "
+        "WHERE task.metadata->>'customer' = %s",
+        GRACE,
+    )
     fits = plane.ask("SELECT id FROM training_managerrun")
     uses = plane.ask("SELECT rollout_id FROM rollouts_traininguse")
     forgotten = plane.call("POST", "projects/plane/forget", {"text": GRACE, "dry_run": False})
