@@ -28,7 +28,7 @@ MAX_REASON_CHARS = 300
 MANAGERS = (Role.OWNER, Role.MANAGER)
 
 BY = "calibration"
-_LOCK = 0x7261  # "ra": what sets this lock apart from other advisory locks
+_LOCK, _FITS_LOCK = 0x7261, 0x6669  # "ra", "fi": what sets these locks apart from other advisory locks
 _WEIGHED = [
     "weight",
     "told_weight",
@@ -200,6 +200,16 @@ def _judge_by(project_id: int, handle: str, field: str, value: dict[str, Any], g
         rater.gate = gate
         rater.save(update_fields=[*_WEIGHED, field, "gate"])
     return rater
+
+
+def lock_fits(project_id: int) -> None:
+    """A project's AI managers are fitted, taken back and barred by one transaction at a time; until it ends.
+
+    Their rows as raters are not what is locked: whoever notes judgements holds all raters, and must not wait for a fit
+    that waits for them. Take this lock before any judgement is noted.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_FITS_LOCK, project_id])
 
 
 def _lock_raters(project_id: int, kinds: Mapping[str, str], *, make_missing: bool = True) -> dict[str, Rater]:

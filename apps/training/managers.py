@@ -18,7 +18,7 @@ from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import find_rubric
-from apps.calibration.services import set_rubric
+from apps.calibration.services import lock_fits, set_rubric
 from apps.feedback.managers.rubric import PREFIX, written_weights
 from apps.feedback.models import StepFeedback
 from apps.outbox.services import final_write
@@ -80,7 +80,7 @@ def train_manager(*, project: Project, handle: str, after_run: int | None = None
         DeskError: the project's rubric cannot be read.
     """
     with transaction.atomic():
-        Rater.objects.select_for_update().get(project=project, handle=handle)
+        lock_fits(project.pk)
         runs = ManagerRun.objects.filter(project=project, manager=handle, kind=ManagerRun.Kind.RUBRIC)
         marks = sorted(metrics["until"] for metrics in runs.values_list("metrics", flat=True))
         audits = find_audits(project.pk, handle, limit=settings.TENTALIS["META_RL_WINDOW_SIZE"])

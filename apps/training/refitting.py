@@ -14,8 +14,7 @@ from django.db import transaction
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.calibration.models import Rater
-from apps.calibration.services import set_rubric
+from apps.calibration.services import lock_fits, set_rubric
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel, StepLabel
 from apps.tasks.models import Task
@@ -90,13 +89,13 @@ def find_gone(project: Project) -> set[int]:
 def refit(*, project: Project, forgetting: int, by: str) -> Taught:
     """Bar what learnt from tasks that are no more and queue its training without them, in the running transaction.
 
-    The runs of the project that are open must be locked by the caller (`rebuilding.rebuild` does); its managers are
-    locked here, so that none is being fitted. Managers are fitted again by their learning, which the caller starts.
+    The runs of the project that are open must be locked by the caller (`rebuilding.rebuild` does); that none of its
+    managers is being fitted is seen to here. Managers are fitted again by their learning, which the caller starts.
 
     Returns:
         What was barred now, and the new runs; of a worker without a label left there is none.
     """
-    list(Rater.objects.select_for_update().filter(project=project, kind=Rater.Kind.AI).order_by("pk").values_list("pk"))
+    lock_fits(project.pk)
     found = find_taught(project=project, tasks=find_gone(project))
     barred = reward_models.bar(found.models, words=BARRED, by=by)
     runs = [_queue_again(run, forgetting=forgetting, by=by) for run in found.runs]

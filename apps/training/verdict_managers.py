@@ -21,7 +21,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import TentalisError
 from apps.calibration.models import Rater
-from apps.calibration.services import set_adapter
+from apps.calibration.services import lock_fits, set_adapter
 from apps.feedback.managers.verdict import PREFIX, JudgingModel, judge
 from apps.inference.errors import ProviderRefusedError
 from apps.inference.services import client_for
@@ -119,7 +119,7 @@ def act_on(outlook: Outlook, *, by: str) -> ManagerRun | None:
         What came of it: taken back, being trained, or refused for want of audits; None for nothing.
     """
     project, handle = outlook.worker.project, outlook.handle
-    Rater.objects.select_for_update().get(project=project, handle=handle)
+    lock_fits(project.pk)
     runs = _find_runs(project.pk, handle)
     present = runs.filter(state=State.APPLIED).first()
     if (present.pk if present else None) != (outlook.present.pk if outlook.present else None):
