@@ -24,7 +24,7 @@ REFUSED = {
     "run cancel 99999": (1, "none that you may see"),
     "run retry 99999": (1, "none that you may see"),
     "run cost -p nowhere": (1, "none that you may see"),
-    "run reproduce 99999": (2, "wanted an attempt that succeeded"),
+    "run reproduce 99999 --artifacts /nowhere": (2, "wanted an attempt that succeeded"),
     "prm train --worker nobody": (1, "none that you may see"),
     "prm train --worker echo": (1, "echo"),
     "prm retire 99999": (1, "none that you may see"),

@@ -139,7 +139,7 @@ def adopt(run: TrainingRun) -> Adapter:
 
 
 def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
-    """One run to its end: what it made serves, and is better, or it is refused in words and its numbers are kept."""
+    """One run to its end: what it made serves, and is better, or it is held back in words and its numbers are kept."""
     before = find_deployed(worker)
     run = train(worker, by, algorithm)
     assert run.parent == before
@@ -155,6 +155,8 @@ def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
     assert {one["gate"] for one in run.gates} == {f"G{number}" for number in range(1, 11)}
     if adapter.state == Adapter.State.DEPLOYED:
         assert accuracy_of(adapter) > accuracy_of(before)
+    elif adapter.state == Adapter.State.QUARANTINED:
+        assert adapter.suspicion
     else:
         assert adapter.state == Adapter.State.REFUSED
         assert "refused: " in adapter.verdicts.get(question="safe").words

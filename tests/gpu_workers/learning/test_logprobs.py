@@ -109,8 +109,7 @@ def test_logits_of_a_large_vocabulary_are_never_there_at_once() -> None:
         )
         return float(done.stdout)
 
-    assert measure(2**22) < 200
-    assert measure(2**30) > 600
+    assert measure(2**22) < 200 < measure(2**30)
 
 
 @pytest.mark.parametrize("rows", [1, 5, 100])
