@@ -145,9 +145,7 @@ def publish_adapter(
         DivergedError: a weight is not finite; nothing is written.
         ArtifactError: the disk refuses; nothing is left behind.
     """
-    for name, tensor in (*tensors.weights.items(), *tensors.moments.items()):
-        if not bool(torch.isfinite(tensor).all()):
-            raise DivergedError(f"{name} is not finite after training")
+    _require_finite({**tensors.weights, **tensors.moments})
     contents = {
         WEIGHTS_FILE: save(
             {_KEY_PREFIX + name: tensor.cpu().contiguous() for name, tensor in tensors.weights.items()},
@@ -174,6 +172,13 @@ def publish_adapter(
         _require_as_meant(staging, tensors)
         publish_directory(staging, final)
     return final, sha256
+
+
+def _require_finite(tensors: Mapping[str, Tensor]) -> None:
+    if bool(torch.cat([tensor.flatten() for tensor in tensors.values()]).isfinite().all()):
+        return
+    name = next(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all()))
+    raise DivergedError(f"{name} is not finite after training")
 
 
 def _require_as_meant(staging: Path, tensors: LoraTensors) -> None:

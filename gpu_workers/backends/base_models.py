@@ -49,7 +49,7 @@ class BaseModel:
     decoder: PlainDecoder | None = None
     prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def vocabulary_size(self) -> int:
         return int(self._head.shape[0])
 

@@ -295,12 +295,9 @@ def _new_columns(rows: list[Row]) -> Columns:
     options = [job.options for job in jobs]
     count = len(rows)
     width = max(each.max_tokens for each in options) + 1
-    keys = [
-        derive_keys(each.seed, np.array([row.choice], dtype=np.uint64)) for each, row in zip(options, rows, strict=True)
-    ]
     prompts = [job.prompts[row.choice // job.options.n] for job, row in zip(jobs, rows, strict=True)]
     return Columns(
-        keys=np.concatenate(keys),
+        keys=derive_keys((each.seed for each in options), (row.choice for row in rows)),
         positions=np.array([len(prompt) for prompt in prompts], dtype=np.int64),
         counts=np.zeros(count, dtype=np.int64),
         limits=np.array([each.max_tokens for each in options], dtype=np.int64),

@@ -1,5 +1,6 @@
 """Choosing tokens: one random number per (seed, choice, position), so that batching never changes what is drawn."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,10 @@ def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-def derive_keys(seed: int, choices: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The random streams' keys of a request's choices, from its seed and their index."""
-    start = mix_bits(np.array([seed & _ALL_BITS], dtype=np.uint64) + _GOLDEN)
-    return mix_bits(start + (choices + np.uint64(1)) * _GOLDEN)
+def derive_keys(seeds: Iterable[int], choices: Iterable[int]) -> NDArray[np.uint64]:
+    """(B,) keys of the rows' random streams, from the seed of each one's request and its index there."""
+    starts = mix_bits(np.array([seed & _ALL_BITS for seed in seeds], dtype=np.uint64) + _GOLDEN)
+    return mix_bits(starts + (np.array([*choices], dtype=np.uint64) + np.uint64(1)) * _GOLDEN)
 
 
 def draw_uniforms(keys: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDArray[np.float32]:
