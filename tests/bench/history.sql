@@ -18,9 +18,12 @@ SELECT span.task + i, now(), now(), %(project)s, %(worker)s, %(admin)s, 'desk', 
 
 INSERT INTO inference_exchange (id, created_at, project_id, worker_name, model, adapter_name, policy_version, messages,
                                 text, tool_calls, finish_reason, prompt_token_ids, token_ids, logprobs, sampled,
-                                prompt_tokens, completion_tokens, latency_ms, error)
+                                prompt_tokens, completion_tokens, latency_ms, error, choice, shared_messages,
+                                shared_tokens, agent, api, turn, request, reasoning, cached_tokens, upstream, status,
+                                is_streamed, is_truncated, is_mixed)
 SELECT span.exchange + i, now(), %(project)s, 'desk', 'desk', '', 0, '[]', 'a', '[]', 'stop',
-       '\x01000000', '\x01000000', '\x00000000', '\x01', 1, 1, 1.0, ''
+       '\x01000000', '\x01000000', '\x00000000', '\x01', 1, 1, 1.0, '', 0, 0,
+       0, '', '', 'main', '{}', '', 0, '', 200, false, false, false
 FROM span, generate_series(1, %(tasks)s * %(group_size)s) i;
 
 INSERT INTO tasks_attempt (id, created_at, task_id, index, worker_id, exchange_id, state, text, answer, error, outcome,
@@ -38,9 +41,9 @@ SELECT span.rollout + i, now(), %(project)s, %(worker)s, span.task + 1 + (i - 1)
        true, '', 1, 'ai', '[[0, 1, 1.0]]', 0, 1 FROM span, generate_series(1, %(tasks)s * %(group_size)s) i;
 
 INSERT INTO rollouts_batch (id, created_at, project_id, worker_id, number, state, target_tasks, task_count, rollout_count,
-                            closed_at)
+                            closed_at, end_user)
 SELECT span.batch + i, now(), %(project)s, %(worker)s, span.number + i, 'closed', %(batch_tasks)s, %(batch_tasks)s,
-       %(batch_tasks)s * %(group_size)s, now()
+       %(batch_tasks)s * %(group_size)s, now(), ''
 FROM span, generate_series(1, (%(tasks)s + %(batch_tasks)s - 1) / %(batch_tasks)s) i;
 
 INSERT INTO rollouts_traininguse (rollout_id, batch_id)
@@ -48,8 +51,10 @@ SELECT span.rollout + i, span.batch + 1 + (i - 1) / (%(group_size)s * %(batch_ta
 FROM span, generate_series(1, %(tasks)s * %(group_size)s) i;
 
 INSERT INTO training_trainingrun (created_at, project_id, worker_id, batch_id, backend, recipe, recipe_hash, seed, state,
-                                  attempt, spec, metrics, summary, versions, failure)
-SELECT now(), %(project)s, %(worker)s, span.batch + i, 'standalone', '{}', '', 0, 'succeeded', 1, '{}', '[]', '{}', '{}', ''
+                                  attempt, spec, metrics, summary, versions, failure, end_user, purpose, learnt_from, priority,
+                                  waiting_reason, external_id, checkpoint_uri, gates, alarms, cost, tracking)
+SELECT now(), %(project)s, %(worker)s, span.batch + i, 'standalone', '{}', '', 0, 'succeeded', 1, '{}', '[]', '{}', '{}', '',
+       '', 'policy', '[]', 0, '', '', '', '[]', '[]', '{}', '{}'
 FROM span, generate_series(1, (%(tasks)s + %(batch_tasks)s - 1) / %(batch_tasks)s) i;
 
 INSERT INTO outbox_segment (created_at, kind, subject_id, project_id, state, links, position, queue, published_at,
