@@ -24,6 +24,7 @@ from apps.training.models import TrainingRun
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.refusals import (
+    IMITATING,
     GateAnswer,
     ask_environment,
     ask_finishing,
@@ -69,12 +70,13 @@ def ask_run(run_id: int, *, by: str) -> None:
 
 def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
     """G1, G2, G3, G6, G8 and G10, before anything is sent to the box."""
+    algorithm = str(run.recipe.get("algorithm", ""))
     policy = read_gate_policy(run.project)
     taught = list_taught(batch)
     tasks = list({one.task.pk: one.task for one in taught}.values())
     attempts = list({one.attempt.pk: one.attempt for one in taught if one.attempt is not None}.values())
     return [
-        ask_solved(str(run.recipe.get("algorithm", "")), _count_solved(run), least=policy.least_solved),
+        ask_solved(algorithm, _count_solved(run) if algorithm in IMITATING else 0, least=policy.least_solved),
         _ask_replay(run, attempts),
         ask_split(_count_split(batch)),
         _ask_environment(tasks),
