@@ -10,12 +10,12 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from apps.gateway.ending import end_task
 from apps.gateway.errors import RefusalError
 from apps.gateway.tables import Backend, Caller
 from tentalis.core.limits import Limits
@@ -93,9 +93,7 @@ class Budgets:
 
     async def stop(self) -> None:
         if self._syncer is not None:
-            self._syncer.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._syncer
+            await end_task(self._syncer)
             await self.sync(time.time())
         if self._redis is not None:
             await self._redis.aclose()

@@ -6,7 +6,6 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from apps.gateway.asking import read_object
 from apps.gateway.counting import count_tokens
 from apps.gateway.dialects import DIALECTS, BadRequestError
 from apps.gateway.edge import Edge
+from apps.gateway.ending import end_task
 from apps.gateway.errors import RefusalError, refuse_model
 from apps.gateway.exchange import Exchange
 from apps.gateway.metrics import CONTENT_TYPE
@@ -81,10 +81,7 @@ class GatewayServer:
         until = time.monotonic() + drain_s
         while self.edge.in_flight and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        if self._ticker is not None:
-            self._ticker.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._ticker
+        await end_task(self._ticker)
         self.edge.refusals.flush(math.inf)
         await self._runner.cleanup()
 

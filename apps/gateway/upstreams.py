@@ -10,6 +10,7 @@ from contextlib import suppress
 import aiohttp
 from yarl import URL
 
+from apps.gateway.ending import end_task
 from apps.gateway.tables import Backend
 from tentalis.outbound.addresses import BlockedAddressError
 from tentalis.outbound.aio import make_connector
@@ -79,10 +80,7 @@ class Upstreams:
         self._prober = asyncio.create_task(self._probe_failing())
 
     async def stop(self) -> None:
-        if self._prober is not None:
-            self._prober.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._prober
+        await end_task(self._prober)
         for client in self._clients.values():
             await client.close()
 

@@ -1,0 +1,16 @@
+"""Ending what runs for ever beside the requests."""
+
+import asyncio
+
+AGAIN_S = 0.5
+
+
+async def end_task(task: asyncio.Task[None] | None) -> None:
+    """Cancel a task until it has ended.
+
+    A library may take one cancellation for a failure of its own (a timeout, a connection that is closed), and the task
+    goes on with its next round; whoever waits for it then waits for ever.
+    """
+    while task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=AGAIN_S)
