@@ -1,10 +1,11 @@
-"""Batches as files for the training box: JSONL, written whole or not at all, named by their hash."""
+"""Batches, and other records that train, as JSONL for the box: written whole or not at all, named by their hash."""
 
 import hashlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 from django.conf import settings
 
@@ -14,6 +15,10 @@ from apps.rollouts.models import Batch
 from apps.rollouts.selectors import iterate_records
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord
+
+
+class _Record(Protocol):
+    def to_json(self) -> dict[str, Any]: ...
 
 
 def write_batch(batch: Batch, *, parent: Adapter | None = None) -> tuple[str, str]:
@@ -26,24 +31,42 @@ def write_batch(batch: Batch, *, parent: Adapter | None = None) -> tuple[str, st
     Raises:
         OSError: the artifact store cannot be written; nothing half-written keeps the final name.
     """
-    directory: Path = settings.ARTIFACTS / "batches"
+    return write_records("batches", batch.pk, _iterate(batch, parent))
+
+
+def write_records(directory_name: str, number: int, records: Iterable[_Record]) -> tuple[str, str]:
+    """Write records into a directory of the artifact store, one canonical JSON line each.
+
+    Args:
+        number: of what they belong to; the file's name begins with it.
+    Returns:
+        (file:// URI, SHA-256 of the file in hex).
+    Raises:
+        OSError: the artifact store cannot be written; nothing half-written keeps the final name.
+    """
+    directory: Path = settings.ARTIFACTS / directory_name
     directory.mkdir(parents=True, exist_ok=True)
     staging = directory / f".staging-{uuid.uuid4().hex}"
     digest = hashlib.sha256()
     try:
         with staging.open("wb") as file:
-            for record in _iterate(batch, parent):
+            for record in records:
                 line = canonical_json(record.to_json()) + b"\n"
                 digest.update(line)
                 file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        final = directory / f"{batch.pk}-{digest.hexdigest()}.jsonl"
+        final = directory / f"{number}-{digest.hexdigest()}.jsonl"
         staging.replace(final)
         _sync_directory(directory)
     finally:
         staging.unlink(missing_ok=True)
     return final.resolve().as_uri(), digest.hexdigest()
+
+
+def find_files(directory_name: str, numbers: Iterable[int]) -> list[Path]:
+    """What `write_records` wrote for these."""
+    return [path for number in numbers for path in (settings.ARTIFACTS / directory_name).glob(f"{number}-*")]
 
 
 def _iterate(

@@ -1,18 +1,14 @@
 """What a manager that is a language model said of whole attempts whose truth is known: what it learns from."""
 
-import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-
-from django.conf import settings
+from collections.abc import Collection, Mapping, Sequence
 
 from apps.calibration.models import Comparison
 from apps.environments.registry import get_world
 from apps.feedback.managers.verdict import ask_about
+from apps.rollouts.files import write_records
 from apps.tasks.models import Attempt
 from apps.training.influence import name_kind
 from apps.training.models import ManagerRun, TrainingRun
-from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import DemonstrationRecord
 from tentalis.core.meta_adapter import AuditedWord
 from tentalis.core.scoring.verdicts import VerdictQuestion
@@ -83,30 +79,19 @@ def write_judgements(run: TrainingRun) -> tuple[str, str]:
     weights: dict[int, float] = dict(fit.metrics["learnt"])
     words = find_words(fit.project_id, fit.manager, limit=len(weights), numbers=weights.keys())
     questions = read_questions(words)
-    lines = []
-    for word in words:
-        if (question := questions.get(word.attempt_id)) is None:
-            continue
-        one = DemonstrationRecord(
-            demonstration_id=word.number,
-            group_id=word.task_id,
-            source="audit",
-            messages=question.messages,
-            answer=question.choose(is_good=word.is_good),
-            weight=weights[word.number],
-        )
-        lines.append(canonical_json(one.to_json()))
-    content = b"\n".join(lines)
-    sha256 = hashlib.sha256(content).hexdigest()
-    directory: Path = settings.ARTIFACTS / DIRECTORY
-    directory.mkdir(parents=True, exist_ok=True)
-    final = directory / f"{run.pk}-{sha256}.jsonl"
-    staging = final.with_suffix(".staging")
-    staging.write_bytes(content)
-    staging.replace(final)
-    return final.resolve().as_uri(), sha256
-
-
-def find_files(run_ids: Iterable[int]) -> list[Path]:
-    """What was written for these runs."""
-    return [path for run_id in run_ids for path in (settings.ARTIFACTS / DIRECTORY).glob(f"{run_id}-*")]
+    return write_records(
+        DIRECTORY,
+        run.pk,
+        (
+            DemonstrationRecord(
+                demonstration_id=word.number,
+                group_id=word.task_id,
+                source="audit",
+                messages=question.messages,
+                answer=question.choose(is_good=word.is_good),
+                weight=weights[word.number],
+            )
+            for word in words
+            if (question := questions.get(word.attempt_id)) is not None
+        ),
+    )

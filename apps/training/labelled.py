@@ -1,22 +1,19 @@
 """Labelled steps of a worker: what a step scorer learns from, is calibrated on and is held against."""
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-from django.conf import settings
 from django.db import transaction
 
 from apps.calibration.selectors import weights_of
 from apps.environments.registry import get_world
 from apps.feedback.models import Feedback, StepFeedback
+from apps.rollouts.files import write_records
 from apps.scoring.answers import Answer, read_answers
 from apps.scoring.models import StepLabel
 from apps.tasks.models import Attempt
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
-from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import LabelledStep, LabelledStepsRecord
 from tentalis.core.scoring.step_labels import Said, Split, choose_split, mix_label
 
@@ -37,26 +34,12 @@ def write_steps(run: TrainingRun) -> tuple[str, str]:
     Returns:
         (file:// URI, SHA-256 in hex). The same rows give the same file.
     """
-    directory = settings.ARTIFACTS / DIRECTORY
-    directory.mkdir(parents=True, exist_ok=True)
     with transaction.atomic():
         TrainingRun.objects.select_for_update(of=("self",)).get(pk=run.pk)
         records = list(iterate_records(run.worker))
         learnt_from = sorted({one.group_id for one in records})
         TrainingRun.objects.filter(pk=run.pk).update(learnt_from=learnt_from)
-    lines = [canonical_json(one.to_json()) for one in records]
-    content = b"\n".join(lines)
-    sha256 = hashlib.sha256(content).hexdigest()
-    final = directory / f"{run.pk}-{sha256}.jsonl"
-    staging = final.with_suffix(".staging")
-    staging.write_bytes(content)
-    staging.replace(final)
-    return final.resolve().as_uri(), sha256
-
-
-def find_files(run_ids: Iterable[int]) -> list[Path]:
-    """What was written for these runs."""
-    return [path for run_id in run_ids for path in (settings.ARTIFACTS / DIRECTORY).glob(f"{run_id}-*")]
+    return write_records(DIRECTORY, run.pk, records)
 
 
 def iterate_records(worker: Worker) -> Iterator[LabelledStepsRecord]:

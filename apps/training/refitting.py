@@ -15,12 +15,11 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.calibration.services import lock_fits, set_rubric
+from apps.rollouts.files import find_files
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel, StepLabel
 from apps.tasks.models import Task
-from apps.training import verdict_managers
-from apps.training.audits import find_files as find_judgements
-from apps.training.labelled import find_files
+from apps.training import audits, labelled, verdict_managers
 from apps.training.models import ManagerRun, TrainingRun
 from apps.training.rebuilding import BARRED, OPEN, PRIORITY, cancel_for_rebuild
 
@@ -61,7 +60,8 @@ def find_taught(*, project: Project, tasks: Collection[int]) -> Taught:
         if run.pk in live or run.state in OPEN:
             again[run.worker_id] = run  # the newest of a worker stands for all
     fits = _find_fits(project, asked)
-    files = [*find_files(ids), *find_judgements([fit.run_id for fit in fits if fit.run_id is not None])]
+    fitted = [fit.run_id for fit in fits if fit.run_id is not None]
+    files = [*find_files(labelled.DIRECTORY, ids), *find_files(audits.DIRECTORY, fitted)]
     return Taught(found, list(again.values()), fits, files)
 
 

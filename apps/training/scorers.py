@@ -6,7 +6,6 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -25,7 +24,7 @@ from apps.scoring.services import find_profile
 from apps.training import cluster
 from apps.training.labelled import find_truth, iterate_pages, split_of
 from apps.training.models import TrainingRun
-from apps.training.services import add_up_cost, end_failed
+from apps.training.services import describe_result, end_failed, lock_awaited
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
 from tentalis.core.learning.head_recipes import HeadRecipe
@@ -130,21 +129,10 @@ def record_head(data: Mapping[str, Any], *, by: str) -> RewardModel | None:
     """Take a trained head into the registry, or its failure onto the run; as `services.record_result` for adapters."""
     result = TrainResult.from_json(data)
     with transaction.atomic():
-        run = (
-            TrainingRun.objects.select_for_update(no_key=True, of=("self",))
-            .select_related("worker__project")
-            .filter(pk=result.run_id)
-            .first()
-        )
-        if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
+        run = lock_awaited(result)
+        if run is None:
             return None
-        changes: dict[str, Any] = {
-            "metrics": [dict(entry) for entry in result.metrics],
-            "summary": dict(result.summary),
-            "versions": dict(result.versions),
-            "finished_at": Now(),
-            "cost": add_up_cost(run),
-        }
+        changes = describe_result(run, result)
         if not result.ok:
             end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
             return None

@@ -3,7 +3,6 @@
 States are read by the very engine that serves the head, so that what it learns from is what it will see.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,21 +13,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gpu_workers.artifacts import path_from_uri, read_checked
+from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends import TrainedAdapter
 from gpu_workers.backends.errors import (
     BaseModelError,
     CancelledError,
     DivergedError,
     NothingToLearnError,
-    RolloutsUnreadableError,
 )
+from gpu_workers.backends.rollout_files import read_records
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.reward_heads import AnsweredSteps
 from gpu_workers.head_files import publish_head
 from gpu_workers.learning.reward_head import Head, fit_head
-from tentalis.core.contracts import ContractError, LabelledStepsRecord, TrainSpec
+from tentalis.core.contracts import LabelledStepsRecord, TrainSpec
 from tentalis.core.learning.head_recipes import HeadRecipe
 from tentalis.core.scoring.platt import PlattCurve, fit_platt
 from tentalis.core.scoring.protocol import ScoringError
@@ -170,15 +169,9 @@ def read_labelled_steps(path: Path, *, sha256: str) -> list[LabelledStepsRecord]
     Raises:
         ArtifactError: the file cannot be read or is another one.
         RolloutsUnreadableError: a line is no record; the message numbers it, from 1.
+        NothingToLearnError: there is no step in it.
     """
-    records = []
-    for number, line in enumerate(read_checked(path, sha256=sha256).splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(LabelledStepsRecord.from_json(json.loads(line)))
-        except (ContractError, ValueError, TypeError, AttributeError, KeyError) as error:
-            raise RolloutsUnreadableError(f"{path.name} line {number}: {error}") from error
+    records = read_records(path, LabelledStepsRecord, sha256=sha256)
     if not any(record.steps for record in records):
         raise NothingToLearnError(f"wanted labelled steps, found {len(records)} attempts without any")
     return records

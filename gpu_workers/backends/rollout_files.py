@@ -36,6 +36,6 @@ def read_records(path: Path, kind: type[Record], *, sha256: str) -> list[Record]
             continue
         try:
             records.append(kind.from_json(json.loads(line)))
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise RolloutsUnreadableError(f"{path.name} line {number}: {error}") from error
     return records
