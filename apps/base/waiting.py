@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 from django.db import connections
 from django.db.utils import Error as DatabaseError
 
+from apps.base.ending import end_task
+
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25
@@ -61,9 +63,7 @@ class Board:
             del self._waiting[pk]
         if not self._waiting and self._task is not None:
             task, self._task = self._task, None
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await end_task(task)
 
     async def _look_on(self) -> None:
         loop = asyncio.get_running_loop()

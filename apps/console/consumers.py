@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db.utils import Error as DatabaseError
 
+from apps.base.ending import end_task
 from apps.console.live import Feed, Listener, current_feed, write_frame
 from apps.console.selectors.live import PAGE, Announcement, replay_announcements
 
@@ -39,10 +39,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.sender = asyncio.create_task(self._send_all(self.listener, int(given) if given else None))
 
     async def disconnect(self, code: int) -> None:
-        if self.sender is not None:
-            self.sender.cancel()
-            with suppress(asyncio.CancelledError):
-                await self.sender
+        await end_task(self.sender)
         if self.listener is not None:
             await current_feed().leave(self.listener)
 

@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -20,6 +19,7 @@ from channels.db import database_sync_to_async
 from django.db import connection
 from django.db.utils import Error as DatabaseError
 
+from apps.base.ending import end_task
 from apps.console.selectors.live import (
     LATE_COMMIT,
     Announcement,
@@ -145,9 +145,7 @@ class Feed:
             task, self._task = self._task, None
             self._is_listening.clear()
             self._last_id = None
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await end_task(task)
 
     async def find_sight(self, user_id: int) -> Sight:
         """This user's rights as they are now; who asks at the same time is answered together."""

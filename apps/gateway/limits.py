@@ -15,7 +15,7 @@ from typing import NamedTuple
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from apps.gateway.ending import end_task
+from apps.base.ending import end_task
 from apps.gateway.errors import RefusalError
 from apps.gateway.tables import Backend, Caller
 from tentalis.core.limits import Limits

@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from apps.base.ending import end_task
 from apps.gateway.access import find_caller, require_asking, require_reading
 from apps.gateway.asking import read_object
 from apps.gateway.counting import count_tokens
 from apps.gateway.dialects import DIALECTS, BadRequestError
 from apps.gateway.edge import Edge
-from apps.gateway.ending import end_task
 from apps.gateway.errors import RefusalError, refuse_model
 from apps.gateway.exchange import Exchange
 from apps.gateway.metrics import CONTENT_TYPE

@@ -10,7 +10,7 @@ from contextlib import suppress
 import aiohttp
 from yarl import URL
 
-from apps.gateway.ending import end_task
+from apps.base.ending import end_task
 from apps.gateway.tables import Backend
 from tentalis.outbound.addresses import BlockedAddressError
 from tentalis.outbound.aio import make_connector

@@ -1,4 +1,4 @@
-"""Ending what runs for ever beside the requests."""
+"""Ending what runs for ever beside the requests of a web process."""
 
 import asyncio
 

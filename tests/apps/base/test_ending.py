@@ -1,8 +1,8 @@
-"""What runs beside the requests ends when the gateway does, though a library swallows the first cancellation."""
+"""What runs beside the requests ends when it is told to, though a library swallows the first cancellation."""
 
 import asyncio
 
-from apps.gateway.ending import end_task
+from apps.base.ending import end_task
 
 
 async def run_for_ever(*, deaf_rounds: int, rounds: list[int]) -> None:
