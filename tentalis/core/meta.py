@@ -170,6 +170,20 @@ def gate_factor(auc: float | None) -> float:
     return 0.0 if auc is None else max(0.0, 2.0 * auc - 1.0) ** 2
 
 
+def weigh_unaudited(used: Auc, *, rounds: int, cold_rounds: int, least_each: int) -> tuple[float, str]:
+    """How far a manager's unaudited word counts by the AUC of what is used, and what that adds to the words.
+
+    Args:
+        rounds: how often the manager has learnt; before `cold_rounds` the word counts for nothing.
+        least_each: good and bad audits the AUC takes at least, of each, to be known.
+    Returns:
+        In [0, 1]; words, "" where nothing is to be added.
+    """
+    if rounds < cold_rounds:
+        return 0.0, f"; its word counts only where it is audited for {cold_rounds} rounds"
+    return (gate_factor(used.value) if min(used.good, used.bad) >= least_each else 0.0), ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Refit:
     """A manager's weights refitted, and what speaks for using them.
@@ -219,20 +233,21 @@ def refit(
     candidate = measure_auc(told, truths, confidence=policy.confidence)
     difference = compare_aucs(told, said, truths, confidence=policy.confidence)
     applies, words = _decide(present, candidate, difference, policy)
-    is_cold = past_rounds + len(rounds) < policy.cold_rounds
-    if is_cold:
-        words += f"; its word counts only where it is audited for {policy.cold_rounds} rounds"
-    best = candidate if applies else present
-    known = min(best.good, best.bad) >= policy.least_each
+    gate, caveat = weigh_unaudited(
+        candidate if applies else present,
+        rounds=past_rounds + len(rounds),
+        cold_rounds=policy.cold_rounds,
+        least_each=policy.least_each,
+    )
     return Refit(
         fit=fitted,
         applies=applies,
         present=present,
         candidate=candidate,
         difference=difference,
-        gate=0.0 if is_cold or not known else gate_factor(best.value),
+        gate=gate,
         audits=len(audits),
-        words=words,
+        words=words + caveat,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tentalis.core.meta import gate_factor
+from tentalis.core.meta import weigh_unaudited
 from tentalis.core.scoring.calibration import approves
 from tentalis.core.scoring.ranking import Auc, Difference, compare_aucs, measure_auc
 
@@ -153,19 +153,20 @@ def judge_adapter(
     )
     difference = compare_aucs(candidate, present, truths, confidence=policy.confidence)
     applies, words = _decide(mine, theirs, difference, policy)
-    is_cold = past_rounds + 1 < policy.cold_rounds
-    if is_cold:
-        words += f"; its word counts only where it is audited for {policy.cold_rounds} rounds"
-    used = mine if applies else theirs
-    is_known = min(mine.good, mine.bad) >= policy.least_each
+    gate, caveat = weigh_unaudited(
+        mine if applies else theirs,
+        rounds=past_rounds + 1,
+        cold_rounds=policy.cold_rounds,
+        least_each=policy.least_each,
+    )
     return AdapterVerdict(
         applies=applies,
-        words=words,
+        words=words + caveat,
         present=theirs,
         candidate=mine,
         control=plain,
         difference=difference,
-        gate=gate_factor(used.value) if is_known and not is_cold else 0.0,
+        gate=gate,
     )
 
 
