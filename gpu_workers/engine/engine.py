@@ -1,6 +1,5 @@
 """The engine: a base model, its adapters by name, and one thread that generates for all of them."""
 
-import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,18 +15,18 @@ from torch import Tensor
 from gpu_workers.desk import base_directory
 from gpu_workers.engine.batch import Events, Model
 from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, read_json, read_weights, weight_files
-from gpu_workers.engine.errors import AdapterRefusedError, InvalidRequestError, StoppingError, UnknownModelError
+from gpu_workers.engine.errors import StoppingError, UnknownModelError
 from gpu_workers.engine.hugging_face_model import HuggingFaceModel
 from gpu_workers.engine.jobs import Job, Sample, SamplingOptions
+from gpu_workers.engine.lanes import Lane, Lanes, name_taken, require_name
 from gpu_workers.engine.lora import read_adapter
 from gpu_workers.engine.plain_model import PlainModel
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead, open_head
-from gpu_workers.engine.scheduler import Lane, Scheduler
+from gpu_workers.engine.scheduler import Scheduler
 from gpu_workers.engine.text import TextCodec
 from gpu_workers.learning.reward_head import read_features
 
 BUILT_IN = "desk"
-_ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}")
 
 
 class Engine:
@@ -67,9 +66,8 @@ class Engine:
         else:
             model = HuggingFaceModel.from_directory(directory)
         self.base = Lane(name, model, hash_files(weight_files(directory)), str(directory))
-        self._lanes = {name: self.base}
+        self.lanes = Lanes(self.base)
         self._heads: dict[str, LoadedHead] = {}
-        self._loading: set[str] = set()
         self._lock = threading.Lock()
         self.end_ids = read_end_ids(directory, config)
         self.scheduler = Scheduler(codec=self.codec, end_ids=self.end_ids, max_rows=max_rows, max_waiting=max_waiting)
@@ -88,49 +86,22 @@ class Engine:
 
     # --- adapters
 
-    @property
-    def lanes(self) -> Mapping[str, Lane]:
-        """What can be asked for now, the base first."""
-        return dict(self._lanes)
-
-    def find_lane(self, name: str) -> Lane:
-        """The weights a name stands for now; whoever holds them keeps them. Raises UnknownModelError."""
-        if (lane := self._lanes.get(name)) is None:
-            raise UnknownModelError(f"no model {name!r} is served; there are {', '.join(self._lanes)}", param="model")
-        return lane
-
     def load_adapter(self, name: str, directory: Path) -> Lane:
         """Check an adapter and serve it under a name that nothing has now.
 
         Raises:
             AdapterRefusedError: the name is taken or unfit, or the directory is not a whole adapter of this base.
         """
-        require_name(name, param="lora_name")
-        with self._lock:
-            if name in self._lanes or name in self._loading:
-                raise AdapterRefusedError(
-                    f"the name {name!r} is taken; a version gets a name of its own",
-                    param="lora_name",
-                    code="adapter_name_taken",
-                )
-            self._loading.add(name)
-        try:
+
+        def open_lane() -> Lane:
             adapter = read_adapter(directory, self.base.model.adaptable)
-            lane = Lane(name, self.base.model.adapt(adapter.pairs), adapter.sha256, str(directory))
-            with self._lock:
-                self._lanes[name] = lane
-        finally:
-            with self._lock:
-                self._loading.discard(name)
-        return lane
+            return Lane(name, self.base.model.adapt(adapter.pairs), adapter.sha256, str(directory))
+
+        return self.lanes.add(name, open_lane)
 
     def unload_adapter(self, name: str) -> None:
-        """Refuse the name from now on; requests already admitted end on the weights they started with."""
-        with self._lock:
-            if self._lanes.get(name) is self.base:
-                raise InvalidRequestError(f"{name!r} is the base model and cannot be unloaded", param="lora_name")
-            if self._lanes.pop(name, None) is None:
-                raise UnknownModelError(f"no adapter {name!r} is loaded", param="lora_name")
+        """See `Lanes.remove`."""
+        self.lanes.remove(name)
 
     # --- step scorers
 
@@ -156,11 +127,7 @@ class Engine:
         head = open_head(name, directory, base_sha256=self.base.fingerprint, width=self.base.model.width)
         with self._lock:
             if self._heads.setdefault(name, head) is not head:
-                raise AdapterRefusedError(
-                    f"the name {name!r} is taken; a version gets a name of its own",
-                    param="head_name",
-                    code="adapter_name_taken",
-                )
+                raise name_taken(name, param="head_name")
         return head
 
     def unload_head(self, name: str) -> None:
@@ -221,7 +188,7 @@ class Engine:
         chosen = replace(chosen, n=n, **changes)
         if seed is not None:
             chosen = replace(chosen, seed=seed)
-        job = Job(self.find_lane(adapter or self.base.name), prompts, chosen)
+        job = Job(self.lanes.find(adapter or self.base.name), prompts, chosen)
         self._finish(job)
         samples = job.finished_samples()
         return [samples[first : first + n] for first in range(0, len(samples), n)]
@@ -232,7 +199,7 @@ class Engine:
         """Log-probs of given completions, one array (T,) each, natural log at temperature 1."""
         whole = [[*prompt, *completion] for prompt, completion in zip(prompt_ids, completion_ids, strict=True)]
         options = SamplingOptions(max_tokens=0, prompt_logprobs=0, seed=0)
-        job = Job(self.find_lane(adapter or self.base.name), whole, options)
+        job = Job(self.lanes.find(adapter or self.base.name), whole, options)
         self._finish(job)
         job.finished_samples()
         scores = [score.logprobs for score in job.prompt_scores if score is not None]
@@ -279,16 +246,6 @@ class Engine:
                 with self._settled:
                     self._settled.notify_all()
                 self.publish(events)
-
-
-def require_name(name: str, *, param: str) -> None:
-    """Raises AdapterRefusedError unless this may be the name of an adapter or a step scorer."""
-    if not _ADAPTER_NAME.fullmatch(name):
-        raise AdapterRefusedError(
-            f"{param} must be up to 200 of letters, digits and ._@:- and start with a letter or digit; found "
-            f"{name[:200]!r}",
-            param=param,
-        )
 
 
 def read_end_ids(directory: Path, config: Mapping[str, Any]) -> frozenset[int]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from gpu_workers.engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from gpu_workers.engine.scheduler import Lane
+    from gpu_workers.engine.lanes import Lane
 
 FinishReason = Literal["stop", "length"]
 TopLogprobs = list[tuple[int, float]]

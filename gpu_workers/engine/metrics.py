@@ -55,7 +55,7 @@ class EngineMetrics(Collector):
         for name, help_text, value in (
             ("vllm:num_requests_running", "Choices that decode now", scheduler.running_rows),
             ("vllm:num_requests_waiting", "Prompts that wait", scheduler.waiting_prompts),
-            ("tentalis_engine_adapters", "Adapters that can be asked for", len(self._engine.lanes) - 1),
+            ("tentalis_engine_adapters", "Adapters that can be asked for", len(self._engine.lanes.now()) - 1),
         ):
             yield GaugeMetricFamily(name, help_text, value=value)
         for name, help_text, value in (

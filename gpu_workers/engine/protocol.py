@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_workers.engine.errors import InvalidRequestError
 from gpu_workers.engine.jobs import SamplingOptions
-from gpu_workers.engine.scheduler import Lane
+from gpu_workers.engine.lanes import Lane
 from gpu_workers.engine.text import TextCodec
 
 MAX_ALTERNATIVES = 20

@@ -5,7 +5,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,28 +14,13 @@ from torch import Tensor
 from gpu_workers.engine.batch import Batch, Events, Model, Row
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
+from gpu_workers.engine.lanes import Lane
 from gpu_workers.engine.text import TextCodec
 
 logger = logging.getLogger(__name__)
 
 _PREFILL_TOKENS = 16_384
 _SCORED_LOGITS = 16_000_000
-
-
-@dataclass(eq=False)
-class Lane:
-    """One version of the weights: the base, or the base with an adapter. It lives as long as a job holds it.
-
-    Args:
-        fingerprint: hex digest of the weights that make it what it is.
-        path: directory it was read from.
-    """
-
-    name: str
-    model: Model
-    fingerprint: str
-    path: str
-    batches: list[Batch] = field(default_factory=list)
 
 
 @dataclass

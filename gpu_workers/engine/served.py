@@ -8,8 +8,9 @@ from torch import Tensor
 
 from gpu_workers.engine.batch import Events
 from gpu_workers.engine.jobs import Job
+from gpu_workers.engine.lanes import Lane, Lanes
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead
-from gpu_workers.engine.scheduler import Lane, Tally
+from gpu_workers.engine.scheduler import Tally
 from gpu_workers.engine.text import TextCodec
 
 
@@ -31,15 +32,13 @@ class Served(Protocol):
 
     codec: TextCodec
     base: Lane
+    lanes: Lanes
     publish: Callable[[Events], None]
 
     @property
     def scheduler(self) -> Load: ...
     @property
     def is_running(self) -> bool: ...
-    @property
-    def lanes(self) -> Mapping[str, Lane]: ...
-    def find_lane(self, name: str) -> Lane: ...
     def load_adapter(self, name: str, directory: Path) -> Lane: ...
     def unload_adapter(self, name: str) -> None: ...
     @property

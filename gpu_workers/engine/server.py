@@ -80,11 +80,11 @@ class EngineServer:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         body = await _read_json(request)
-        return await self._answer(request, read_completion(body, self._engine.find_lane, self._engine.codec))
+        return await self._answer(request, read_completion(body, self._engine.lanes.find, self._engine.codec))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await _read_json(request)
-        return await self._answer(request, read_chat(body, self._engine.find_lane, self._engine.codec))
+        return await self._answer(request, read_chat(body, self._engine.lanes.find, self._engine.codec))
 
     async def list_models(self, _: web.Request) -> web.Response:
         base = self._engine.base
@@ -102,7 +102,7 @@ class EngineServer:
                         "max_model_len": lane.model.context_length,
                         "fingerprint": lane.fingerprint,
                     }
-                    for name, lane in self._engine.lanes.items()
+                    for name, lane in self._engine.lanes.now().items()
                 ],
             }
         )
@@ -163,12 +163,12 @@ class EngineServer:
         """vLLM's {prompt} or {messages} -> {tokens, token_strs, count, max_model_len}."""
         body = await _read_json(request)
         fields = Fields(body)
-        lane = self._engine.find_lane(fields.take("model") or self._engine.base.name)
+        lane = self._engine.lanes.find(fields.take("model") or self._engine.base.name)
         codec = self._engine.codec
         if isinstance(body, dict) and "messages" in body:
             chat = {"model": lane.name, "messages": fields.take("messages"), "max_tokens": 0}
             chat["add_generation_prompt"] = fields.flag("add_generation_prompt", default=True)
-            tokens = list(read_chat(chat, self._engine.find_lane, codec).prompts[0])
+            tokens = list(read_chat(chat, self._engine.lanes.find, codec).prompts[0])
         else:
             adds_special = fields.flag("add_special_tokens", default=True)
             tokens = codec.encode([fields.string("prompt")], add_special_tokens=adds_special)[0]

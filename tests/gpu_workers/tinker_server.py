@@ -9,9 +9,11 @@ import copy
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import mkdtemp
@@ -98,6 +100,7 @@ class TinkerServer:
         self.saved: dict[str, tuple[dict[str, Tensor], dict[str, Any], int, list[str]]] = {}
         self.samplers: dict[str, str | None] = {}
         self.futures: dict[str, tuple[str, bytes | dict[str, Any]]] = {}
+        self.asked: Counter[tuple[int, ...]] = Counter()
         self.lock = threading.Lock()
 
     # --- the service ---------------------------------------------------------------------------------------------
@@ -254,12 +257,16 @@ class TinkerServer:
         return bytes(answer.SerializeToString())
 
     def draw(self, sent: Mapping[str, Any], prompt: list[int], weights: str | None) -> list[wire.SampledSequence]:
-        """Answers as the service's sampler draws them: no end but those that are asked for."""
+        """Answers as the service's sampler draws them: no end but those that are asked for.
+
+        Another draw each time, and the same ones in every run of a test, whatever comes first.
+        """
         params = sent["sampling_params"]
         name = None if weights is None else f"weights-{self.saved_key(weights)}"
-        if name is not None and name not in self.engine.lanes:
+        if name is not None and name not in self.engine.lanes.now():
             self.engine.load_adapter(name, self.write_export(str(weights)))
         k = sent.get("topk_sample_logprobs") or 0
+        self.asked[tuple(prompt)] += 1
         ((*samples,),) = self.engine.generate(
             [prompt],
             sent["num_samples"],
@@ -271,6 +278,7 @@ class TinkerServer:
             stop_token_ids=frozenset(params.get("stop") or ()),
             ignores_eos=True,
             top_logprobs=k or None,
+            seed=int.from_bytes(blake2b(f"{self.asked[tuple(prompt)]} {prompt}".encode(), digest_size=7).digest()),
         )
         drawn = []
         for sample in samples:

@@ -26,7 +26,7 @@ from gpu_workers.backends.tinker.service import Address, say_failure
 from gpu_workers.backends.tinker.states import read_served
 from gpu_workers.engine.batch import Events, Model
 from gpu_workers.engine.checkpoint import read_config
-from gpu_workers.engine.engine import read_end_ids, require_name
+from gpu_workers.engine.engine import read_end_ids
 from gpu_workers.engine.errors import (
     AdapterRefusedError,
     EngineError,
@@ -35,8 +35,9 @@ from gpu_workers.engine.errors import (
     UnknownModelError,
 )
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
+from gpu_workers.engine.lanes import Lane, Lanes
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead
-from gpu_workers.engine.scheduler import Lane, Tally, require_readable
+from gpu_workers.engine.scheduler import Tally, require_readable
 from gpu_workers.engine.text import TextCodec, find_stop
 
 NOT_KEPT = "adapter_not_kept_at_service"
@@ -113,18 +114,9 @@ class Door:
         self.publish: Callable[[Events], None] = lambda _: None
         sampler = self._open(None)
         self.base: Lane = RemoteLane(name, self._sizes, "", model, sampler=sampler)
-        self._lanes: dict[str, Lane] = {name: self.base}
+        self.lanes = Lanes(self.base)
 
     # --- adapters
-
-    @property
-    def lanes(self) -> Mapping[str, Lane]:
-        return dict(self._lanes)
-
-    def find_lane(self, name: str) -> Lane:
-        if (lane := self._lanes.get(name)) is None:
-            raise UnknownModelError(f"no model {name!r} is served; there are {', '.join(self._lanes)}", param="model")
-        return lane
 
     def load_adapter(self, name: str, directory: Path) -> Lane:
         """Serve under `name` what the adapter of a directory is at the service.
@@ -133,7 +125,12 @@ class Door:
             AdapterRefusedError: the name is taken or unfit, or the adapter is of another model, or not kept there.
             ServiceRefusedError, ServiceFailedError: the service does not open it.
         """
-        require_name(name, param="lora_name")
+        return self.lanes.add(name, partial(self._open_lane, name, directory))
+
+    def unload_adapter(self, name: str) -> None:
+        self.lanes.remove(name)
+
+    def _open_lane(self, name: str, directory: Path) -> Lane:
         try:
             left, fingerprint = read_served(directory)
         except (TrainingError, ArtifactError) as error:
@@ -144,27 +141,7 @@ class Door:
             raise AdapterRefusedError(
                 f"{directory} must be an adapter of {self._model}, found one of {left.model}", param="lora_path"
             )
-        self._require_free(name)
-        lane = RemoteLane(name, self._sizes, fingerprint, str(directory), sampler=self._open(left.sampler))
-        with self._lock:
-            self._require_free(name)
-            self._lanes[name] = lane
-        return lane
-
-    def _require_free(self, name: str) -> None:
-        if name in self._lanes:
-            raise AdapterRefusedError(
-                f"the name {name!r} is taken; a version gets a name of its own",
-                param="lora_name",
-                code="adapter_name_taken",
-            )
-
-    def unload_adapter(self, name: str) -> None:
-        with self._lock:
-            if self._lanes.get(name) is self.base:
-                raise InvalidRequestError(f"{name!r} is the base model and cannot be unloaded", param="lora_name")
-            if self._lanes.pop(name, None) is None:
-                raise UnknownModelError(f"no adapter {name!r} is loaded", param="lora_name")
+        return RemoteLane(name, self._sizes, fingerprint, str(directory), sampler=self._open(left.sampler))
 
     def _open(self, weights: str | None) -> tinker.SamplingClient:
         """A sampler by an adapter's tinker:// path; None: of the base."""
