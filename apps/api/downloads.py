@@ -13,9 +13,10 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
-from apps.adapters.models import Adapter
+from apps.api.etags import is_among
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from tentalis.core.canon import canonical_json
@@ -115,15 +116,21 @@ def _flatten(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def adapter_zip(adapter: Adapter) -> Iterator[bytes]:
-    """The adapter's directory as a zip, after every file was checked against its hash.
+def send_adapter(request: Request, *, name: str, uri: str, sha256: str) -> StreamingHttpResponse | Response:
+    """The adapter's directory as a zip, after every file was checked against its hash; 304 where the caller has it.
 
     Raises:
         AdapterBrokenError: a file is missing or changed; nothing is sent.
     """
-    directory = path_of(adapter.uri)
-    manifest = read_manifest(directory, sha256=adapter.sha256)
-    return _zip(directory, [MANIFEST, *sorted(manifest.files)])
+    etag = f'"{sha256}"'
+    if is_among(etag, request.headers.get("If-None-Match")):
+        return Response(status=304, headers={"ETag": etag})
+    directory = path_of(uri)
+    names = [MANIFEST, *sorted(read_manifest(directory, sha256=sha256).files)]
+    response = stream(request, _zip(directory, names), media_type="application/zip", filename=f"{name}.zip")
+    response["ETag"] = etag
+    response["Cache-Control"] = "private, max-age=31536000, immutable"
+    return response
 
 
 def _zip(directory: Path, names: list[str]) -> Iterator[bytes]:

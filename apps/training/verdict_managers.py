@@ -19,7 +19,7 @@ from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.errors import AdapterBrokenError, WrongAdapterServedError
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import TentalisError
+from apps.base.errors import ConflictError, TentalisError
 from apps.calibration.models import Rater
 from apps.calibration.services import lock_fits, set_adapter
 from apps.feedback.managers.verdict import PREFIX, JudgingModel, judge
@@ -316,6 +316,19 @@ def _settle(fit: ManagerRun, present: ManagerRun | None, verdict: AdapterVerdict
     used = fit if verdict.applies else present
     adapter = used.adapter if used is not None else {}
     set_adapter(project_id=fit.project_id, handle=fit.manager, adapter=adapter, gate=verdict.gate)
+
+
+def find_weights(fit: ManagerRun) -> JudgingModel:
+    """What was trained for a manager, in use or not.
+
+    Raises:
+        ConflictError: this fit has no adapter.
+    """
+    if fit.kind != ManagerRun.Kind.ADAPTER:
+        raise ConflictError(f"fit {fit.pk} has no adapter: wanted one of a language model, found a rubric's weights")
+    if not fit.adapter:
+        raise ConflictError(f"fit {fit.pk} has no adapter: wanted one that was trained, found one {fit.state}")
+    return JudgingModel(**fit.adapter)
 
 
 def take_back(fit: ManagerRun, *, until: int, by: str, words: str) -> ManagerRun:

@@ -1,16 +1,12 @@
 """Adapters: what was learnt, its verdicts, and what serves."""
 
-import subprocess
-import sys
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
-from zipfile import ZipFile
 
 import typer
 
+from tentalis.cli.exporting import Base, Converter, Form, OllamaModel, Out, check_form, save_adapter
 from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
 
 if TYPE_CHECKING:
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
-FORMATS = ("peft", "merged", "gguf", "ollama")
 Name = Annotated[str, typer.Argument(help="Name or number of the adapter.")]
 
 
@@ -104,13 +99,11 @@ def rollback(
 @app.command()
 def export(
     name: Name,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where; default: NAME.zip, or a directory NAME.")
-    ] = None,
-    form: Annotated[str, typer.Option("--format", help="peft, merged, gguf or ollama.")] = "peft",
-    base: Annotated[str, typer.Option(help="Directory of the base model, for all but peft.")] = "desk",
-    converter: Annotated[Path | None, typer.Option(help="llama.cpp's convert_lora_to_gguf.py, for gguf.")] = None,
-    ollama_model: Annotated[str, typer.Option(help="What Ollama calls the base model, like llama3.2:1b.")] = "",
+    out: Out = None,
+    form: Form = "peft",
+    base: Base = "desk",
+    converter: Converter = None,
+    ollama_model: OllamaModel = "",
     as_json: AsJson = False,
 ) -> None:
     """Save an adapter: as a zip in PEFT's layout, merged into its base model, or for llama.cpp or Ollama.
@@ -118,36 +111,20 @@ def export(
     Merging and converting happen on this machine. Nothing is merged into a quantised base. Ollama reads adapters of
     Llama, Mistral and Gemma 2 bases; of others it takes what llama.cpp's converter wrote.
     """
-    if form not in FORMATS:
-        raise typer.BadParameter(f"format must be one of {', '.join(FORMATS)}, found {form!r}")
-    with open_adapter(name) as (client, adapter), TemporaryDirectory() as scratch:
-        target = out or Path(f"{adapter['name']}.zip" if form == "peft" else f"{adapter['name']}-{form}")
-        archive = target if form == "peft" else Path(scratch) / "adapter.zip"
-        size = client.download(f"adapters/{adapter['id']}/download", archive)
-        if form != "peft":
-            _convert(archive, Path(scratch) / "adapter", form, target, base, converter, ollama_model)
-    if as_json:
-        print_json({"file": str(target), "format": form, "size_bytes": size, "sha256": adapter["sha256"]})
-    else:
-        typer.echo(f"{target}: {size} bytes" if form == "peft" else str(target))
-
-
-def _convert(
-    archive: Path, directory: Path, form: str, out: Path, base: str, converter: Path | None, ollama_model: str
-) -> None:
-    """Have the training box's own program write it: torch is not loaded here."""
-    with ZipFile(archive) as file:
-        file.extractall(directory)
-    manifest = next(directory.rglob("adapter_config.json"), None)
-    if manifest is None:
-        raise typer.BadParameter("the download holds no adapter_config.json")
-    argv = [sys.executable, "-m", "gpu_workers.exporting", str(manifest.parent), "--format", form, "--base", base]
-    argv += ["--out", str(out), *(["--converter", str(converter)] if converter else [])]
-    argv += ["--ollama-model", ollama_model] if ollama_model else []
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        typer.echo(done.stderr.strip(), err=True)
-        raise typer.Exit(1)
+    check_form(form)
+    with open_adapter(name) as (client, adapter):
+        save_adapter(
+            client,
+            f"adapters/{adapter['id']}/download",
+            name=adapter["name"],
+            sha256=adapter["sha256"],
+            form=form,
+            out=out,
+            base=base,
+            converter=converter,
+            ollama_model=ollama_model,
+            as_json=as_json,
+        )
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tentalis.cli.exporting import Base, Converter, Form, OllamaModel, Out, check_form, save_adapter
 from tentalis.cli.output import AsJson, Limit, Project, print_row, print_rows
 
 app = typer.Typer(no_args_is_help=True)
@@ -51,3 +52,36 @@ def rollback(
     with open_client() as client:
         run = client.roll_back_manager_run(fit, reason=reason)
     typer.echo(f"{run['manager']} judges by what was before fit {run['id']} again")
+
+
+@app.command()
+def export(
+    fit: FitId,
+    out: Out = None,
+    form: Form = "peft",
+    base: Base = "desk",
+    converter: Converter = None,
+    ollama_model: OllamaModel = "",
+    as_json: AsJson = False,
+) -> None:
+    """Save the adapter a manager was trained, as `adapter export` saves a worker's.
+
+    It says yes or no to the manager's own question and nothing else: served without that question it is no judge.
+    """
+    from tentalis.cli.session import open_client
+
+    check_form(form)
+    with open_client() as client:
+        adapter = client.get_manager_run(fit)["adapter"]
+        save_adapter(
+            client,
+            f"manager-runs/{fit}/download",
+            name=adapter.get("name", ""),
+            sha256=adapter.get("sha256", ""),
+            form=form,
+            out=out,
+            base=base,
+            converter=converter,
+            ollama_model=ollama_model,
+            as_json=as_json,
+        )

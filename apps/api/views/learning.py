@@ -14,8 +14,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment, Shadow
-from apps.api.downloads import adapter_zip, rollout_lines, rollout_parquet, stream
-from apps.api.etags import is_among
+from apps.api.downloads import rollout_lines, rollout_parquet, send_adapter, stream
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import current_user
@@ -315,14 +314,7 @@ class AdapterViewSet(ResourceViewSet):
     def download(self, request: Request, pk: str) -> StreamingHttpResponse | Response:
         """The adapter as a zip of its directory (PEFT's layout with our manifest), checked against its hashes."""
         adapter = self.get_object()
-        etag = f'"{adapter.sha256}"'
-        if is_among(etag, request.headers.get("If-None-Match")):
-            return Response(status=304, headers={"ETag": etag})
-        filename = f"{adapter.name}.zip"
-        response = stream(request, adapter_zip(adapter), media_type="application/zip", filename=filename)
-        response["ETag"] = etag
-        response["Cache-Control"] = "private, max-age=31536000, immutable"
-        return response
+        return send_adapter(request, name=adapter.name, uri=adapter.uri, sha256=adapter.sha256)
 
     @extend_schema(request=NoFields, responses=DeploymentOut)
     @action(detail=True, methods=["post"])

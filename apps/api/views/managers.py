@@ -2,19 +2,23 @@
 
 from typing import ClassVar
 
+from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
+from apps.api.downloads import send_adapter
 from apps.api.filters import ProjectFilterSet
 from apps.api.permissions import current_user
 from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.managers import ManagerRunOut
 from apps.api.views.base import ResourceViewSet
 from apps.pipeline import meta
+from apps.training import verdict_managers
 from apps.training.models import ManagerRun
 
 
@@ -33,10 +37,23 @@ class ManagerRunViewSet(ResourceViewSet):
     queryset = ManagerRun.objects.select_related("project")
     serializer_class = ManagerRunOut
     filterset_class = ManagerRunFilterSet
-    rights: ClassVar = {"list": Right.RUNS_READ, "retrieve": Right.RUNS_READ, "rollback": Right.RUNS_WRITE}
+    rights: ClassVar = {
+        "list": Right.RUNS_READ,
+        "retrieve": Right.RUNS_READ,
+        "download": Right.ADAPTERS_READ,
+        "rollback": Right.RUNS_WRITE,
+    }
+    extra_problems: ClassVar = {"download": (409, 422)}
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())
+
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
+    @action(detail=True)
+    def download(self, request: Request, pk: str) -> StreamingHttpResponse | Response:
+        """A manager's own adapter as a zip, checked against its hashes. 409 where the fit has none."""
+        found = verdict_managers.find_weights(self.get_object())
+        return send_adapter(request, name=found.name, uri=found.uri, sha256=found.sha256)
 
     @extend_schema(request=ReasonIn)
     @action(detail=True, methods=["post"])

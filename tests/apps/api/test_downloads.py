@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -16,6 +17,7 @@ from apps.adapters.models import Adapter
 from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt
+from apps.training.models import ManagerRun
 from apps.workers.models import Worker
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, RolloutRecord
@@ -125,6 +127,44 @@ def test_an_adapter_that_was_changed_is_not_sent(as_alice: Caller, adapter: Adap
     (tmp_path / "a" / "adapter_config.json").write_bytes(b"[]")
     answer = as_alice.get(f"adapters/{adapter.pk}/download")
     assert (answer.status, answer.body["code"]) == (422, "adapter_broken")
+
+
+def make_fit(of: Adapter, **values: Any) -> ManagerRun:
+    """A fit of a manager that was trained the very files of an adapter."""
+    own = {"name": "shop.echo.verdict@v1-0", "uri": of.uri, "sha256": of.sha256}
+    fields = {"manager": "agent:verdict:echo", "kind": "adapter", "state": "refused", "adapter": own}
+    fit: ManagerRun = ManagerRun.objects.create(project=of.project, **fields | values)
+    return fit
+
+
+def test_a_managers_own_adapter_is_downloaded_as_a_workers_is(as_alice: Caller, adapter: Adapter) -> None:
+    path = f"manager-runs/{make_fit(adapter).pk}/download"
+    answer = as_alice.get(path)
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="shop.echo.verdict@v1-0.zip"'
+    assert answer.content == as_alice.get(f"adapters/{adapter.pk}/download").content
+    assert as_alice.get(path, **{"If-None-Match": f'"{adapter.sha256}"'}).status == 304
+
+
+def test_a_managers_own_adapter_that_was_changed_is_not_sent(
+    as_alice: Caller, adapter: Adapter, tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "adapter_config.json").write_bytes(b"[]")
+    answer = as_alice.get(f"manager-runs/{make_fit(adapter).pk}/download")
+    assert (answer.status, answer.body["code"]) == (422, "adapter_broken")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"kind": "rubric"}, "found a rubric's weights"),
+        ({"state": "training", "adapter": {}}, "wanted one that was trained, found one training"),
+    ],
+)
+def test_a_fit_without_an_adapter_has_nothing_to_download(
+    as_alice: Caller, adapter: Adapter, values: dict[str, Any], words: str
+) -> None:
+    answer = as_alice.get(f"manager-runs/{make_fit(adapter, **values).pk}/download")
+    assert (answer.status, words in answer.body["detail"]) == (409, True)
 
 
 def test_a_lineage_names_run_rollouts_and_who_judged(
