@@ -39,65 +39,19 @@ def cohen_kappa(first: Sequence[Category | None], second: Sequence[Category | No
     Raises:
         ScoringError: the raters' lists differ in length.
     Source:
-        Cohen 1960, Educational and Psychological Measurement 20(1): (p_o - p_e) / (1 - p_e).
+        Cohen 1960, Educational and Psychological Measurement 20(1): (p_o - p_e) / (1 - p_e),
+        here of the shares that differ.
     """
-    return _kappa(_paired(first, second), lambda left, right: float(left != right))
-
-
-def weighted_kappa(
-    first: Sequence[Category | None],
-    second: Sequence[Category | None],
-    *,
-    categories: Sequence[Category],
-    weights: Literal["linear", "quadratic"] = "quadratic",
-) -> Agreement:
-    """Cohen's kappa where a small disagreement costs less than a large one.
-
-    Args:
-        categories: all of them, in order; the distance of two is the difference of their places (squared: quadratic).
-    Raises:
-        ScoringError: the lists differ in length, a rating is no category, or a category stands twice.
-    Source:
-        Cohen 1968, Psychological Bulletin 70(4): 1 - sum(w * observed) / sum(w * expected), w the disagreement.
-    """
-    places = {category: place for place, category in enumerate(categories)}
-    if len(places) != len(categories):
-        raise ScoringError(f"categories: wanted each once, found {list(categories)}")
     pairs = _paired(first, second)
-    for rating in (rating for pair in pairs for rating in pair):
-        if rating not in places:
-            raise ScoringError(f"rating: wanted one of {list(categories)}, found {rating!r}")
-    power = {"linear": 1, "quadratic": 2}[weights]
-    return _kappa(pairs, lambda left, right: float(abs(places[left] - places[right]) ** power))
-
-
-def fleiss_kappa(units: Sequence[Sequence[Category | None]]) -> Agreement:
-    """Fleiss' kappa of raters who need not be the same from unit to unit, over unordered categories, <= 1.
-
-    Undefined when every rating is the same. With ratings missing here and there, take Krippendorff's alpha.
-
-    Args:
-        units: (U, raters) ratings of each unit; None where a rater did not rate it. A unit with one rating is left out.
-    Raises:
-        ScoringError: the units that were rated twice or more have different numbers of ratings.
-    Source:
-        Fleiss 1971, Psychological Bulletin 76(5): (mean P_i - sum p_j^2) / (1 - sum p_j^2).
-    """
-    rated = [Counter(value for value in unit if value is not None) for unit in units]
-    counts = [unit for unit in rated if unit.total() >= 2]
-    if not counts:
-        return Agreement(None, 0, "no unit was rated twice")
-    sizes = {unit.total() for unit in counts}
-    if len(sizes) > 1:
-        raise ScoringError(f"units: wanted as many ratings of each, found {min(sizes)} to {max(sizes)}")
-    size = sizes.pop()
-    agreed = [sum(count * (count - 1) for count in unit.values()) / (size * (size - 1)) for unit in counts]
-    observed = math.fsum(agreed) / len(counts)
-    totals = sum(counts, Counter())
-    if len(totals) == 1:
-        return Agreement(None, len(counts), f"every rating is {next(iter(totals))!r}")
-    expected = math.fsum((count / (size * len(counts))) ** 2 for count in totals.values())
-    return Agreement((observed - expected) / (1.0 - expected), len(counts))
+    size = len(pairs)
+    if size == 0:
+        return Agreement(None, 0, "no item was rated by both")
+    lefts, rights = Counter(left for left, _ in pairs), Counter(right for _, right in pairs)
+    observed = sum(left != right for left, right in pairs) / size
+    expected = 1.0 - sum(count * rights[category] for category, count in lefts.items()) / (size * size)
+    if expected == 0.0:
+        return Agreement(None, size, f"both raters used only {pairs[0][0]!r}")
+    return Agreement(1.0 - observed / expected, size)
 
 
 def bootstrap_interval(
@@ -194,21 +148,6 @@ def _paired(first: Sequence[Category | None], second: Sequence[Category | None])
     if len(first) != len(second):
         raise ScoringError(f"two raters want as many ratings each, found {len(first)} and {len(second)}")
     return [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
-
-
-def _kappa(pairs: Sequence[tuple[Category, Category]], cost: Callable[[Category, Category], float]) -> Agreement:
-    """1 - mean observed cost / mean cost of the two raters' categories drawn independently."""
-    size = len(pairs)
-    if size == 0:
-        return Agreement(None, 0, "no item was rated by both")
-    observed = math.fsum(count * cost(left, right) for (left, right), count in Counter(pairs).items()) / size
-    lefts, rights = Counter(left for left, _ in pairs), Counter(right for _, right in pairs)
-    expected = math.fsum(
-        cost(left, right) * n_left * n_right for left, n_left in lefts.items() for right, n_right in rights.items()
-    ) / (size * size)
-    if expected == 0.0:
-        return Agreement(None, size, f"both raters used only {pairs[0][0]!r}")
-    return Agreement(1.0 - observed / expected, size)
 
 
 def _distance(level: Level, totals: Mapping[float, int]) -> Callable[[float, float], float]:

@@ -238,15 +238,6 @@ def wilson_interval(hits: int, items: int, *, z: float = Z_95) -> Interval:
     return Interval(share, low, high, items)
 
 
-def brier_score(judged: Sequence[tuple[float, float]]) -> float | None:
-    """Mean squared distance of scores from the truth, in [0, 1]; None without any.
-
-    Source:
-        Brier 1950, Monthly Weather Review 78(1), for one of two outcomes.
-    """
-    return math.fsum((said - truth) ** 2 for said, truth in judged) / len(judged) if judged else None
-
-
 def mean_absolute_error(judged: Sequence[tuple[float, float]]) -> float | None:
     """Mean distance of scores from the truth, in [0, 1]; None without any."""
     return math.fsum(abs(said - truth) for said, truth in judged) / len(judged) if judged else None

@@ -13,11 +13,9 @@ from tentalis.core.scoring.agreement import (
     Level,
     bootstrap_interval,
     cohen_kappa,
-    fleiss_kappa,
     krippendorff_alpha,
     raw_agreement,
     spearman,
-    weighted_kappa,
 )
 from tentalis.core.scoring.protocol import ScoringError
 
@@ -40,15 +38,6 @@ def test_cohen_kappa_of_a_two_by_two_table() -> None:
     first, second = expand({("y", "y"): 20, ("y", "n"): 5, ("n", "y"): 10, ("n", "n"): 15})
     assert cohen_kappa(first, second).value == pytest.approx(0.4)  # (.7 - .5) / (1 - .5)
     assert raw_agreement(first, second) == Agreement(0.7, 50)
-
-
-def test_weighted_kappa_counts_a_near_miss_less() -> None:
-    first, second = [1, 2, 3], [1, 3, 3]
-    # observed cost 1/3; expected (linear) (0+2+2 + 1+1+1 + 2+0+0)/9 = 1, (quadratic) (0+4+4 + 1+1+1 + 4+0+0)/9 = 15/9
-    linear = weighted_kappa(first, second, categories=[1, 2, 3], weights="linear")
-    assert linear.value == pytest.approx(2 / 3)
-    quadratic = weighted_kappa(first, second, categories=[1, 2, 3])
-    assert quadratic.value == pytest.approx(0.8)
 
 
 def test_items_one_rater_left_out_do_not_count() -> None:
@@ -81,13 +70,10 @@ def test_spearman_shares_ranks_among_equal_values() -> None:
         (cohen_kappa(["a", "a"], ["a", "a"]), "both raters used only 'a'"),
         (cohen_kappa([None], ["a"]), "no item was rated by both"),
         (raw_agreement([], []), "no item was rated by both"),
-        (weighted_kappa([1], [1], categories=[1, 2]), "both raters used only 1"),
         (krippendorff_alpha([], level="nominal"), "no unit was rated twice"),
         (krippendorff_alpha([[1, None], [2]], level="ordinal"), "no unit was rated twice"),
         (krippendorff_alpha([[1, 1], [1, 1]], level="interval"), "every paired rating is 1"),
         (krippendorff_alpha([[0, 0]], level="ratio"), "every paired rating is 0"),
-        (fleiss_kappa([["a", "a"], ["a", "a"]]), "every rating is 'a'"),
-        (fleiss_kappa([["a", None]]), "no unit was rated twice"),
         (spearman([1], [1]), "fewer than two items were rated by both"),
         (spearman([1, 1], [1, 2]), "one side gives every item the same value"),
     ],
@@ -115,54 +101,17 @@ def test_agreement_is_symmetric_and_at_most_one(pairs: list[tuple[int, int]]) ->
         assert alpha.value is None or alpha.value <= 1.0
 
 
-@given(RATINGS)
-def test_with_two_categories_every_weighting_is_cohen_kappa(pairs: list[tuple[int, int]]) -> None:
-    first, second = [left % 2 for left, _ in pairs], [right % 2 for _, right in pairs]
-    plain = cohen_kappa(first, second)
-    assert weighted_kappa(first, second, categories=[0, 1]) == plain
-    assert weighted_kappa(first, second, categories=[0, 1], weights="linear") == plain
-
-
 def test_bad_input_is_refused_with_what_was_wanted_and_found() -> None:
     with pytest.raises(ScoringError, match="found 1 and 2"):
         cohen_kappa([1], [1, 2])
-    with pytest.raises(ScoringError, match=r"wanted one of \[1, 2\], found 3"):
-        weighted_kappa([1, 3], [1, 2], categories=[1, 2])
-    with pytest.raises(ScoringError, match="wanted each once"):
-        weighted_kappa([1], [1], categories=[1, 1])
     with pytest.raises(ScoringError, match="found nan"):
         krippendorff_alpha([[float("nan"), 1]], level="interval")
     with pytest.raises(ScoringError, match="finite"):
         spearman([float("inf"), 1], [1, 2])
-    with pytest.raises(ScoringError, match="found 2 to 3"):
-        fleiss_kappa([["a", "b"], ["a", "b", "b"]])
     with pytest.raises(ScoringError, match=r"ratio level, found -1\.0"):
         krippendorff_alpha([[-1, 1]], level="ratio")
     with pytest.raises(ScoringError, match="found 0 and"):
         bootstrap_interval([1], lambda units: Agreement(1.0, len(units)), rng=random.Random(1), draws=0)
-
-
-def test_fleiss_kappa_of_the_published_table() -> None:
-    # ten subjects, fourteen raters, five categories: kappa = .210 (Fleiss' method in every textbook's table)
-    table = [
-        (0, 0, 0, 0, 14),
-        (0, 2, 6, 4, 2),
-        (0, 0, 3, 5, 6),
-        (0, 3, 9, 2, 0),
-        (2, 2, 8, 1, 1),
-        (7, 7, 0, 0, 0),
-        (3, 2, 6, 3, 0),
-        (2, 5, 3, 2, 2),
-        (6, 5, 2, 1, 0),
-        (0, 2, 2, 3, 7),
-    ]
-    units = [[place for place, count in enumerate(row) for _ in range(count)] for row in table]
-    assert fleiss_kappa(units) == Agreement(pytest.approx(0.20993, abs=1e-5), 10)  # type: ignore[arg-type]
-
-
-def test_fleiss_kappa_of_two_raters_worked_by_hand() -> None:
-    # P = (1 + 0 + 1)/3, p_a = 3/6, so (2/3 - 1/2) / (1 - 1/2)
-    assert fleiss_kappa([["a", "a"], ["a", "b"], ["b", "b"]]).value == pytest.approx(1 / 3)
 
 
 MATRICES = 200
@@ -198,7 +147,7 @@ def test_alpha_is_that_of_the_krippendorff_package_on_random_matrices_with_gaps(
     assert worst <= 1e-9
 
 
-def test_kappas_are_those_of_scikit_learn_on_random_matrices_with_gaps() -> None:
+def test_kappa_is_that_of_scikit_learn_on_random_matrices_with_gaps() -> None:
     package: Any = importlib.import_module("sklearn.metrics")
     rng, worst, compared = random.Random(12), 0.0, 0
     for _ in range(MATRICES):
@@ -206,18 +155,12 @@ def test_kappas_are_those_of_scikit_learn_on_random_matrices_with_gaps() -> None
         categories = list(range(1, levels + 1))
         first, second = draw_matrix(rng, levels=levels)[:2]
         pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
-        ours = {
-            None: cohen_kappa(first, second),
-            "linear": weighted_kappa(first, second, categories=categories, weights="linear"),
-            "quadratic": weighted_kappa(first, second, categories=categories),
-        }
-        for weights, found in ours.items():
-            if found.value is not None:
-                left, right = zip(*pairs, strict=True)
-                theirs = package.cohen_kappa_score(left, right, labels=categories, weights=weights)
-                worst = max(worst, abs(found.value - theirs))
-                compared += 1
-    assert compared >= 3 * MATRICES - 30
+        found = cohen_kappa(first, second).value
+        if found is not None:
+            left, right = zip(*pairs, strict=True)
+            worst = max(worst, abs(found - package.cohen_kappa_score(left, right, labels=categories)))
+            compared += 1
+    assert compared >= MATRICES - 10
     assert worst <= 1e-9
 
 

@@ -15,7 +15,6 @@ from tentalis.core.scoring.calibration import (
     Standing,
     approves,
     beta_cdf,
-    brier_score,
     mean_absolute_error,
     wilson_interval,
 )
@@ -53,9 +52,7 @@ def test_counts_and_rates_by_hand() -> None:
     assert found.false_approval_rate.value == pytest.approx(1 / 3)
     assert found.false_rejection_rate.value == 0.5
     assert found.accuracy[::3] == (0.6, 5)
-    assert brier_score(judged) == pytest.approx((0.01 + 0.25 + 0.04 + 0.01 + 0.49) / 5)
     assert mean_absolute_error(judged) == pytest.approx((0.1 + 0.5 + 0.2 + 0.1 + 0.7) / 5)
-    assert brier_score([]) is None
     assert mean_absolute_error([]) is None
 
 
