@@ -1,7 +1,7 @@
 """What a manager's feedback did to the work, as far as verified outcomes tell it. No experiment: see `core.meta`."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Q
@@ -9,8 +9,9 @@ from django.db.models import Q
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.feedback.models import Feedback
-from apps.rollouts.models import Rollout
-from apps.tasks.models import Attempt, Environment
+from apps.rollouts.models import Batch, Rollout
+from apps.rollouts.moving import list_uses
+from apps.tasks.models import Attempt, Environment, Task
 from apps.training.models import TrainingRun
 from tentalis.core.canon import content_hash
 from tentalis.core.desk import DeskError, parse_ticket
@@ -32,19 +33,19 @@ def find_influence(project: Project, handle: str, *, before_run: int | None) -> 
 def find_gains(project: Project, handle: str, *, before_run: int | None) -> dict[str, KindOutcomes]:
     """Kind of task -> verified outcomes before and after the last training, and whether that heard the manager on it.
 
-    Of the newest training before `before_run` (its adapter has worked since; the one just adopted has not). Four
-    queries.
+    Of the newest training before `before_run` (its adapter has worked since; the one just adopted has not), whatever it
+    learns from: attempts and their rewards, pairs, or demonstrations. Seven queries at most.
     """
     runs = TrainingRun.objects.filter(
         project=project, purpose=TrainingRun.Purpose.POLICY, state=TrainingRun.State.SUCCEEDED
     )
     if before_run is not None:
         runs = runs.filter(pk__lt=before_run)
-    run = runs.order_by("-pk").first()
+    run = runs.select_related("batch").order_by("-pk").first()
     adapter = Adapter.objects.filter(run_id=run.pk).first() if run else None
-    if run is None or adapter is None:
+    if run is None or run.batch is None or adapter is None:
         return {}
-    heard = _find_heard(run, handle)
+    heard = _find_heard(run.batch, handle)
     before, after = _find_outcomes(run, run.parent_id), _find_outcomes(run, adapter.pk)
     return {
         kind: KindOutcomes(heard.get(kind, 0.0) >= HEARD_FROM, before[kind], after[kind])
@@ -65,25 +66,56 @@ def name_kind(environment: str, prompt: str, metadata: Mapping[str, Any]) -> str
     return f"{environment}: {content_hash(prompt)[:16]}"
 
 
-def _find_heard(run: TrainingRun, handle: str) -> dict[str, float]:
-    """Kind -> share of its tasks in the batch that learnt from the manager: by its hint, or with its word as reward."""
-    rollouts = Rollout.objects.filter(training_use__batch=run.batch_id).select_related("task", "hint__feedback")
-    spoken = set(
-        Feedback.objects.standing()
-        .filter(task__rollouts__training_use__batch=run.batch_id, author=handle, trust__gt=0)
-        .values_list("task", flat=True)
-    )
+def _find_heard(batch: Batch, handle: str) -> dict[str, float]:
+    """Kind -> share of its tasks in the batch that learnt from somebody's word. Two queries, three of pairs.
+
+    Read is what the batch teaches: where that is pairs or demonstrations, its rollouts teach nothing. A word is learnt
+    from where it is what the thing says:
+
+    * a rollout: by its hint, or as its reward (below);
+    * a pair: it is the feedback that chose, ranked, edited or decided; one that no single feedback is behind, where
+      the reward of either side is theirs, for their order is nobody's without it;
+    * a demonstration: it is the feedback that edited or guided; a good attempt, where that reward is theirs.
+
+    A reward is somebody's where it comes from their kind of source, they spoke of the task, what they said was not
+    taken back and they are trusted at all.
+    """
+    spoken: defaultdict[int, set[str]] = defaultdict(set)
+    uses, of_task = list_uses(batch)
+    said = Feedback.objects.standing().filter(author=handle, trust__gt=0, task__in=uses.order_by().values(of_task))
+    for pk, source in said.values_list("task", "source"):
+        spoken[pk].add(source)
     tasks: dict[int, tuple[str, bool]] = {}
-    for rollout in rollouts.defer("steps", "task__reference"):
-        task = rollout.task
-        is_hinted = rollout.hint is not None and rollout.hint.feedback.author == handle
-        is_judged = rollout.reward_source == Feedback.Source.AI and rollout.weight > 0 and task.pk in spoken
+    for task, author, rewards in _list_words(batch):
+        is_rewarded = any(one.weight > 0 and one.reward_source in spoken[task.pk] for one in rewards)
         kind, is_heard = tasks.get(task.pk, (name_kind(task.environment, task.prompt, task.metadata), False))
-        tasks[task.pk] = kind, is_heard or is_hinted or is_judged
+        tasks[task.pk] = kind, is_heard or author == handle or is_rewarded
     counted: dict[str, list[bool]] = defaultdict(list)
     for kind, is_heard in tasks.values():
         counted[kind].append(is_heard)
     return {kind: sum(found) / len(found) for kind, found in counted.items()}
+
+
+_SIDES = {Batch.Kind.PAIRS: ("chosen", "rejected"), Batch.Kind.DEMONSTRATIONS: ("attempt",)}
+Word = tuple[Task, str, Sequence[Rollout]]
+"""A thing that is learnt: its task, whose feedback it is or hints at it ("": nobody's), and whose rewards it tells."""
+
+
+def _list_words(batch: Batch) -> Iterator[Word]:
+    if batch.kind == Batch.Kind.ROLLOUTS:
+        rollouts = Rollout.objects.filter(training_use__batch=batch).select_related("task", "hint__feedback")
+        for rollout in rollouts.defer("steps", "task__reference"):
+            yield rollout.task, rollout.hint.feedback.author if rollout.hint else "", [rollout]
+        return
+    uses, _ = list_uses(batch)
+    items: list[Any] = list(uses.select_related("task", "feedback").defer("messages", "text", "task__reference"))
+    names = _SIDES[Batch.Kind(batch.kind)]
+    sides = {getattr(one, f"{name}_id") for one in items for name in names if one.feedback_id is None}
+    rollouts_of = {one.attempt_id: one for one in Rollout.objects.filter(attempt__in=sides - {None}).defer("steps")}
+    for one in items:
+        attempts = [getattr(one, f"{name}_id") for name in names] if one.feedback is None else []
+        rewards = [rollouts_of[attempt] for attempt in attempts if attempt in rollouts_of]
+        yield one.task, one.feedback.author if one.feedback else "", rewards
 
 
 def _find_outcomes(run: TrainingRun, adapter_id: int | None) -> Kinds:
