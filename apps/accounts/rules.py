@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from icalendar import Calendar
-
+from apps.accounts.calendars import CalendarError, require_calendar
 from apps.base.errors import BadInputError
 from tentalis.core.learning.gate import GateError, GatePolicy
 from tentalis.core.learning.recipes import Recipe, RecipeError
@@ -88,9 +87,9 @@ def _check_training_policy(value: Any) -> None:
     policy = TrainingPolicy.from_json(_require_object(value))
     if policy.calendar:
         try:
-            Calendar.from_ical(policy.calendar)
-        except ValueError as error:
-            raise TrainingPolicyError(f"calendar: wanted an iCalendar text (RFC 5545): {error!s:.200}") from None
+            require_calendar(policy.calendar)
+        except CalendarError as error:
+            raise TrainingPolicyError(f"calendar: wanted an iCalendar text (RFC 5545): {error!s:.300}") from None
 
 
 CHECKS: dict[str, Callable[[Any], None]] = {

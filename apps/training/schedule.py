@@ -10,11 +10,11 @@ from django.db.models import DateTimeField, F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils import timezone
 
+from apps.accounts.calendars import CalendarError, ask_calendar
 from apps.accounts.models import Project
 from apps.adapters.selectors import find_trouble
 from apps.inference.models import Exchange
 from apps.training import rebuilding
-from apps.training.calendars import ask_calendar
 from apps.training.models import GpuLease, TrainingRun
 from tentalis.core.learning.windows import TrainingPolicy, Waiting, find_opening, order_fairly
 
@@ -42,7 +42,10 @@ def why_closed(policy: TrainingPolicy, *, now: datetime) -> Wait | None:
     if (opening := find_opening(policy.hours, zone=policy.zone, now=now)) is not None:
         return Wait(f"outside its training hours, which begin {opening:%a %H:%M} ({policy.timezone})", opening)
     if policy.calendar:
-        said = ask_calendar(policy.calendar, now=local)
+        try:
+            said = ask_calendar(policy.calendar, now=local)
+        except CalendarError as error:
+            return Wait(f"its calendar cannot be read: {error}")
         if said.in_event and policy.calendar_means == "closed":
             until = f" until {said.until:%a %d %b %H:%M}" if said.until else ""
             return Wait(f"its calendar says {said.summary or 'closed'}{until}", said.until)

@@ -8,6 +8,7 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from apps.accounts.calendars import ask_calendar
 from apps.accounts.models import Project
 from apps.accounts.rules import check_project_settings
 from apps.base.errors import BadInputError, IllegalMoveError, NotFoundError
@@ -15,7 +16,6 @@ from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep
 from apps.rollouts.models import Batch
 from apps.training import schedule, services
-from apps.training.calendars import ask_calendar
 from apps.training.models import GpuLease, TrainingRun
 from apps.workers.models import Worker
 from tests.apps.training.test_runs import make_result
