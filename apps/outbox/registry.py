@@ -1,4 +1,4 @@
-"""The kinds of segments there are. `apps/pipeline/flow.py` registers them; that file is where they are read."""
+"""The kinds of segments there are. `apps/pipeline` registers them; its `flow.py` is where they are read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,9 +27,16 @@ class SegmentKind:
     on_replay: Callable[[int, str], None] | None = None
 
 
-def register_kind(kind: SegmentKind) -> SegmentKind:
-    KINDS[kind.name] = kind
-    return kind
+def register_kind(
+    name: str,
+    *,
+    links: tuple[str, ...],
+    then: Callable[[int], None] | None = None,
+    on_dead: Callable[[int, str, str], None] | None = None,
+    on_replay: Callable[[int, str], None] | None = None,
+) -> None:
+    """See `SegmentKind`."""
+    KINDS[name] = SegmentKind(name=name, links=links, then=then, on_dead=on_dead, on_replay=on_replay)
 
 
 def queue_of(link: str) -> str:

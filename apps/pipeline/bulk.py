@@ -10,14 +10,14 @@ from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback
 from apps.feedback.services import QueueFilter
 from apps.outbox import services as outbox
-from apps.outbox.registry import SegmentKind, register_kind
+from apps.outbox.registry import register_kind
 from apps.pipeline import judging
 from apps.rollouts.models import Batch
 
 CHUNK = 250
 
-BULK = register_kind(SegmentKind(name="bulk", links=("pipeline.judge_bulk",)))
-UNBULK = register_kind(SegmentKind(name="unbulk", links=("pipeline.undo_bulk",)))
+register_kind("bulk", links=("pipeline.judge_bulk",))
+register_kind("unbulk", links=("pipeline.undo_bulk",))
 
 
 def start(

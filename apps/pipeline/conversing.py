@@ -19,7 +19,7 @@ from apps.feedback.models import Feedback
 from apps.feedback.services import Said
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
-from apps.outbox.registry import SegmentKind, register_kind
+from apps.outbox.registry import register_kind
 from apps.rollouts.rejudging import rejudge_rollouts
 from apps.tasks.models import Task
 
@@ -54,15 +54,13 @@ def _turn_replayed(turn_id: int, link: str) -> None:
     conversations.revive_turn(turn_id, link=link, by="outbox")
 
 
-CUT = register_kind(SegmentKind(name="cut", links=("conversations.cut",), then=hear_closed_turns))
-HEAR = register_kind(
-    SegmentKind(
-        name="hear",
-        links=("conversations.hear", "conversations.settle"),
-        then=learn_from_turn,
-        on_dead=_turn_died,
-        on_replay=_turn_replayed,
-    )
+register_kind("cut", links=("conversations.cut",), then=hear_closed_turns)
+register_kind(
+    "hear",
+    links=("conversations.hear", "conversations.settle"),
+    then=learn_from_turn,
+    on_dead=_turn_died,
+    on_replay=_turn_replayed,
 )
 
 

@@ -5,7 +5,11 @@ is sent to the training box (`train`); what it trained is gated, promoted and sw
 three waits, which are states and never sleeping jobs: for a manager, for a full batch, for the box.
 
 What nobody submitted comes in from the side: a session's turns are cut and heard (`conversing.py`), and what teaches
-joins the way at `learn`.
+joins the way at `learn`. Beside it those who judge learn too: step scorers (`label`, `adopt_scorer`) and managers
+(`meta`, `adopt_manager`); a shadow does the same tasks and serves nobody (`mirror`).
+
+First the segments, each behind what it does at its end; then what people and other edges may do, in the order of the
+way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +29,7 @@ from apps.feedback.services import QueueFilter, Said
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
-from apps.outbox.registry import SegmentKind, register_kind
+from apps.outbox.registry import register_kind
 from apps.pipeline import bulk as bulks
 from apps.pipeline import conversing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
@@ -41,7 +45,15 @@ from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
-# --- the segments --------------------------------------------------------------------------------------------------
+# --- the way: work, learn, train, adopt ------------------------------------------------------------------------------
+
+
+def go_on_after_work(task_id: int) -> None:
+    """A scored task goes on, and where its worker has a shadow that is to do it too, that begins."""
+    learn_when_reviewed(task_id)
+    task = Task.objects.select_related("worker").get(pk=task_id)
+    if find_own_shadow(task) is not None:
+        outbox.start("mirror", subject_id=task.pk, project_id=task.project_id)
 
 
 def learn_when_reviewed(task_id: int) -> None:
@@ -55,12 +67,21 @@ def learn_when_reviewed(task_id: int) -> None:
         outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
 
 
-def go_on_after_work(task_id: int) -> None:
-    """A scored task goes on, and where its worker has a shadow that is to do it too, that begins."""
-    learn_when_reviewed(task_id)
-    task = Task.objects.select_related("worker").get(pk=task_id)
-    if find_own_shadow(task) is not None:
-        outbox.start("mirror", subject_id=task.pk, project_id=task.project_id)
+def _task_died(task_id: int, link: str, reason: str) -> None:
+    tasks.fail_task(task_id, link=link, reason=reason, by="outbox")
+
+
+def _task_replayed(task_id: int, link: str) -> None:
+    tasks.revive_task(task_id, link=link, by="outbox")
+
+
+register_kind(
+    "work",
+    links=("tasks.work", "scoring.score", "feedback.open_review"),
+    then=go_on_after_work,
+    on_dead=_task_died,
+    on_replay=_task_replayed,
+)
 
 
 def train_when_full(task_id: int) -> None:
@@ -70,24 +91,29 @@ def train_when_full(task_id: int) -> None:
         start_training(batch, by="ledger")
 
 
-def start_training(
-    batch: Batch, *, by: str, backend: str | None = None, recipe: Mapping[str, Any] | None = None
-) -> TrainingRun:
-    run = training.queue_run(batch=batch, by=by, backend=backend, changes=recipe)
-    train_next(run.worker_id)
-    return run
+register_kind(
+    "learn",
+    links=("feedback.extract_hint", "rollouts.build"),
+    then=train_when_full,
+    on_dead=_task_died,
+    on_replay=_task_replayed,
+)
 
 
-def train_next(worker_id: int) -> None:
-    """Send the worker's next run when none of it is under way, its time has come and the box has a place for it.
+def _run_died(run_id: int, link: str, reason: str) -> None:
+    training.fail_run(run_id, reason=f"{link}: {reason}", by="outbox")
 
-    One at a time: each continues from what the last one left served.
-    """
-    with transaction.atomic():
-        Worker.objects.select_for_update(no_key=True).get(pk=worker_id)
-        run = None if training.is_unsettled(worker_id) else training.find_next_run(worker_id)
-        if run is not None and schedule.admit(run):
-            outbox.start("train", subject_id=run.pk, project_id=run.project_id)
+
+def _run_replayed(run_id: int, link: str) -> None:
+    training.retry_run(run=TrainingRun.objects.get(pk=run_id), by="outbox")
+
+
+register_kind(
+    "train",
+    links=("training.ask", "training.dispatch"),
+    on_dead=_run_died,
+    on_replay=_run_replayed,
+)
 
 
 def train_after_adoption(adapter_id: int) -> None:
@@ -102,14 +128,29 @@ def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:
     adapters.refuse_unjudged(adapter_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
+register_kind(
+    "adopt",
+    links=("adapters.gate", "adapters.promote", "adapters.hot_swap"),
+    then=train_after_adoption,
+    on_dead=refuse_dead_adoption,
+)
+
+# --- beside it: a shadow does the task too, step scorers and managers learn ------------------------------------------
+
+register_kind("mirror", links=("scoring.mirror",))
+
+
 def train_scorer_when_labelled(worker_id: int) -> None:
     """A worker whose steps were labelled gets a new step scorer, when enough of them are new."""
     if scorers.queue_when_labelled(worker_id, by="scorer") is not None:
         train_next(worker_id)
 
 
-def train_after_scorer(model_id: int) -> None:
-    """A step scorer that was judged makes room for the next run."""
+register_kind("label", links=("scoring.label_steps",), then=train_scorer_when_labelled)
+
+
+def make_room(subject_id: int) -> None:
+    """What was judged, or learnt from, makes room for the next run."""
     train_waiting()
 
 
@@ -117,89 +158,28 @@ def refuse_dead_scorer(model_id: int, link: str, reason: str) -> None:
     scorers.refuse_ungated(model_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
-def train_after_meta(run_id: int) -> None:
-    """Managers that learnt may wait for the box now."""
-    train_waiting()
-
-
-def train_after_manager(fit_id: int) -> None:
-    """A manager's adapter that was judged makes room for the next run."""
-    train_waiting()
+register_kind(
+    "adopt_scorer",
+    links=("training.gate_scorer",),
+    then=make_room,
+    on_dead=refuse_dead_scorer,
+)
 
 
 def refuse_dead_manager(fit_id: int, link: str, reason: str) -> None:
     verdict_managers.refuse_ungated(fit_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
-def _task_died(task_id: int, link: str, reason: str) -> None:
-    tasks.fail_task(task_id, link=link, reason=reason, by="outbox")
+register_kind("meta", links=("training.meta_train",), then=make_room)
 
-
-def _task_replayed(task_id: int, link: str) -> None:
-    tasks.revive_task(task_id, link=link, by="outbox")
-
-
-def _run_died(run_id: int, link: str, reason: str) -> None:
-    training.fail_run(run_id, reason=f"{link}: {reason}", by="outbox")
-
-
-def _run_replayed(run_id: int, link: str) -> None:
-    training.retry_run(run=TrainingRun.objects.get(pk=run_id), by="outbox")
-
-
-WORK = register_kind(
-    SegmentKind(
-        name="work",
-        links=("tasks.work", "scoring.score", "feedback.open_review"),
-        then=go_on_after_work,
-        on_dead=_task_died,
-        on_replay=_task_replayed,
-    )
-)
-LEARN = register_kind(
-    SegmentKind(
-        name="learn",
-        links=("feedback.extract_hint", "rollouts.build"),
-        then=train_when_full,
-        on_dead=_task_died,
-        on_replay=_task_replayed,
-    )
-)
-TRAIN = register_kind(
-    SegmentKind(name="train", links=("training.ask", "training.dispatch"), on_dead=_run_died, on_replay=_run_replayed)
-)
-ADOPT = register_kind(
-    SegmentKind(
-        name="adopt",
-        links=("adapters.gate", "adapters.promote", "adapters.hot_swap"),
-        then=train_after_adoption,
-        on_dead=refuse_dead_adoption,
-    )
+register_kind(
+    "adopt_manager",
+    links=("training.gate_manager",),
+    then=make_room,
+    on_dead=refuse_dead_manager,
 )
 
-
-MIRROR = register_kind(SegmentKind(name="mirror", links=("scoring.mirror",)))
-LABEL = register_kind(SegmentKind(name="label", links=("scoring.label_steps",), then=train_scorer_when_labelled))
-ADOPT_SCORER = register_kind(
-    SegmentKind(
-        name="adopt_scorer",
-        links=("training.gate_scorer",),
-        then=train_after_scorer,
-        on_dead=refuse_dead_scorer,
-    )
-)
-META = register_kind(SegmentKind(name="meta", links=("training.meta_train",), then=train_after_meta))
-ADOPT_MANAGER = register_kind(
-    SegmentKind(
-        name="adopt_manager",
-        links=("training.gate_manager",),
-        then=train_after_manager,
-        on_dead=refuse_dead_manager,
-    )
-)
-
-
-# --- the entry points ------------------------------------------------------------------------------------------------
+# --- tasks -----------------------------------------------------------------------------------------------------------
 
 
 def submit(
@@ -265,6 +245,9 @@ def replay(*, segment: Segment, by: User) -> Segment:
     return outbox.replay(segment, by=by.handle)
 
 
+# --- judgements ------------------------------------------------------------------------------------------------------
+
+
 def give_feedback(
     *, review: Review, by: User, undo_s: float = 0, typed: Mapping[str, Any] | None = None, **said: Unpack[Said]
 ) -> Feedback:
@@ -311,6 +294,15 @@ def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") 
     return skipped
 
 
+def expire_reviews() -> int:
+    """Let the policy decide about reviews whose patience is over. Returns how many tasks that touched."""
+    with transaction.atomic():
+        task_ids = feedback.expire_reviews()
+        for task_id in task_ids:
+            learn_when_reviewed(task_id)
+    return len(task_ids)
+
+
 def start_bulk(
     *, project: Project, by: User, filters: QueueFilter, words: Mapping[str, Any], confirmed: int
 ) -> BulkJudgement:
@@ -328,13 +320,7 @@ def undo_bulk(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
     return bulks.begin_undo(bulk=bulk, by=by)
 
 
-def expire_reviews() -> int:
-    """Let the policy decide about reviews whose patience is over. Returns how many tasks that touched."""
-    with transaction.atomic():
-        task_ids = feedback.expire_reviews()
-        for task_id in task_ids:
-            learn_when_reviewed(task_id)
-    return len(task_ids)
+# --- trainings -------------------------------------------------------------------------------------------------------
 
 
 def close_batch(
@@ -355,12 +341,30 @@ def close_batch(
         return run
 
 
-def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
-    """Stop a training."""
-    with transaction.atomic():
-        training.cancel_run(run=run, by=by)
-        outbox.cancel_segments(kind="train", subject_id=run.pk)
+def start_training(
+    batch: Batch, *, by: str, backend: str | None = None, recipe: Mapping[str, Any] | None = None
+) -> TrainingRun:
+    run = training.queue_run(batch=batch, by=by, backend=backend, changes=recipe)
+    train_next(run.worker_id)
     return run
+
+
+def train_waiting() -> None:
+    """Offer the free places of the box to the runs that wait, the project that had least of its share first."""
+    for worker_id in schedule.find_waiting_workers():
+        train_next(worker_id)
+
+
+def train_next(worker_id: int) -> None:
+    """Send the worker's next run when none of it is under way, its time has come and the box has a place for it.
+
+    One at a time: each continues from what the last one left served.
+    """
+    with transaction.atomic():
+        Worker.objects.select_for_update(no_key=True).get(pk=worker_id)
+        run = None if training.is_unsettled(worker_id) else training.find_next_run(worker_id)
+        if run is not None and schedule.admit(run):
+            outbox.start("train", subject_id=run.pk, project_id=run.project_id)
 
 
 def take_result(data: Mapping[str, Any], *, by: str) -> None:
@@ -382,22 +386,6 @@ def take_result(data: Mapping[str, Any], *, by: str) -> None:
             outbox.start("adopt", subject_id=adapter.pk, project_id=adapter.project_id)
 
 
-def adopt_rebuilt() -> int:
-    """Send the ends of lines that were made again without somebody to the gate. Returns how many."""
-    with transaction.atomic():
-        rebuilt = rebuilding.find_rebuilt()
-        outbox.start_many("adopt", [(adapter.pk, adapter.project_id) for adapter in rebuilt])
-    return len(rebuilt)
-
-
-def take_back_barred() -> int:
-    """Put what served before into the place of what may not serve, where a project wants that. Returns how many."""
-    found = list(rebuilding.find_barred_at_work())
-    for deployment in found:
-        adapters.take_back_barred(deployment, by="forget")
-    return len(found)
-
-
 def wake_silent_run(run: TrainingRun) -> str:
     """A run whose box went silent: take the result it left behind, or send it again, or give it up."""
     if (data := training.find_result(run)) is not None:
@@ -412,34 +400,12 @@ def wake_silent_run(run: TrainingRun) -> str:
     return "sent again"
 
 
-def label_due() -> int:
-    """Have steps labelled where a step scorer is wanted and enough of them are new. Returns of how many workers."""
+def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
+    """Stop a training."""
     with transaction.atomic():
-        due = scorers.find_due()
-        outbox.start_many("label", [(worker.pk, worker.project_id) for worker in due])
-    return len(due)
-
-
-def train_scorer(*, worker: Worker, by: User, backend: str | None = None) -> TrainingRun:
-    """Train a step scorer now, on what is labelled."""
-    with transaction.atomic():
-        run = scorers.queue_by_hand(worker=worker, by=by, backend=backend)
-        train_next(worker.pk)
+        training.cancel_run(run=run, by=by)
+        outbox.cancel_segments(kind="train", subject_id=run.pk)
     return run
-
-
-def retire_scorer(*, model: RewardModel, by: User) -> RewardModel:
-    """Take a step scorer out of use by a person's decision."""
-    require_right(by, model.project, Right.RUNS_WRITE)
-    with transaction.atomic():
-        reward_models.retire(model, by=by.handle)
-    return model
-
-
-def train_waiting() -> None:
-    """Offer the free places of the box to the runs that wait, the project that had least of its share first."""
-    for worker_id in schedule.find_waiting_workers():
-        train_next(worker_id)
 
 
 def pause_run(*, run: TrainingRun, by: User) -> TrainingRun:
@@ -487,6 +453,33 @@ def keep_hours() -> int:
     return len(overdue) + len(resumable)
 
 
+def label_due() -> int:
+    """Have steps labelled where a step scorer is wanted and enough of them are new. Returns of how many workers."""
+    with transaction.atomic():
+        due = scorers.find_due()
+        outbox.start_many("label", [(worker.pk, worker.project_id) for worker in due])
+    return len(due)
+
+
+def train_scorer(*, worker: Worker, by: User, backend: str | None = None) -> TrainingRun:
+    """Train a step scorer now, on what is labelled."""
+    with transaction.atomic():
+        run = scorers.queue_by_hand(worker=worker, by=by, backend=backend)
+        train_next(worker.pk)
+    return run
+
+
+def retire_scorer(*, model: RewardModel, by: User) -> RewardModel:
+    """Take a step scorer out of use by a person's decision."""
+    require_right(by, model.project, Right.RUNS_WRITE)
+    with transaction.atomic():
+        reward_models.retire(model, by=by.handle)
+    return model
+
+
+# --- adapters --------------------------------------------------------------------------------------------------------
+
+
 def promote(*, adapter: Adapter, by: User) -> Deployment:
     """Put an adapter into service by a person's decision."""
     return adapters.promote(adapter=adapter, by=by)
@@ -495,3 +488,19 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
 def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
     """Return a worker, or one person who asks it, to what served before."""
     return adapters.roll_back(worker=worker, by=by, end_user=end_user)
+
+
+def take_back_barred() -> int:
+    """Put what served before into the place of what may not serve, where a project wants that. Returns how many."""
+    found = list(rebuilding.find_barred_at_work())
+    for deployment in found:
+        adapters.take_back_barred(deployment, by="forget")
+    return len(found)
+
+
+def adopt_rebuilt() -> int:
+    """Send the ends of lines that were made again without somebody to the gate. Returns how many."""
+    with transaction.atomic():
+        rebuilt = rebuilding.find_rebuilt()
+        outbox.start_many("adopt", [(adapter.pk, adapter.project_id) for adapter in rebuilt])
+    return len(rebuilt)

@@ -18,7 +18,7 @@ from apps.outbox import relay, services
 from apps.outbox.errors import BrokerAwayError, LostClaimError
 from apps.outbox.links import run_link
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS, SegmentKind, queue_of, register_kind
+from apps.outbox.registry import KINDS, queue_of, register_kind
 
 ENDED: list[int] = []
 BURIED: list[tuple[int, str, str]] = []
@@ -30,12 +30,10 @@ def errand() -> Iterator[None]:
     ENDED.clear()
     BURIED.clear()
     register_kind(
-        SegmentKind(
-            name="errand",
-            links=("tasks.first", "scoring.second"),
-            then=ENDED.append,
-            on_dead=lambda *words: BURIED.append(words),
-        )
+        "errand",
+        links=("tasks.first", "scoring.second"),
+        then=ENDED.append,
+        on_dead=lambda *words: BURIED.append(words),
     )
     yield
     del KINDS["errand"]

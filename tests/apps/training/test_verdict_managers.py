@@ -118,7 +118,7 @@ def test_enough_audits_start_one_and_only_one(worker: Worker) -> None:
     assert fit.learnt_from == [task.pk for task in tasks[:40]]
     assert run.recipe["algorithm"] == "sft"
     assert learn(worker) == fit
-    flow.train_after_meta(run.pk)
+    flow.make_room(run.pk)
     assert Segment.objects.get(kind="train").subject_id == run.pk
 
 
