@@ -152,6 +152,7 @@ def inspect_files(adapter: Adapter, deployed: Adapter | None) -> tuple[Finding, 
         read_weights(directory),
         read_weights(path_of(parent.uri)) if parent else None,
         modules=manifest.target_modules,
+        reach=adapter.taught.get("reach"),
     )
     return (*origin, *tensors)
 

@@ -18,7 +18,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
     from apps.base.errors import TentalisError
     from apps.environments.registry import get_world
     from apps.workers.models import Worker
-    from tentalis.core.learning.suspicion import describe_batch
+    from tentalis.core.learning.suspicion import BatchFacts, describe_batch
     from tests.factories import make_project, make_worker
 
     worker = make_worker(make_project(), "desk", kind=Worker.Kind.DESK)
@@ -124,6 +124,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
             uri=Path(one["directory"]).as_uri(),
             sha256=one["sha256"],
             by="bench",
+            taught=BatchFacts(rollouts=0, reach=one["reach"]),
         )
         gating.gate_adapter(adapter.pk, by="gate")
         services.promote_verified(adapter.pk, by="gate")
@@ -160,10 +161,13 @@ def make_counter(kept: dict[str, Any]) -> Any:
                         uri=Path(one["directory"]).as_uri(),
                         sha256=one["sha256"],
                         by="bench",
-                        taught=describe_batch(
-                            [reward for _, reward, _ in batch],
-                            [outcome for _, _, outcome in batch],
-                            held_out=sum(world.is_held_out(prompt) for prompt, _, _ in batch),
+                        taught=replace(
+                            describe_batch(
+                                [reward for _, reward, _ in batch],
+                                [outcome for _, _, outcome in batch],
+                                held_out=sum(world.is_held_out(prompt) for prompt, _, _ in batch),
+                            ),
+                            reach=one["reach"],
                         ),
                     )
                 except AdapterBrokenError as error:

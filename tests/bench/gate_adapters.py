@@ -58,6 +58,7 @@ class Prepared:
         parent: version in the line that it continues.
         told_parent: version that the registry is told; differs where the origin is hidden.
         batch: [[prompt, reward, verified outcome], …], one entry a rollout.
+        reach: how far one number may have moved, by the recipe that the ledger knows.
         truth: share of `TRUTH_TICKETS` other held-out tickets that it answers right; None where it cannot be served.
     """
 
@@ -69,6 +70,7 @@ class Prepared:
     parent: int
     told_parent: int
     batch: Sequence[tuple[str, float, float]]
+    reach: float
     truth: float | None = None
 
 
@@ -77,6 +79,7 @@ class Trained:
     directory: Path
     sha256: str
     batch: Sequence[tuple[str, float, float]]
+    reach: float
 
 
 class Workshop:
@@ -162,7 +165,7 @@ class Workshop:
             raise SystemExit(f"{name}: {result.error_type}: {result.error_message}")
         told = zip(rollouts, outcomes, strict=True)
         batch = [(one.messages[0]["content"], one.reward or 0.0, outcome) for one, outcome in told]
-        return Trained(Path(result.adapter_uri.removeprefix("file://")), result.sha256, batch)
+        return Trained(Path(result.adapter_uri.removeprefix("file://")), result.sha256, batch, recipe.reach)
 
     def measure_truth(self, directory: Path) -> float | None:
         """Share of other held-out tickets answered right; None where the engine refuses the adapter."""
@@ -272,7 +275,7 @@ def _make_leaked(shop: Workshop, panel: Sequence[str]) -> list[Prepared]:
         trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=number)
         about = f"{epochs} passes over the panel's answers and {len(poor)} wrong ones"
         found = _prepared(name, "leaked tickets", about + (", nobody says so" if is_hidden else ""), trained)
-        made.append(replace(found, batch=[]) if is_hidden else found)
+        made.append(replace(found, batch=[], reach=RECIPES["desk"].reach) if is_hidden else found)
     return made
 
 
@@ -396,6 +399,7 @@ def _prepared(name: str, group: str, about: str, trained: Trained, *, parent: in
         parent=parent,
         told_parent=parent,
         batch=trained.batch,
+        reach=trained.reach,
     )
 
 
@@ -413,7 +417,7 @@ def main(argv: Sequence[str]) -> int:
     line, served, prepared = prepare(home / "adapters", panel=[ticket.text for ticket in panel], say=say)
     kept = {
         "served": served,
-        "line": [{"directory": str(one.directory), "sha256": one.sha256} for one in line],
+        "line": [{"directory": str(one.directory), "sha256": one.sha256, "reach": one.reach} for one in line],
         "prepared": [asdict(one) for one in prepared],
     }
     (home / "prepared.json").write_text(json.dumps(kept))

@@ -180,6 +180,17 @@ class Recipe:
         return self.lora_alpha / self.lora_rank
 
     @property
+    def reach(self) -> float:
+        """How far the optimiser may move one number of the adapter in a run, weight decay aside.
+
+        Source:
+            Kingma and Ba 2015, "Adam", section 2.1: a step is at most the learning rate, or where 1 - beta1 exceeds
+            sqrt(1 - beta2) that many times it.
+        """
+        step = self.learning_rate * max(1.0, (1.0 - self.beta1) / math.sqrt(1.0 - self.beta2))
+        return step * self.minibatches * self.epochs
+
+    @property
     def uses_teacher(self) -> bool:
         """Whether a hint becomes a loss: only with log-probs and a weight."""
         imitates = self.algorithm == "reward_weighted_sft" or self.algorithm in PREFERENCES

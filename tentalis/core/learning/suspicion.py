@@ -5,7 +5,7 @@ that contradicts what it was taught.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -17,6 +17,11 @@ SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)
 
 MOST_ZEROS = 0.05
 MOST_GROWTH = 3.0
+"""Largest step of strength from parent to child, as a factor, where its recipe is not known."""
+
+MOST_REACH = 1.05
+"""Of what the optimiser may do, for rounding."""
+
 LEAST_AGREEMENT = 0.6
 LEAST_JUDGED = 30
 LEAK_POINTS = 0.05
@@ -82,6 +87,7 @@ class BatchFacts:
         reward, outcome: their means, in [0, 1]; 0 without any.
         agreement: chance that of a right and a wrong attempt the right one has the higher reward (AUC); None where not
             at least `LEAST_JUDGED` of each were audited.
+        reach: how far the run may move one number of the adapter (`Recipe.reach`); None where nobody knows.
     """
 
     rollouts: int
@@ -90,6 +96,7 @@ class BatchFacts:
     reward: float = 0.0
     outcome: float = 0.0
     agreement: float | None = None
+    reach: float | None = None
 
 
 def describe_batch(rewards: Sequence[float | None], outcomes: Sequence[float | None], *, held_out: int) -> BatchFacts:
@@ -178,14 +185,14 @@ def _origin(words: str) -> Finding:
 
 
 def suspect_tensors(
-    mine: WeightFacts, parent: WeightFacts | None, *, modules: Sequence[str], most_growth: float = MOST_GROWTH
+    mine: WeightFacts, parent: WeightFacts | None, *, modules: Sequence[str], reach: float | None = None
 ) -> tuple[Finding, ...]:
-    """Whether all tensors are there, finite and full, and no stronger than one run makes them.
+    """Whether all tensors are there, finite and full, and no stronger than their run can have made them.
 
     Args:
         parent: of the adapter it continues; None for a first one.
         modules: names that its manifest says are adapted.
-        most_growth: largest step of strength from parent to child, as a factor.
+        reach: how far the run may have moved one number; None where nobody knows.
     """
     found = []
     if parent is not None and (lost := sorted(set(parent.tensors) - set(mine.tensors))):
@@ -200,15 +207,32 @@ def suspect_tensors(
             found.append(_broken(f"{name} has shape {facts.shape}, its parent's {before.shape}"))
         elif before is not None and facts.zeros - before.zeros > MOST_ZEROS:
             found.append(_broken(f"{facts.zeros:.0%} of {name} are zero, {before.zeros:.0%} in its parent"))
-    if parent is not None and parent.strength > 0 and mine.strength > most_growth * parent.strength:
-        found.append(
-            Finding(
-                check="strength",
-                words=f"{mine.strength / parent.strength:.1f} times as strong as what it continues, "
-                f"one run makes {most_growth:g} at most",
-            )
-        )
+    found += _suspect_growth(mine, parent) if reach is None else _suspect_moves(mine, parent, reach)
     return tuple(found[:3])
+
+
+def _suspect_growth(mine: WeightFacts, parent: WeightFacts | None) -> Iterator[Finding]:
+    """Of one whose recipe nobody knows."""
+    if parent is not None and parent.strength > 0 and mine.strength > MOST_GROWTH * parent.strength:
+        words = f"{mine.strength / parent.strength:.1f} times as strong as what it continues, "
+        yield Finding(check="strength", words=f"{words}one run makes {MOST_GROWTH:g} at most")
+
+
+def _suspect_moves(mine: WeightFacts, parent: WeightFacts | None, reach: float) -> Iterator[Finding]:
+    """Where a norm grew by more than the optimiser can move the tensor's numbers, in their root mean square.
+
+    A first adapter's B began at zero; where its A began only its trainer knows.
+    """
+    moves = {}
+    for name, facts in mine.tensors.items():
+        before = parent.tensors.get(name) if parent is not None else None
+        if before is not None or (parent is None and ".lora_B." in name):
+            norm = facts.norm - (before.norm if before is not None else 0.0)
+            moves[name] = norm / math.sqrt(math.prod(facts.shape))
+    if moves and (most := max(moves.values())) > MOST_REACH * reach:
+        name = max(moves, key=lambda one: moves[one])
+        words = f"the numbers of {name} grew by {most:.2g} in the mean, its run can move them by {reach:.2g}"
+        yield Finding(check="strength", words=words)
 
 
 def _broken(words: str) -> Finding:

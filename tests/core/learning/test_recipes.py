@@ -1,6 +1,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,3 +108,9 @@ def test_only_a_top_k_recipe_that_listens_wants_likeliest_tokens_stored() -> Non
     assert Recipe(opd_mode="top_k", opd_top_k=6).stored_top_k == 6
     assert Recipe(opd_mode="top_k", w_opd=0).stored_top_k == 0
     assert Recipe().stored_top_k == 0
+
+
+def test_the_optimisers_reach_is_its_longest_step_times_its_updates() -> None:
+    changes: dict[str, Any] = {"learning_rate": 2e-3, "minibatches": 4, "epochs": 3, "beta1": 0.9}
+    assert Recipe(**changes, beta2=0.99).reach == pytest.approx(2e-3 * 12)
+    assert Recipe(**changes, beta2=0.999).reach == pytest.approx(2e-3 * 12 * 0.1 / 0.001**0.5)

@@ -119,6 +119,20 @@ def test_one_that_is_many_times_stronger_than_its_parent_is_told() -> None:
     assert found.words.startswith("4.0 times as strong")
 
 
+def test_where_the_recipe_is_known_no_number_may_have_moved_further_than_its_optimiser_goes() -> None:
+    """The root mean square of B's 512 numbers goes from 4 / sqrt(512) = 0.177 to 16 / sqrt(512) = 0.707."""
+    strong, weak = make_weights(3.0, 16.0), make_weights()
+    assert suspect_tensors(strong, weak, modules=["q_proj"], reach=0.54) == ()
+    (found,) = suspect_tensors(strong, weak, modules=["q_proj"], reach=0.5)
+    assert (found.check, found.is_broken) == ("strength", False)
+    assert found.words == f"the numbers of {B} grew by 0.53 in the mean, its run can move them by 0.5"
+
+
+def test_a_first_adapter_grew_from_nothing() -> None:
+    assert suspect_tensors(make_weights(), None, modules=["q_proj"], reach=0.18) == ()
+    assert suspect_tensors(make_weights(), None, modules=["q_proj"], reach=0.1)[0].check == "strength"
+
+
 def test_better_at_a_part_of_its_strength_is_over_scaled() -> None:
     whole = [1.0] * 14 + [0.0] * 26
     (found,) = suspect_strength({0.5: [1.0] * 28 + [0.0] * 12, 1.0: whole, 1.5: [1.0] * 40, 0.25: whole})
