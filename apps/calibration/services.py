@@ -91,11 +91,6 @@ class _Kept(NamedTuple):
     counts: bool
 
 
-def note_judgements(*, project_id: int, handle: str, kind: str, rows: Sequence[JudgedRow]) -> None:
-    """Compare what one rater said in one sitting. See `note_sittings`."""
-    note_sittings(project_id=project_id, sittings=[Sitting(handle, kind, rows)])
-
-
 def note_sittings(*, project_id: int, sittings: Iterable[Sitting]) -> None:
     """Keep comparisons and let the raters' weights follow: four statements, however many raters and rows.
 

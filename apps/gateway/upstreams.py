@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 import aiohttp
@@ -127,9 +127,6 @@ class Upstreams:
         else:
             endpoint.note_success()
         return response
-
-    def list_endpoints(self) -> Iterable[Endpoint]:
-        return self._endpoints.values()
 
     def _find(self, backend: Backend, base_url: str) -> Endpoint:
         key = backend.kind.kind, base_url, backend.trusts_private

@@ -4,7 +4,7 @@ An exchange's cost was counted when it was made, by the price known then. Those 
 such and stand for no amount; an installation that pays for its own machines sets prices for its own engine.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -71,15 +71,9 @@ class Bill:
 
     def by_turn(self) -> Mapping[str, Cost]:
         """What the agent's work cost, and what judging it."""
-        return self._sum(lambda line: line.turn)
-
-    def by_model(self) -> Mapping[str, Cost]:
-        return self._sum(lambda line: line.model)
-
-    def _sum(self, name: Callable[[Line], str]) -> Mapping[str, Cost]:
         found: dict[str, Cost] = {}
         for line in self.lines:
-            found[name(line)] = found.get(name(line), Cost()) + line.cost
+            found[line.turn] = found.get(line.turn, Cost()) + line.cost
         return found
 
 

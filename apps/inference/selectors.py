@@ -12,7 +12,6 @@ from django.db import connection
 from apps.base.errors import ConflictError
 from apps.inference.models import Exchange, Session
 from tentalis.core.lineage import Conversation, Link, join_links
-from tentalis.core.packing import unpack_int32
 
 _LINK = """one.id, one.parent_id, one.shared_messages, one.shared_tokens, one.messages, one.text, one.tool_calls,
     one.request, one.prompt_token_ids, one.token_ids"""
@@ -59,36 +58,18 @@ def read_conversations(exchanges: Iterable[Exchange], *, tokens: bool = True) ->
     return {exchange.pk: whole[exchange.pk] for exchange in exchanges if exchange.pk in whole}
 
 
-def read_conversation(exchange: Exchange) -> Conversation:
-    """The whole conversation of one exchange.
-
-    Raises:
-        IncompleteConversationError: a part of it was deleted.
-    """
-    return _require_whole(exchange, read_conversations([exchange]))
-
-
 def read_messages(exchange: Exchange) -> list[Any]:
     """The messages of its prompt. Raises IncompleteConversationError where some were deleted."""
-    return _require_whole(exchange, read_conversations([exchange], tokens=False)).messages
-
-
-def read_prompt_token_ids(exchange: Exchange) -> list[int]:
-    """(P,) exactly as the server saw them. Raises IncompleteConversationError where some were deleted."""
-    return unpack_int32(_require_whole(exchange, read_conversations([exchange])).prompt_token_ids)
+    conversation = read_conversations([exchange], tokens=False).get(exchange.pk)
+    if conversation is None or not conversation.is_whole:
+        raise IncompleteConversationError(f"exchange {exchange.pk}: a part of its conversation was deleted")
+    return conversation.messages
 
 
 def find_session_exchanges(session: Session, *, after: int = 0, most: int | None = None) -> list[Exchange]:
     """A session's exchanges in order, those behind the id `after`."""
     found = Exchange.objects.filter(session=session, pk__gt=after).order_by("pk")
     return list(found if most is None else found[:most])
-
-
-def _require_whole(exchange: Exchange, found: dict[int, Conversation]) -> Conversation:
-    conversation = found.get(exchange.pk)
-    if conversation is None or not conversation.is_whole:
-        raise IncompleteConversationError(f"exchange {exchange.pk}: a part of its conversation was deleted")
-    return conversation
 
 
 def _make_link(exchange: Exchange, *, tokens: bool) -> Link:

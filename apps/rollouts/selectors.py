@@ -69,12 +69,6 @@ def make_records(rollouts: Sequence[Rollout]) -> Iterator[RolloutRecord]:
             yield _make_record(rollout, part, conversations, told, is_last=part is parts[-1])
 
 
-def make_record(rollout: Rollout) -> RolloutRecord:
-    """A rollout whose tokens are one sequence; see `make_records`."""
-    (record,) = make_records([rollout])
-    return record
-
-
 def _may_choose(rollout: Rollout) -> bool:
     """Whether a hint is chosen for it: it has one, and the likeliest tokens to choose by."""
     exchange = rollout.attempt.exchange

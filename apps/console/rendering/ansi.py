@@ -9,7 +9,6 @@ from django.utils.safestring import SafeString
 
 from apps.console.rendering.hidden import visible
 
-ESCAPE = "\x1b"
 # CSI; OSC, DCS, SOS, PM and APC up to their end, or to the end of the line where they have none; two-character escapes
 SEQUENCE = re.compile(
     "\x1b\\[(?P<parameters>[0-9;:<=>?]*)[ -/]*(?P<final>[@-~])"

@@ -140,10 +140,6 @@ class ExchangeView:
         """What else was asked, without the tools."""
         return {name: value for name, value in self.conversation.request.items() if name != "tools"}
 
-    @property
-    def is_trained_on(self) -> bool:
-        return self.rollout is not None and self.rollout.is_usable
-
 
 def show_exchange(project: Project, exchange_id: int, *, ask: bool = False) -> ExchangeView | None:
     """A constant number of queries.

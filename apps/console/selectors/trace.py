@@ -18,7 +18,6 @@ from apps.training.models import TrainingRun
 from apps.training.provenance import Use, find_furthest
 from tentalis.core.learning.advantages import group_advantages
 
-MOVED_SHOWN = 40
 TELLING = 1e-9
 """An advantage closer to 0 than this pulls nowhere."""
 

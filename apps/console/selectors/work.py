@@ -149,12 +149,6 @@ def count_open_tasks(project: Project) -> TaskCounts:
     return TaskCounts(count_tasks(project.pk, WAY))
 
 
-def find_open_reviews(project: Project, limit: int = 100) -> list[Review]:
-    """What waits, people's first, oldest first."""
-    reviews = Review.objects.filter(project=project, state=Review.State.OPEN)
-    return list(reviews.select_related("task__worker", "claimed_by").order_by("-audience", "id")[:limit])
-
-
 def count_open_reviews(project: Project) -> str:
     """How many wait for a person, as the navigation says it: "" for none, "100+" for more than it counts."""
     waiting = Review.objects.filter(project=project, state=Review.State.OPEN, audience=Review.Audience.HUMAN)

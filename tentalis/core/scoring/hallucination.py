@@ -9,12 +9,12 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal
 
-from tentalis.core.scoring.protocol import AttemptContext, Score, Source, StepScored, Unscored
+from tentalis.core.scoring.protocol import AttemptContext, Score, StepScored, Unscored
 
 Kind = Literal["number", "name", "quotation"]
 MAX_TEXT = 100_000
@@ -134,14 +134,6 @@ def check_attempt(context: AttemptContext) -> Checked:
         if step.result:
             grounds.add(step.result)
     return Checked(tuple(checked))
-
-
-def check_text(text: str, sources: Iterable[Source]) -> CheckedStep:
-    """Check one text against sources alone."""
-    grounds = _Grounds()
-    for source in sources:
-        grounds.add(source.text)
-    return CheckedStep(tuple(sorted(_check(text[:MAX_TEXT], grounds), key=lambda claim: claim.start)))
 
 
 def describe(claims: Sequence[Claim], *, most: int = 5) -> str:

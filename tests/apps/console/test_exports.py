@@ -22,7 +22,7 @@ from apps.console.exports.sources import SOURCES
 from apps.console.exports.writers import guard, unguard, write_csv
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_record
+from apps.rollouts.selectors import make_records
 from tentalis.core.contracts import RolloutRecord
 from tests.e2e.scenery import Scene, build_scene
 from tests.factories import make_judged_task, make_user
@@ -116,7 +116,8 @@ def test_rollouts_read_back_are_the_rollouts(scene: Scene) -> None:
             project=scene.project, worker=scene.worker, task=task, attempt=attempt, is_usable=True, reward=0.5
         )
     Rollout.objects.filter(attempt__exchange=None).update(is_usable=False, unusable_reason="no tokens")
-    rollouts = {one.pk: make_record(one) for one in Rollout.objects.filter(is_usable=True)}
+    records = make_records(list(Rollout.objects.filter(is_usable=True)))
+    rollouts = {record.rollout_id: record for record in records}
     client = sign_in(scene.alice)
     again = [RolloutRecord.from_json(row) for row in read_lines(take(client, "rollouts", "jsonl"))]
     assert {record.rollout_id: record for record in again} == rollouts

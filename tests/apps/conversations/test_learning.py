@@ -11,7 +11,7 @@ from apps.feedback.services import extract_hint
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_record, make_records
+from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
 from tests.apps.conversations.talk import INTERNAL, SYSTEM, Talk, tool, user
@@ -46,7 +46,7 @@ def test_thanks_make_a_task_that_learns(talk: Talk, read: Read) -> None:
     build_rollouts(task.pk, by="test")
     rollout = Rollout.objects.get(task=task)
     assert (rollout.is_usable, rollout.reward, rollout.reward_source, rollout.weight) == (True, 1.0, "implicit", 0.6)
-    record = make_record(rollout)
+    (record,) = make_records([rollout])
     exchange = task.attempts.get().exchange
     assert exchange is not None
     assert list(record.token_ids) == exchange.unpack_token_ids()
@@ -65,7 +65,7 @@ def test_a_correction_says_no_and_teaches_in_the_persons_words(talk: Talk, read:
     assert (second.task, second.closed_by, second.reason) == (None, "done", "nobody said anything after it")
     extract_hint(first.task.pk)
     build_rollouts(first.task.pk, by="test")
-    record = make_record(Rollout.objects.get(task=first.task))
+    (record,) = make_records([Rollout.objects.get(task=first.task)])
     assert record.hinted_messages is not None
     assert "rebate of 10 %" in str(record.hinted_messages)
 
@@ -83,7 +83,7 @@ def test_several_calls_become_one_sequence_of_a_step_each(talk: Talk, read: Read
         ("answer", "", ""),
     ]
     build_rollouts(turn.task.pk, by="test")
-    record = make_record(Rollout.objects.get(task=turn.task))
+    (record,) = make_records([Rollout.objects.get(task=turn.task)])
     whole = [*record.prompt_token_ids, *record.token_ids]
     assert whole == [*second.unpack_prompt_token_ids(), *second.unpack_token_ids()]
     assert list(record.prompt_token_ids) == first.unpack_prompt_token_ids()

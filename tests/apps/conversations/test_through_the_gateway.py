@@ -17,7 +17,7 @@ from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_record
+from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
 from apps.workers.models import Worker
 from tentalis.core.desk import Ticket, make_tickets, read_attempt, verify
@@ -95,7 +95,7 @@ def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, e
         build_rollouts(turn.task.pk, by="test")
         rollout = Rollout.objects.get(task=turn.task)
         assert rollout.is_usable, rollout.unusable_reason
-        record = make_record(rollout)
+        (record,) = make_records([rollout])
         exchange = Exchange.objects.get(place_in_turn__turn=turn)
         assert list(record.token_ids) == exchange.unpack_token_ids()
         assert len(record.token_ids) == sum(record.sampled) > 0

@@ -20,7 +20,7 @@ from apps.gateway.rows import COLUMNS
 from apps.gateway.spool import FileSpool, measure_spools
 from apps.gateway.writer import Writer
 from apps.inference.models import Exchange, Price, Provider, Session, SpoolPosition
-from apps.inference.selectors import read_conversations, read_messages, read_prompt_token_ids
+from apps.inference.selectors import read_conversations, read_messages
 from tentalis.core.packing import unpack_int32
 from tests.apps.gateway.records import make_record
 from tests.apps.gateway.upstream import prompt_tokens_of
@@ -88,7 +88,8 @@ def test_what_was_spooled_is_stored_whole(project: Project, tmp_path: Path) -> N
     assert (exchange.latency_ms, exchange.first_token_ms, exchange.status) == (12.5, 3.25, 200)
     assert exchange.created_at.timestamp() == record.header["at"]
     assert read_messages(exchange) == [HELLO]
-    assert read_prompt_token_ids(exchange) == prompt_tokens_of([HELLO])
+    tokens = read_conversations([exchange])[exchange.pk].prompt_token_ids
+    assert unpack_int32(tokens) == prompt_tokens_of([HELLO])
     assert exchange.has_exact_tokens
     assert all(exchange.unpack_sampled())
     session = Session.objects.get()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.scoring.hallucination import check_attempt, check_text, read_text
+from tentalis.core.scoring.hallucination import CheckedStep, check_attempt, read_text
 from tentalis.core.scoring.protocol import AttemptContext, Source, Unscored
 from tentalis.core.steps import ParsedStep
 
@@ -18,9 +18,14 @@ def make_context(
     return AttemptContext(environment="chat", prompt=prompt, text="", steps=steps, answer=None, sources=sources)
 
 
+def check_text(text: str, *sources: Source) -> CheckedStep:
+    (step,) = check_attempt(make_context(text, prompt="", sources=sources)).steps
+    return step
+
+
 def test_a_number_a_name_and_a_quotation_in_no_source_are_marked_where_they_stand() -> None:
     text = 'The Meridian moves 450 litres, weighs 87 kg, was praised by Osterman as "the quietest of all pumps".'
-    found = check_text(text, [MANUAL])
+    found = check_text(text, MANUAL)
     assert [(claim.kind, claim.text) for claim in found.unsupported] == [
         ("number", "87"),
         ("name", "Osterman"),
@@ -31,14 +36,14 @@ def test_a_number_a_name_and_a_quotation_in_no_source_are_marked_where_they_stan
 
 
 def test_what_the_sources_say_is_supported_however_it_is_written() -> None:
-    found = check_text('By HARTWELL: "its  Filter is made" of parts for 450.0 litres at 3.5 bar.', [MANUAL])
+    found = check_text('By HARTWELL: "its  Filter is made" of parts for 450.0 litres at 3.5 bar.', MANUAL)
     assert (found.unsupported, found.score) == ((), 1.0)
-    assert check_text("It cost 1,250 euros.", [Source("bill", "total 1250")]).score == 1.0
+    assert check_text("It cost 1,250 euros.", Source("bill", "total 1250")).score == 1.0
 
 
 @pytest.mark.parametrize(("said", "is_there"), [("900", True), ("1575", True), ("446.5", True), ("777", False)])
 def test_a_number_one_operation_away_is_computed_and_another_is_not(said: str, is_there: bool) -> None:
-    found = check_text(f"That makes {said} in all.", [MANUAL])  # 450 + 450, 450 * 3.5, 450 - 3.5
+    found = check_text(f"That makes {said} in all.", MANUAL)  # 450 + 450, 450 * 3.5, 450 - 3.5
     assert [claim.is_supported for claim in found.claims] == [is_there]
 
 
@@ -69,20 +74,20 @@ def test_what_repeats_the_prompt_is_supported_without_any_source() -> None:
 
 
 def test_counts_first_words_of_sentences_and_weekdays_are_no_claims() -> None:
-    found = check_text("Here are 3 reasons. Then we wait until Monday.", [MANUAL])
+    found = check_text("Here are 3 reasons. Then we wait until Monday.", MANUAL)
     assert found.claims == ()
     assert isinstance(found.score, Unscored)
 
 
 def test_among_very_many_numbers_a_computed_one_shows_nothing() -> None:
     table = Source("table", " ".join(str(number) for number in range(1000, 1200)))
-    assert check_text("In all it is 2077.", [table]).claims == ()
-    assert check_text("In all it is 987654.", [table]).score == 0.0
+    assert check_text("In all it is 2077.", table).claims == ()
+    assert check_text("In all it is 987654.", table).score == 0.0
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_any_text_is_read_and_every_claim_lies_where_it_says(text: str, source: str) -> None:
-    found = check_text(text, [Source("s", source)])
+    found = check_text(text, Source("s", source))
     for claim in found.claims:
         assert text[claim.start : claim.end] == claim.text
         assert claim.text
@@ -90,7 +95,7 @@ def test_any_text_is_read_and_every_claim_lies_where_it_says(text: str, source: 
 
 @given(st.text(max_size=200))
 def test_a_text_is_never_unsupported_by_itself(text: str) -> None:
-    assert check_text(text, [Source("itself", text)]).unsupported == ()
+    assert check_text(text, Source("itself", text)).unsupported == ()
 
 
 def test_a_source_may_be_json() -> None:
