@@ -10,6 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+LARGEST_LOG_RATIO = 20.0
+"""Nats. The exponential of more soon is infinite, and where the clip lets nothing through, zero times infinity is NaN:
+one token that the policy has come to like would end the whole update."""
+
 
 class PolicyDrift(NamedTuple):
     """How far the policy has moved from the one that sampled, over counted tokens.
@@ -17,7 +21,7 @@ class PolicyDrift(NamedTuple):
     Args:
         clipped: () number of tokens whose ratio lies outside the clip range.
         max_ratio: () the largest ratio; 0 when nothing counts.
-        divergence: () sum in nats of the k3 estimate of KL(current || behaviour).
+        divergence: () sum in nats of the k3 estimate of KL(behaviour || current), whose samples these are.
     """
 
     clipped: Tensor
@@ -116,12 +120,17 @@ def k3_divergence(
 ) -> Tensor:
     """KL(policy || reference) by the k3 estimator, exp(d) - d - 1 with d = reference - current; never negative.
 
+    It is an estimate where `logprobs` are those of the policy that sampled. Beyond d = LARGEST_LOG_RATIO it goes on as
+    a straight line, so that a far token pulls back as hard as there and never infinitely.
+
     Source:
-        J. Schulman, "Approximating KL divergence", 2020; used by GRPO, arXiv:2402.03300.
+        J. Schulman, "Approximating KL divergence", 2020; used by GRPO, arXiv:2402.03300, which like us lets the
+        gradient flow through it: on average the one of KL(reference || policy).
     """
     _require_tokens(logprobs, reference_logprobs=reference_logprobs, counts=counts)
     gap = torch.where(counts, reference_logprobs - logprobs, 0.0)
-    return (gap.exp() - gap - 1).sum() / _total(counts, total)
+    near = gap.clamp(max=LARGEST_LOG_RATIO)
+    return (near.exp() * (1 + gap - near) - gap - 1).sum() / _total(counts, total)
 
 
 def mean_entropy(entropies: Tensor, counts: Tensor, *, total: float | None = None) -> Tensor:
@@ -174,7 +183,7 @@ def measure_drift(
     ratio = torch.where(counts, _ratio(logprobs, old_logprobs, counts), 0.0)
     outside = counts & ((ratio < 1 - clip_low) | (ratio > 1 + clip_high))
     highest = ratio.max() if ratio.numel() else ratio.new_zeros(())
-    return PolicyDrift(outside.sum(), highest, k3_divergence(logprobs, old_logprobs, counts, total=1.0))
+    return PolicyDrift(outside.sum(), highest, k3_divergence(old_logprobs, logprobs, counts, total=1.0))
 
 
 def combine_losses(reward_loss: Tensor, hint_loss: Tensor, *, w_rl: float, w_opd: float) -> Tensor:
@@ -183,7 +192,8 @@ def combine_losses(reward_loss: Tensor, hint_loss: Tensor, *, w_rl: float, w_opd
 
 
 def _ratio(logprobs: Tensor, old_logprobs: Tensor, counts: Tensor) -> Tensor:
-    return torch.where(counts, logprobs - old_logprobs, 0.0).exp()
+    """exp(logprobs - old_logprobs), at most exp(LARGEST_LOG_RATIO), where it has no gradient any more."""
+    return torch.where(counts, logprobs - old_logprobs, 0.0).clamp(max=LARGEST_LOG_RATIO).exp()
 
 
 def _total(counts: Tensor, total: float | None) -> float:

@@ -249,3 +249,49 @@ def test_the_top_k_loss_moves_the_policy_towards_what_the_teacher_prefers() -> N
     assert all(
         pull * want > 0 or want == 0 for pull, want in zip((-gradient[0]).tolist(), wanted.tolist(), strict=True)
     )
+
+
+far = st.floats(-900, -0.01)
+
+
+@given(st.lists(st.tuples(far, far, st.floats(-3, 3)), min_size=1, max_size=8))
+def test_no_token_however_far_makes_a_loss_or_a_gradient_infinite(rows: list[tuple[float, float, float]]) -> None:
+    """The gradient of a clipped token is zero, and so not zero times an infinite ratio; the others keep theirs."""
+    columns = [torch.tensor(column, dtype=torch.float32) for column in zip(*rows, strict=True)]
+    current, old, advantages = columns
+    current.requires_grad_()
+    for loss in (
+        clipped_surrogate(current, old, advantages, every(current)),
+        clipped_surrogate(current, old, advantages, every(current), dual_clip=3.0),
+        cispo(current, old, advantages, every(current)),
+        k3_divergence(current, old, every(current)),
+    ):
+        gradient = gradient_of(loss, current)
+        assert loss.isfinite()
+        assert gradient.isfinite().all()
+    assert all(value.isfinite() for value in measure_drift(current, old, every(current)))
+
+
+def test_a_far_token_is_clipped_away_and_its_neighbour_still_learns() -> None:
+    current = torch.tensor([-0.1, -1.0]).requires_grad_()
+    old = torch.tensor([-200.0, -1.0])
+    gradient = gradient_of(clipped_surrogate(current, old, torch.tensor([1.0, 1.0]), every(old)), current)
+    assert gradient.tolist() == pytest.approx([0.0, -0.5])
+
+
+def test_a_token_the_policy_has_lost_is_drawn_back_to_the_reference_and_never_pushed_on() -> None:
+    current = torch.tensor([-10.0, -60.0, -400.0]).requires_grad_()
+    gradient = gradient_of(k3_divergence(current, torch.full((3,), -0.1), every(current)), current)
+    assert (gradient < 0).all()
+    assert gradient[0] > gradient[1]
+    assert gradient[1] == gradient[2]
+
+
+def test_the_drift_is_the_divergence_that_tokens_of_the_old_policy_are_samples_of() -> None:
+    """Mean over what the old policy samples, here all four tokens by how often it does."""
+    old, current = logs(0.4, 0.3, 0.2, 0.1), logs(0.1, 0.2, 0.3, 0.4)
+    found = sum(
+        float(probability) * float(measure_drift(current[index : index + 1], old[index : index + 1], every(old[:1]))[2])
+        for index, probability in enumerate(old.exp())
+    )
+    assert found == pytest.approx(float((old.exp() * (old - current)).sum()))
