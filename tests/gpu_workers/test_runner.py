@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from gpu_workers.artifacts import path_from_uri
+from gpu_workers.backends.adapter_files import LoraTensors, describe_adapter, publish_adapter, start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
@@ -253,11 +254,25 @@ def test_a_parent_of_another_shape_or_a_changed_one_is_refused(tmp_path: Path) -
 
 
 def test_a_loss_that_is_not_finite_publishes_nothing(tmp_path: Path) -> None:
-    rollouts = make_rollouts()
-    broken = dataclasses.replace(rollouts[0], logprobs=[-1e30] * len(rollouts[0].token_ids))
-    result = train(make_spec(tmp_path, [broken, *rollouts[1:]], recipe=dataclasses.replace(RECIPE, w_opd=0.0)))
+    spec, base = make_spec(tmp_path, make_rollouts(hinted_messages=None)), load_base(str(tiny_model()))
+    fresh = start_adapter(base.find_linears(RECIPE.target_modules), rank=RECIPE.lora_rank, seed=0)
+    huge = LoraTensors({name: torch.full_like(tensor, 1e25) for name, tensor in fresh.weights.items()}, {})
+    moments = {f"{name}.step": torch.tensor(0.0) for name in huge.weights}
+    for kind in ("exp_avg", "exp_avg_sq"):
+        moments |= {f"{name}.{kind}": torch.zeros_like(tensor) for name, tensor in huge.weights.items()}
+    directory, sha256 = publish_adapter(
+        LoraTensors(huge.weights, moments), describe_adapter(spec, RECIPE, base.sha256), parent=tmp_path / "parents"
+    )
+    result = train(dataclasses.replace(spec, parent_adapter_uri=directory.as_uri(), parent_sha256=sha256))
     assert (result.ok, result.error_type) == (False, "DivergedError")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["result.json", "spec.json"]
+
+
+def test_a_token_that_nobody_could_have_sampled_costs_its_own_attempt_and_no_other(tmp_path: Path) -> None:
+    rollouts = make_rollouts()
+    broken = dataclasses.replace(rollouts[0], logprobs=[-9999.0] * len(rollouts[0].token_ids))
+    result, _ = train_well(make_spec(tmp_path, [broken, *rollouts[1:]]))
+    assert (result.summary["refused_impossible_log_prob"], result.summary["rollouts_learned"]) == (1, 11)
 
 
 def test_a_run_with_a_divergence_term_reports_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """From rewards and step scores to one advantage per token."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,44 +24,34 @@ def measure_spread(values: Sequence[float]) -> Spread:
     return Spread(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)))
 
 
-def group_advantages(rewards: Sequence[float], *, std_floor: float = 1e-6, divide_by_std: bool = True) -> list[float]:
-    """Centre and scale one prompt's rewards: A_i = (r_i - mean) / (std + std_floor).
+def group_advantages(
+    rewards: Sequence[float],
+    weights: Sequence[float] | None = None,
+    *,
+    std_floor: float = 1e-6,
+    divide_by_std: bool = True,
+) -> list[float]:
+    """Centre and scale rewards that are compared with each other: A_i = (r_i - mean) / (std + std_floor).
 
     Args:
-        rewards: (G,), all samples of one prompt.
+        rewards: (G,), samples of one prompt, or a whole batch of prompts tried once.
+        weights: (G,) >= 0, how much each counts in mean and std; None: all alike.
         divide_by_std: False leaves the scale out (Dr. GRPO, arXiv:2503.20783).
     Returns:
-        (G,), dimensionless, sums to 0; all zeros when the rewards agree.
+        (G,), dimensionless, weighted sum 0; all zeros when the rewards agree, or nothing has a weight.
     Source:
-        GRPO, arXiv:2402.03300, sec. 4.1.2. We keep the population std; the paper does not say which.
+        GRPO, arXiv:2402.03300, sec. 4.1.2. We keep the population std; the paper does not say which. Over a batch
+        instead of a prompt's group: REINFORCE++, arXiv:2501.03262. It knows no weights, and takes the KL into the
+        reward, which we do not.
     """
-    mean, std = measure_spread(rewards)
-    if all(reward == rewards[0] for reward in rewards):
-        return [0.0] * len(rewards)
-    scale = std + std_floor if divide_by_std else 1.0
-    return [(reward - mean) / scale for reward in rewards]
-
-
-def single_advantages(rewards: Sequence[float], weights: Sequence[float], *, std_floor: float = 1e-6) -> list[float]:
-    """Centre and scale rewards of attempts that are alone at their task: A_i = (r_i - mean) / (std + std_floor).
-
-    Mean and std are those of the batch, each reward counting by its weight, so that the weighted advantages sum to 0.
-
-    Args:
-        rewards: (B,) of different tasks; weights: (B,) trust in each, >= 0.
-    Returns:
-        (B,), dimensionless; all zeros when the rewards agree, or nothing is trusted.
-    Source:
-        REINFORCE++, arXiv:2501.03262: advantages normalised over the batch instead of a prompt's group. It knows no
-        weights, and takes the KL into the reward, which we do not.
-    """
-    total = math.fsum(weights)
+    counts = [1.0] * len(rewards) if weights is None else list(weights)
+    total = math.fsum(counts)
     if total <= 0 or all(reward == rewards[0] for reward in rewards):
         return [0.0] * len(rewards)
-    mean = math.fsum(weight * reward for weight, reward in zip(weights, rewards, strict=True)) / total
-    squares = (weight * (reward - mean) ** 2 for weight, reward in zip(weights, rewards, strict=True))
-    std = math.sqrt(math.fsum(squares) / total)
-    return [(reward - mean) / (std + std_floor) for reward in rewards]
+    mean = math.fsum(weight * reward for weight, reward in zip(counts, rewards, strict=True)) / total
+    squares = (weight * (reward - mean) ** 2 for weight, reward in zip(counts, rewards, strict=True))
+    scale = math.sqrt(math.fsum(squares) / total) + std_floor if divide_by_std else 1.0
+    return [(reward - mean) / scale for reward in rewards]
 
 
 def overlong_penalty(size_tokens: int, *, limit: int, buffer: int, penalty: float) -> float:
@@ -77,16 +68,6 @@ def overlong_penalty(size_tokens: int, *, limit: int, buffer: int, penalty: floa
     if buffer == 0 or size_tokens <= limit - buffer:
         return 0.0
     return -penalty * min(1.0, (size_tokens - (limit - buffer)) / buffer)
-
-
-def whiten(values: Sequence[float], *, std_floor: float) -> list[float]:
-    """(x - mean) / (std + std_floor) over the batch; all zeros when they agree.
-
-    Source:
-        REINFORCE++ with a group baseline, arXiv:2501.03262: the group's mean is taken away first, the batch's std
-        scales. We whiten over answers; OpenRLHF's code does over tokens.
-    """
-    return group_advantages(values, std_floor=std_floor) if values else []
 
 
 def is_informative(rewards: Sequence[float]) -> bool:
@@ -172,24 +153,18 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
 
     Args:
         rollouts: (R,) any number of groups; outcomes and step scores are both compared within their group only. Groups
-            of one are compared with each other where the recipe says so (`singles`).
+            of one attempt are compared with each other where the recipe says so (`singles`). Records of one id are
+            parts of one attempt: an attempt counts once in a comparison, however many parts it has.
     Returns:
         (R,) of (T,): already multiplied by the rollout's weight; None for a rollout without a reward, which has no RL
         term, and for those of a group that `dapo` drops. A rollout with a reward whose steps nobody scored gets its
         outcome advantage alone, undiminished; a person's word on one of them is added to it there.
     """
-    groups: dict[int, list[int]] = {}
-    for index, rollout in enumerate(rollouts):
-        if rollout.reward is not None:
-            groups.setdefault(rollout.group_id, []).append(index)
-    compared = [members for members in groups.values() if len(members) > 1 or recipe.singles == "off"]
-    if recipe.algorithm == "dapo":
-        compared = [members for members in compared if is_informative([rollouts[i].reward or 0.0 for i in members])]
-    singles = [members[0] for members in groups.values() if len(members) == 1 and recipe.singles == "batch"]
+    compared, singles = _find_company(rollouts, recipe)
     outcomes = _compare_groups(rollouts, compared, recipe)
-    alone = single_advantages(
+    alone = group_advantages(
         [_shaped_reward(rollouts[index], recipe) for index in singles],
-        [rollouts[index].weight for index in singles],
+        [rollouts[index].weight * share for index, share in zip(singles, _share(rollouts, singles), strict=True)],
         std_floor=recipe.std_floor,
     )
     outcomes.update(zip(singles, alone, strict=True))
@@ -209,18 +184,47 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     return advantages
 
 
+def _find_company(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> tuple[list[list[int]], list[int]]:
+    """Positions of rewarded rollouts that are compared within their group, by group, and of those that are alone."""
+    groups: dict[int, list[int]] = {}
+    for index, rollout in enumerate(rollouts):
+        if rollout.reward is not None:
+            groups.setdefault(rollout.group_id, []).append(index)
+    compared: list[list[int]] = []
+    singles: list[int] = []
+    for members in groups.values():
+        if recipe.singles == "batch" and len({rollouts[index].rollout_id for index in members}) == 1:
+            singles += members
+        elif recipe.algorithm != "dapo" or is_informative([rollouts[index].reward or 0.0 for index in members]):
+            compared.append(members)
+    return compared, singles
+
+
+def _share(rollouts: Sequence[RolloutRecord], members: Sequence[int]) -> list[float]:
+    """1 over the number of parts that each one's attempt has among these."""
+    parts = Counter(rollouts[index].rollout_id for index in members)
+    return [1 / parts[rollouts[index].rollout_id] for index in members]
+
+
 def _compare_groups(
     rollouts: Sequence[RolloutRecord], groups: Sequence[Sequence[int]], recipe: Recipe
 ) -> dict[int, float]:
-    """Position -> outcome advantage, of the rollouts in these groups."""
+    """Position -> outcome advantage, of the rollouts in these groups.
+
+    `reinforce_pp` takes the group's mean away and scales by the batch's std (REINFORCE++ with a baseline,
+    arXiv:2501.03262), over answers; OpenRLHF's code does over tokens.
+    """
     divides = recipe.algorithm not in {"dr_grpo", "reinforce_pp"}
     outcomes: dict[int, float] = {}
     for members in groups:
         rewards = [_shaped_reward(rollouts[index], recipe) for index in members]
-        found = group_advantages(rewards, std_floor=recipe.std_floor, divide_by_std=divides)
+        shares = _share(rollouts, members)
+        found = group_advantages(rewards, shares, std_floor=recipe.std_floor, divide_by_std=divides)
         outcomes.update(zip(members, found, strict=True))
     if recipe.algorithm == "reinforce_pp":
-        return dict(zip(outcomes, whiten(list(outcomes.values()), std_floor=recipe.std_floor), strict=True))
+        everyone = [*outcomes]
+        scaled = group_advantages([*outcomes.values()], _share(rollouts, everyone), std_floor=recipe.std_floor)
+        return dict(zip(everyone, scaled, strict=True))
     return outcomes
 
 

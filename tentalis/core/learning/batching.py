@@ -1,5 +1,6 @@
 """Which rollouts may train, and which of them share an optimiser update."""
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -33,7 +34,27 @@ def refusal_reason(rollout: RolloutRecord, *, policy_version: int, max_staleness
         return "no_prompt"
     if rollout.reward is None and not (hints_count and rollout.hinted_messages):
         return "neither_reward_nor_hint"
-    return ""
+    return _find_nonsense(rollout)
+
+
+LARGEST_LOGPROB = 1e-3
+"""Nats: 0, and what rounding adds to it."""
+LEAST_LOGPROB = -1e3
+"""Nats. Nobody samples what is less likely: servers write -9999 where they mean never."""
+
+
+def _find_nonsense(rollout: RolloutRecord) -> str:
+    """Which of its numbers cannot be; "" when none. One that is not finite would make the whole update so."""
+    told = (value for value, counts in zip(rollout.logprobs, rollout.sampled, strict=True) if counts)
+    others = (value for top in rollout.top_logprobs or () for value in top)
+    if not all(LEAST_LOGPROB <= value <= LARGEST_LOGPROB for value in told):
+        return "impossible_log_prob"
+    if not all(-math.inf < value <= LARGEST_LOGPROB for value in others):
+        return "impossible_log_prob"
+    if not 0 <= rollout.weight <= 1:
+        return "impossible_weight"
+    words = [word for step in rollout.steps for word in (step.score, step.said) if word is not None]
+    return "" if all(0 <= word <= 1 for word in words) else "impossible_step_score"
 
 
 def sort_rollouts(

@@ -1,17 +1,20 @@
 """Rollouts for the tests of what learning computes."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from tentalis.core.contracts import RolloutRecord, StepReward
 
+_IDS = itertools.count(1_000_000)
+
 
 def make_rollout(
     *, reward: float | None = 1.0, size: int = 6, steps: Sequence[tuple[int, int, float | None]] = (), **fields: Any
 ) -> RolloutRecord:
-    """A rollout of `size` sampled tokens with these (start, end, score) steps."""
+    """An attempt of its own, of `size` sampled tokens with these (start, end, score) steps."""
     values: dict[str, Any] = {
-        "rollout_id": 1,
+        "rollout_id": next(_IDS),
         "group_id": 1,
         "adapter": "",
         "policy_version": 0,

@@ -9,7 +9,6 @@ from tentalis.core.learning.advantages import (
     Spread,
     group_advantages,
     imitation_weights,
-    single_advantages,
     step_returns,
     step_scores,
     token_advantages,
@@ -154,14 +153,14 @@ def test_better_answers_are_imitated_more_up_to_a_cap() -> None:
 
 def test_single_attempts_are_compared_with_each_other_worked_by_hand() -> None:
     # weights 1, 1, 2: mean = (1 + 0 + 2 * 0) / 4 = .25, variance = (.75^2 + 3 * .25^2) / 4 = .1875
-    found = single_advantages([1.0, 0.0, 0.0], [1.0, 1.0, 2.0], std_floor=1e-9)
+    found = group_advantages([1.0, 0.0, 0.0], [1.0, 1.0, 2.0], std_floor=1e-9)
     assert found == pytest.approx([0.75 / 0.1875**0.5, -0.25 / 0.1875**0.5, -0.25 / 0.1875**0.5])
-    assert single_advantages([1.0, 0.0], [0.0, 0.0]) == [0.0, 0.0]
+    assert group_advantages([1.0, 0.0], [0.0, 0.0]) == [0.0, 0.0]
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=1, max_size=12))
-def test_single_advantages_sum_to_zero_by_weight(pairs: list[tuple[float, float]]) -> None:
-    found = single_advantages([reward for reward, _ in pairs], [weight for _, weight in pairs], std_floor=1e-2)
+def test_weighted_advantages_sum_to_zero_by_weight(pairs: list[tuple[float, float]]) -> None:
+    found = group_advantages([reward for reward, _ in pairs], [weight for _, weight in pairs], std_floor=1e-2)
     assert math.fsum(weight * value for value, (_, weight) in zip(found, pairs, strict=True)) == pytest.approx(
         0, abs=1e-6
     )
@@ -180,3 +179,38 @@ def test_a_single_attempt_learns_beside_groups_and_moves_none_of_them() -> None:
     assert bad[0] == pytest.approx(-0.5 / 0.51)
     none = token_advantages([*group, *singles], replace(recipe, singles="off"))
     assert none[2:] == [[0.0] * 6, [0.0] * 6]
+
+
+def test_an_attempt_in_parts_counts_once_among_its_group() -> None:
+    """One solved attempt in three parts beside one that failed: the mean is a half, whatever the parts are."""
+    parts = [make_rollout(rollout_id=1, reward=1.0) for _ in range(3)]
+    failed = make_rollout(rollout_id=2, reward=0.0)
+    values = token_advantages([*parts, failed], Recipe(step_mix=0.0))
+    assert values == [pytest.approx([0.5 / 0.51] * 6)] * 3 + [pytest.approx([-0.5 / 0.51] * 6)]
+
+
+def test_the_parts_of_one_attempt_are_not_compared_with_each_other() -> None:
+    """Alone at its task, it is compared with the others that are; those in turn see it once."""
+    parts = [make_rollout(rollout_id=1, group_id=group, reward=1.0) for group in (5, 5, -9)]
+    other = make_rollout(rollout_id=2, group_id=6, reward=0.0)
+    values = token_advantages([*parts, other], Recipe(step_mix=0.0))
+    assert values == [pytest.approx([0.5 / 0.51] * 6)] * 3 + [pytest.approx([-0.5 / 0.51] * 6)]
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dr_grpo", "reinforce_pp", "cispo"])
+@given(
+    attempts=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 3), st.integers(0, 2)), min_size=2, max_size=8),
+)
+def test_splitting_attempts_into_parts_changes_nobodys_advantage(
+    algorithm: str, attempts: list[tuple[float, int, int]]
+) -> None:
+    recipe = Recipe(algorithm=algorithm, step_mix=0.0)
+    whole, split, owners = [], [], []
+    for place, (reward, size, group) in enumerate(attempts):
+        one = make_rollout(rollout_id=place, group_id=group, reward=reward)
+        whole.append(one)
+        split += [one] * size
+        owners += [place] * size
+    wanted, found = token_advantages(whole, recipe), token_advantages(split, recipe)
+    for place, values in zip(owners, found, strict=True):
+        assert values == pytest.approx(wanted[place], abs=1e-9)

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tentalis.core.contracts import RolloutRecord
-from tentalis.core.learning.advantages import is_informative, overlong_penalty, token_advantages, whiten
+from tentalis.core.learning.advantages import (
+    group_advantages,
+    is_informative,
+    overlong_penalty,
+    token_advantages,
+)
 from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 from tests.core.learning.rollout_factory import make_rollout
 
@@ -47,8 +52,8 @@ def test_reinforce_pp_whitens_over_the_batch_worked_by_hand() -> None:
 
 
 @given(st.lists(st.floats(-3, 3), min_size=2, max_size=20))
-def test_what_is_whitened_has_mean_0_and_a_std_of_at_most_1(values: list[float]) -> None:
-    found = whiten(values, std_floor=1e-6)
+def test_advantages_have_mean_0_and_a_std_of_at_most_1(values: list[float]) -> None:
+    found = group_advantages(values, std_floor=1e-6)
     assert math.fsum(found) / len(found) == pytest.approx(0, abs=1e-6)
     assert math.fsum(value**2 for value in found) / len(found) <= 1 + 1e-6
 

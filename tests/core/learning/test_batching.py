@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 
 import pytest
@@ -18,6 +19,17 @@ from tests.core.learning.rollout_factory import make_rollout
         ("no_sampled_token", {"sampled": [False] * 6}),
         ("no_prompt", {"prompt_token_ids": []}),
         ("neither_reward_nor_hint", {"reward": None}),
+        ("impossible_log_prob", {"logprobs": [-1.0] * 5 + [math.nan]}),
+        ("impossible_log_prob", {"logprobs": [-1.0] * 5 + [-math.inf]}),
+        ("impossible_log_prob", {"logprobs": [-1.0] * 5 + [0.5]}),
+        ("impossible_log_prob", {"logprobs": [-1.0] * 5 + [-9999.0]}),
+        ("", {"top_token_ids": [[1, 2]] * 6, "top_logprobs": [[-1.0, -9999.0]] * 6}),
+        ("", {"logprobs": [-1.0] * 5 + [math.nan], "sampled": [True] * 5 + [False]}),
+        ("impossible_log_prob", {"top_token_ids": [[1]] * 6, "top_logprobs": [[-1.0]] * 5 + [[math.nan]]}),
+        ("impossible_weight", {"weight": math.nan}),
+        ("impossible_weight", {"weight": -1.0}),
+        ("impossible_step_score", {"steps": [(0, 2, math.nan)]}),
+        ("impossible_step_score", {"steps": [(0, 2, -0.5)]}),
         ("", {"reward": None, "hinted_messages": [{"role": "user", "content": "hello Hint: wave."}]}),
     ],
 )
