@@ -50,9 +50,17 @@ class Lesson:
     def sampled_tokens(self) -> int:
         return sum(self.rollout.sampled)
 
+    def counts(self, recipe: Recipe) -> bool:
+        """Whether a mean of the recipe's loss is over its tokens, whatever they teach."""
+        return self.is_hinted or (self.advantages is not None and recipe.w_rl > 0)
+
     def teaches(self, recipe: Recipe) -> bool:
-        """Whether it would move a weight."""
+        """Whether reward or hint would move a weight."""
         if self.is_hinted:
             return True
-        moves = self.advantages is not None and any(abs(value) > SMALLEST_ADVANTAGE for value in self.advantages)
-        return moves and recipe.w_rl > 0
+        differs = self.advantages is not None and any(abs(value) > SMALLEST_ADVANTAGE for value in self.advantages)
+        return differs and recipe.w_rl > 0
+
+    def moves(self, recipe: Recipe) -> bool:
+        """Whether it has a gradient: what teaches, and where every answer is held to the base or kept open, all."""
+        return recipe.kl_coef > 0 or recipe.entropy_coef > 0 or self.teaches(recipe)

@@ -9,23 +9,28 @@ from tentalis.core.learning.recipes import Recipe
 
 
 def plan_updates(lessons: Sequence[Lesson], recipe: Recipe, *, seed: int) -> list[list[int]]:
-    """Positions in `lessons` of each update, in order."""
+    """Positions in `lessons` of each update, in order; none of lessons that move nothing."""
     groups = [lesson.rollout.group_id for lesson in lessons]
     return [
         part
         for epoch in range(recipe.epochs)
         for part in split_minibatches(groups, minibatches=recipe.minibatches, seed=seed + epoch)
+        if any(lessons[index].moves(recipe) for index in part)
     ]
 
 
 def count_totals(lessons: Sequence[Lesson], recipe: Recipe) -> dict[str, float]:
-    """What the sum of each term over an update is divided by, at least 1: `sampled`, `rl`, `opd`."""
+    """What the sum of each term over an update is divided by, at least 1: `sampled`, `rl`, `opd`.
+
+    The reward's is over every answer that was compared: one as good as its group's mean has no gradient, and the others
+    do not weigh more for it. `sampled` are the tokens that are computed.
+    """
     rewarded = [lesson for lesson in lessons if lesson.advantages is not None]
     rl = float(sum(lesson.sampled_tokens for lesson in rewarded))
     if recipe.algorithm == "dr_grpo":
         rl = float(len(rewarded) * recipe.answer_tokens)
     return {
-        "sampled": max(1.0, sum(lesson.sampled_tokens for lesson in lessons)),
+        "sampled": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.moves(recipe))),
         "rl": max(1.0, rl),
         "opd": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.is_hinted)),
     }
@@ -42,16 +47,17 @@ def summarise(
     metrics: Sequence[Mapping[str, float]],
     rollouts: Sequence[RolloutRecord],
     lessons: Sequence[Lesson],
+    recipe: Recipe,
     refused: Mapping[str, int],
 ) -> dict[str, float]:
     """A whole run in a few numbers.
 
     Args:
-        metrics: of every update; rollouts: all of the batch; lessons: of those that taught; refused: others by reason.
+        metrics: of every update; rollouts: all of the batch; lessons: of those that count; refused: others by reason.
     """
     return {
         "rollouts": float(len(rollouts)),
-        "rollouts_learned": float(len(lessons)),
+        "rollouts_learned": float(sum(lesson.teaches(recipe) for lesson in lessons)),
         "rollouts_hinted": float(sum(lesson.is_hinted for lesson in lessons)),
         "updates": float(len(metrics)),
         "reward": sum_up_rewards(rollouts)["reward"],

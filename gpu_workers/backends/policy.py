@@ -14,7 +14,7 @@ from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
 from gpu_workers.backends.lessons import Lesson, Support
-from gpu_workers.backends.micro_batches import pack_items
+from gpu_workers.backends.micro_batches import pack_items, score_answers
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.preparing import prepare_lessons
@@ -118,9 +118,10 @@ class PolicyCourse:
     def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
         """Make update `number`, from 1; its metrics."""
         started = time.perf_counter()
-        lessons = [self._lessons[index] for index in self._plan[number - 1]]
+        dealt = [self._lessons[index] for index in self._plan[number - 1]]
+        totals = count_totals(dealt, self._recipe)
+        lessons = [lesson for lesson in dealt if lesson.moves(self._recipe)]
         tokens = sum(lesson.sampled_tokens for lesson in lessons)
-        totals = count_totals(lessons, self._recipe)
         sums: defaultdict[str, float] = defaultdict(float)
         max_ratio = 0.0
         items = [(lesson.rollout.prompt_token_ids, lesson.rollout.token_ids) for lesson in lessons]
@@ -133,18 +134,18 @@ class PolicyCourse:
         if number == self.updates and self._held_out:
             self._findings = {"val_loss": self._measure_held_out(optimizer)}
         return {
-            **sum_up_rewards([lesson.rollout for lesson in lessons]),
+            **sum_up_rewards([lesson.rollout for lesson in dealt]),
             **sums,
             "max_ratio": max_ratio,
             "grad_norm": grad_norm,
-            "mean_length_tokens": tokens / len(lessons),
-            "rollouts": float(len(lessons)),
+            "mean_length_tokens": sum(lesson.sampled_tokens for lesson in dealt) / len(dealt),
+            "rollouts": float(len(dealt)),
             "tokens_per_s": tokens / (time.perf_counter() - started),
         }
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The whole run in a few numbers; of one that imitates its losses on what it learnt from, and on the rest."""
-        found = summarise(metrics, self._rollouts, self._lessons, self._refused)
+        found = summarise(metrics, self._rollouts, self._lessons, self._recipe, self._refused)
         if not self._held_out:
             return found
         last = metrics[-(len(self._plan) // self._recipe.epochs) :]
@@ -169,16 +170,15 @@ class PolicyCourse:
             loss += float(weighted_imitation(found, weights, counts, total=total))
         return loss
 
-    @torch.inference_mode()
     def _score_start(self, optimizer: Optimizer) -> list[Lesson]:
         """The lessons with the log-probs of the policy that the run starts from."""
         changes = optimizer.changes(self._modules, self._recipe.lora_scale)
+        moving = [index for index, lesson in enumerate(self._lessons) if lesson.moves(self._recipe)]
+        rollouts = [self._lessons[index].rollout for index in moving]
+        scored = score_answers(self._base, [(one.prompt_token_ids, one.token_ids) for one in rollouts], changes)
         lessons = list(self._lessons)
-        items = [(lesson.rollout.prompt_token_ids, lesson.rollout.token_ids) for lesson in lessons]
-        for batch, members in pack_items(items, self._base):
-            parts = torch.split(self._base.score(batch, changes).logprobs.cpu(), list(batch.sizes))
-            for member, part in zip(members, parts, strict=True):
-                lessons[member] = replace(lessons[member], start_logprobs=part.tolist())
+        for index, values in zip(moving, scored, strict=True):
+            lessons[index] = replace(lessons[index], start_logprobs=values)
         return lessons
 
     def _backward(

@@ -19,15 +19,15 @@ from tentalis.core.learning.recipes import Recipe
 def prepare_lessons(
     rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, base: BaseModel
 ) -> tuple[list[Lesson], Counter[str]]:
-    """Lessons that move a weight, and how many rollouts teach nothing, by reason."""
+    """Lessons that count, and how many rollouts teach nothing, by reason."""
     lessons, refused = find_lessons(rollouts, spec, recipe, base)
     if recipe.uses_teacher:
         lessons = add_teacher(lessons, recipe, base, refused, spec.options)
-    teaching = keep_teaching(lessons, recipe, refused, found=len(rollouts))
+    counted = keep_counted(lessons, recipe, refused, found=len(rollouts))
     if recipe.kl_coef > 0:
-        scored = score_frozen(base, [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in teaching])
-        teaching = [replace(lesson, base_logprobs=logprobs) for lesson, logprobs in zip(teaching, scored, strict=True)]
-    return teaching, refused
+        scored = score_frozen(base, [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in counted])
+        counted = [replace(lesson, base_logprobs=logprobs) for lesson, logprobs in zip(counted, scored, strict=True)]
+    return counted, refused
 
 
 def find_lessons(
@@ -52,20 +52,20 @@ def find_lessons(
     return [Lesson(rollout, values) for rollout, values in zip(fitting, advantages, strict=True)], refused
 
 
-def keep_teaching(lessons: Sequence[Lesson], recipe: Recipe, refused: Counter[str], *, found: int) -> list[Lesson]:
-    """The lessons that move a weight; the others are counted.
+def keep_counted(lessons: Sequence[Lesson], recipe: Recipe, refused: Counter[str], *, found: int) -> list[Lesson]:
+    """The lessons that a loss is a mean over. Those that teach nothing are among them, and counted by reason.
 
     Args:
         found: rollouts there were at first.
     Raises:
         NothingToLearnError: there is none; the message counts the reasons.
     """
-    teaching = [lesson for lesson in lessons if lesson.teaches(recipe)]
-    refused["no_advantage"] += len(lessons) - len(teaching)
+    teaching = sum(lesson.teaches(recipe) for lesson in lessons)
+    refused["no_advantage"] += len(lessons) - teaching
     if not teaching:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items()) if count)
         raise NothingToLearnError(f"none of {found} rollouts would move a weight: {reasons or 'no rollout'}")
-    return teaching
+    return [lesson for lesson in lessons if lesson.counts(recipe)]
 
 
 def _misfit(rollout: RolloutRecord, reader: Reader) -> str:

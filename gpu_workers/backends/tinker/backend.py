@@ -21,7 +21,7 @@ from gpu_workers.backends.errors import CancelledError, DivergedError
 from gpu_workers.backends.lessons import Lesson
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.policy import hold_out
-from gpu_workers.backends.preparing import find_lessons, keep_teaching
+from gpu_workers.backends.preparing import find_lessons, keep_counted
 from gpu_workers.backends.readers import TokenizerReader
 from gpu_workers.backends.rollout_files import read_rollouts
 from gpu_workers.backends.teachers import add_gaps
@@ -76,7 +76,7 @@ def train(
             lessons = add_gaps(
                 lessons, recipe, reader, reader, refused, score=lambda items: service.score(items, model=options.model)
             )
-        lessons = keep_teaching(lessons, recipe, refused, found=len(rollouts))
+        lessons = keep_counted(lessons, recipe, refused, found=len(rollouts))
         if recipe.importance_cap is not None:
             lessons = _score_start(service, lessons, options, parent)
         held_out: list[Lesson] = []
@@ -93,8 +93,8 @@ def train(
         for number in range(len(metrics) + 1, len(plan) + 1):
             if is_cancelled():
                 raise CancelledError(f"cancelled after {number - 1} of {len(plan)} updates")
-            chosen = [lessons[index] for index in plan[number - 1]]
-            metrics.append({"update": number, "updates": len(plan), **_run_update(service, adapter, chosen, recipe)})
+            dealt = [lessons[index] for index in plan[number - 1]]
+            metrics.append({"update": number, "updates": len(plan), **_run_update(service, adapter, dealt, recipe)})
             if number < len(plan) and options.checkpoint_every and number % options.checkpoint_every == 0:
                 state = service.save_state(adapter, _name(spec, number), keep_s=options.checkpoint_s)
                 save_checkpoint(output, spec, state, metrics)
@@ -115,7 +115,9 @@ def train(
     directory, sha256 = publish_adapter(tensors, fields, parent=output, beside={LEFT_FILE: left.to_bytes()})
     for leftover in (DIRECTORY, EXPORT):
         shutil.rmtree(output / leftover, ignore_errors=True)
-    summary = summarise(metrics, rollouts, lessons, refused) | checked | {"wall_s": time.perf_counter() - started}
+    summary = (
+        summarise(metrics, rollouts, lessons, recipe, refused) | checked | {"wall_s": time.perf_counter() - started}
+    )
     return TrainedAdapter(directory, sha256, metrics, summary, package_versions() | {"tinker": client})
 
 
@@ -151,11 +153,12 @@ def _check_imitation(
 
 
 def _run_update(
-    service: Service, adapter: "tinker.TrainingClient", lessons: Sequence[Lesson], recipe: Recipe
+    service: Service, adapter: "tinker.TrainingClient", dealt: Sequence[Lesson], recipe: Recipe
 ) -> dict[str, float]:
     """Make one update; its metrics."""
     started = time.perf_counter()
-    totals = count_totals(lessons, recipe)
+    totals = count_totals(dealt, recipe)
+    lessons = [lesson for lesson in dealt if lesson.moves(recipe)]
     passes = plan_passes(lessons, recipe, totals)
     step = service.update(adapter, passes, recipe)
     measured = measure_update(lessons, recipe, totals, passes, step)
@@ -163,10 +166,10 @@ def _run_update(
     if not all(value - value == 0 for value in (*measured.values(), *step.told.values())):
         raise DivergedError(f"what Tinker tells of an update must be finite, found {measured | step.told}")
     return {
-        **sum_up_rewards([lesson.rollout for lesson in lessons]),
+        **sum_up_rewards([lesson.rollout for lesson in dealt]),
         **measured,
-        "mean_length_tokens": tokens / len(lessons),
-        "rollouts": float(len(lessons)),
+        "mean_length_tokens": sum(lesson.sampled_tokens for lesson in dealt) / len(dealt),
+        "rollouts": float(len(dealt)),
         "tokens_per_s": tokens / (time.perf_counter() - started),
     }
 
