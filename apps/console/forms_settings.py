@@ -2,18 +2,22 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from django import forms
+from django.core.files.uploadedfile import UploadedFile
+from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
-from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS
+from apps.console.words_groups import group_names
+from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
-from tentalis.core.learning.windows import TrainingPolicy
+from tentalis.core.learning.windows import MOST_CALENDAR_CHARS, TrainingPolicy
 from tentalis.core.review_policy import ReviewPolicy
 from tentalis.core.scoring.weights import ENVIRONMENTS, PROFILES
 from tentalis.core.session_policy import SessionPolicy
@@ -29,6 +33,15 @@ NOT_ASKED = frozenset({"schema"})
 LONG = 2000
 
 
+@dataclass(frozen=True)
+class FieldGroup:
+    """Fields that stand together; `title` "" where they need no words."""
+
+    title: Words
+    fields: Sequence[forms.BoundField]
+    is_folded: bool
+
+
 class SectionForm(forms.Form):
     """One card of the settings page; `changes` is what the service is told."""
 
@@ -42,14 +55,36 @@ class SectionForm(forms.Form):
     def about(self) -> str:
         return str(SECTION_WORDS[self.section][1])
 
+    @property
+    def groups(self) -> list["FieldGroup"]:
+        """Fields that stand together."""
+        return [
+            FieldGroup(
+                title=group.title,
+                fields=[self[name] for name in group.names],
+                is_folded=group.is_seldom and not any(name in self.errors or name in self.set for name in group.names),
+            )
+            for group in group_names(self.section, self.fields)
+        ]
+
+    @property
+    def set(self) -> frozenset[str]:
+        """Fields somebody gave another value than the usual one."""
+        return frozenset()
+
     def changes(self) -> dict[str, Any]:
         return dict(self.cleaned_data)
 
     def place_error(self, error: TentalisError) -> None:
-        """Beside the field that the message names, else above the form."""
+        """Beside the field that the message names, which then need not name it again; else above the form."""
         for message in [text for texts in error.errors.values() for text in texts] or [str(error)]:
-            named = next((name for name in self.fields if re.search(rf"\b{re.escape(name)}\b", message)), None)
-            self.add_error(named, message)
+            found = {name: re.search(rf"\b{re.escape(name)}\b", message) for name in self.fields}
+            first = (
+                min((match.start(), name) for name, match in found.items() if match) if any(found.values()) else None
+            )
+            named = first[1] if first else None
+            said = re.sub(rf"^(\w+[ .])*?{named}\b[:,]? ", "", message) if named else message
+            self.add_error(named, said[:1].upper() + said[1:])
         for name, texts in error.errors.items():
             if name in self.fields and not self.has_error(name):
                 self.add_error(name, list(texts))
@@ -95,7 +130,26 @@ class PolicyForm(SectionForm):
         hints = get_type_hints(self.reader)
         for item in dataclasses.fields(self.reader):
             if item.name not in NOT_ASKED:
-                self.fields[item.name] = make_field(item, hints[item.name])
+                field = self.fields[item.name] = make_field(item, hints[item.name])
+                if item.name in self.set and item.default not in (None, "", ()):
+                    usual = now_in_words("Usually: %(value)s.") % {"value": say_value(item.default)}
+                    field.help_text = f"{field.help_text} {usual}".strip()
+        if section == "training_policy":
+            self.fields["calendar_file"] = CalendarFileField()
+
+    @property
+    def set(self) -> frozenset[str]:
+        return frozenset(
+            item.name
+            for item in dataclasses.fields(self.reader)
+            if self.initial.get(item.name, item.default) not in (item.default, as_list(item.default))
+        )
+
+    def clean(self) -> dict[str, Any]:
+        said = super().clean() or self.cleaned_data
+        if (text := said.pop("calendar_file", None)) is not None:
+            said["calendar"] = text
+        return said
 
     def changes(self) -> dict[str, Any]:
         said = {}
@@ -141,12 +195,15 @@ class WeightsForm(SectionForm):
         return {self.section: profiles}
 
 
-def make_sections(project: Project, posted: Mapping[str, Any] | None = None) -> list[SectionForm]:
+def make_sections(
+    project: Project, posted: Mapping[str, Any] | None = None, files: Mapping[str, Any] | None = None
+) -> list[SectionForm]:
     """Every card of the settings page, filled from the project; the posted one from what was sent."""
     sent = posted.get("section", "") if posted is not None else ""
 
     def fill(section: str, initial: Mapping[str, Any]) -> dict[str, Any]:
-        return {"data": posted if section == sent else None, "prefix": section, "initial": dict(initial)}
+        data, sent_files = (posted, files) if section == sent else (None, None)
+        return {"data": data, "files": sent_files, "prefix": section, "initial": dict(initial)}
 
     general = {name: getattr(project, name) for name in GeneralForm.base_fields}
     sections: list[SectionForm] = [GeneralForm(**fill("general", general))]
@@ -160,6 +217,20 @@ def make_sections(project: Project, posted: Mapping[str, Any] | None = None) -> 
     }
     sections.append(WeightsForm(**fill("weight_profiles", weights)))
     return sections
+
+
+def as_list(value: Any) -> Any:
+    """As it is stored: JSON has no tuples."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def say_value(value: Any) -> str:
+    """A default, as the page says it."""
+    if isinstance(value, bool):
+        return now_in_words("on") if value else now_in_words("off")
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(CHOICE_WORDS.get(value, value)) if isinstance(value, str) else f"{value:g}"
 
 
 def accepts_nothing(hint: Any) -> bool:
@@ -191,6 +262,31 @@ def make_field(item: "dataclasses.Field[Any]", hint: Any) -> forms.Field:
             required=False, max_length=most, strip=False, widget=forms.Textarea(attrs={"rows": 4}), **common
         )
     return forms.CharField(required=False, max_length=LONG, **common)
+
+
+class CalendarFileField(forms.FileField):
+    """An .ics file; its cleaned value is its text, None where none was chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            required=False,
+            label=_("Calendar from a file"),
+            help_text=_("An .ics file takes the place of the text."),
+            widget=forms.FileInput(attrs={"accept": ".ics,text/calendar"}),
+        )
+
+    def clean(self, data: Any, initial: Any = None) -> Any:
+        found: UploadedFile[bytes] | None = super().clean(data, initial)
+        if found is None:
+            return None
+        if (found.size or 0) > 4 * MOST_CALENDAR_CHARS:
+            wanted = now_in_words("Wanted a calendar of at most %(most)s characters, found %(size)s bytes.")
+            raise forms.ValidationError(wanted % {"most": f"{MOST_CALENDAR_CHARS:,}", "size": f"{found.size:,}"})
+        try:
+            return found.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            wanted = now_in_words("Wanted an iCalendar text in UTF-8, found a byte that is none at place %(place)s.")
+            raise forms.ValidationError(wanted % {"place": f"{error.start:,}"}) from None
 
 
 class WordsField(forms.CharField):

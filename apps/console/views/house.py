@@ -6,6 +6,9 @@ from typing import Any
 from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -17,6 +20,7 @@ from apps.console.forms import show_error
 from apps.console.forms_house import MemberForm
 from apps.console.forms_settings import make_sections
 from apps.console.selectors import house
+from apps.console.selectors.timetable import read_timetable
 from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
 
 
@@ -26,7 +30,7 @@ def show_settings(request: HttpRequest, scene: Scene) -> HttpResponse:
     """One card a section, each a form of its own."""
     if request.method == "POST":
         require(scene, Right.PROJECTS_WRITE)
-    sections = make_sections(scene.project, posted(request))
+    sections = make_sections(scene.project, posted(request), request.FILES)
     status = 200
     if request.method == "POST":
         status = 400
@@ -40,9 +44,15 @@ def show_settings(request: HttpRequest, scene: Scene) -> HttpResponse:
                 sent.place_error(error)
                 status = error.status
             else:
-                messages.success(request, _("%(title)s: saved.") % {"title": sent.title})
-                return leave(scene, "settings")
-    return show(request, scene, "settings", {"sections": sections, "may_change": _may_change(scene)}, status=status)
+                said = _("%(title)s: saved.") % {"title": sent.title}
+                messages.success(request, said, extra_tags=sent.section)
+                return redirect(f"{reverse('console:settings', args=[scene.project.slug])}#{sent.section}")
+    context = {
+        "sections": sections,
+        "may_change": _may_change(scene),
+        "timetable": read_timetable(scene.project, now=timezone.now()),
+    }
+    return show(request, scene, "settings", context, status=status)
 
 
 @require_http_methods(["GET", "POST"])

@@ -61,7 +61,7 @@ QUERIES: Mapping[str, int] = {
     "audit": 13,
     "exports": 10,
     "members": 10,
-    "settings": 9,
+    "settings": 12,
     "tokens": 18,
     "token_limits": 11,
     "webhooks": 12,

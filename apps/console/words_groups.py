@@ -1,0 +1,73 @@
+"""Which settings stand together, under which words: on the settings page, and where a run shows its recipe."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from django.utils.translation import gettext_lazy as _
+
+from apps.console.words_settings import Words
+
+
+class Group(NamedTuple):
+    """Fields under a title; "" where they need none. What is seldom set is folded away while nobody set it."""
+
+    title: Words
+    names: Sequence[str]
+    is_seldom: bool = False
+
+
+GROUPS: Mapping[str, Sequence[Group]] = {
+    "gate_policy": (
+        Group(_("How sure it has to be"), ("margin", "second_margin", "confidence", "power", "anchor_patience")),
+        Group(
+            _("What it is measured on"),
+            ("panel_size", "panel_lifetime", "fresh_size", "sweep_size", "skills_size", "skills_margin"),
+        ),
+        Group(_("On its way into service"), ("canary_percent",)),
+        Group(_("What refuses a run"), ("least_solved", "most_loss_ratio", "least_length_ratio", "most_grad_norm")),
+    ),
+    "recipe": (
+        Group(
+            _("What it learns from"),
+            ("algorithm", "w_rl", "w_opd", "opd_mode", "step_mix", "singles", "max_staleness"),
+        ),
+        Group(
+            _("How far an update goes"),
+            (
+                *("learning_rate", "minibatches", "epochs", "max_grad_norm", "clip_low", "clip_high", "dual_clip"),
+                *("importance_cap", "kl_coef", "entropy_coef"),
+            ),
+        ),
+        Group(_("The adapter"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
+        Group(_("The optimiser"), ("beta1", "beta2", "weight_decay", "std_floor"), True),
+        Group(_("Hints"), ("teacher", "opd_clip", "opd_top_k", "opd_hints", "opd_top_k_clip"), True),
+        Group(_("Long answers"), ("answer_tokens", "overlong_buffer", "overlong_penalty", "refill"), True),
+        Group(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
+        Group(_("Imitation"), ("sft_temperature", "sft_weight_max"), True),
+        Group(
+            _("Checks of preferences and imitation"),
+            ("held_out_share", "least_pair_accuracy", "most_logprob_drop", "most_length_drift"),
+            True,
+        ),
+    ),
+    "training_policy": (
+        Group(
+            _("Hours and quiet"),
+            ("timezone", "hours", "calendar", "calendar_file", "calendar_means", "pauses_outside", "quiet_s"),
+        ),
+        Group(_("Quotas"), ("gpu_s_per_day", "runs_per_day", "share")),
+        Group(_("After somebody was forgotten"), ("serves_until_rebuilt",)),
+    ),
+}
+
+
+def group_names(section: str, names: Iterable[str]) -> list[Group]:
+    """The names in their groups; what no group names stands last, under no words."""
+    left = dict.fromkeys(names)
+    found: list[Group] = []
+    for group in GROUPS.get(section, ()):
+        if present := [name for name in group.names if name in left]:
+            found.append(group._replace(names=present))
+            for name in present:
+                del left[name]
+    return [*found, Group("", list(left))] if left else found

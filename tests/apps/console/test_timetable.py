@@ -1,0 +1,123 @@
+"""When to train, as its owner sets and sees it: hours, a calendar as text or file, quotas and what is used of them."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import Member, Project, Role
+from apps.training.models import TrainingRun
+from tests.apps.console.test_house import as_typed
+from tests.factories import make_user, make_worker
+
+pytestmark = pytest.mark.django_db
+SECTION = "training_policy"
+
+
+@pytest.fixture
+def client(project: Project) -> Client:
+    user = make_user("olga")
+    Member.objects.create(project=project, user=user, role=Role.OWNER)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def read_card(client: Client) -> str:
+    """The words of the card, without tags."""
+    page = client.get(reverse("console:settings", args=("shop",))).content.decode()
+    found = re.search(rf'<section class="card" id="{SECTION}".*?</section>', page, flags=re.DOTALL)
+    assert found is not None
+    return " ".join(re.sub(r"<[^>]+>", " ", found[0]).split())
+
+
+def write_calendar(*, summary: str, begins_in: timedelta, lasts: timedelta) -> str:
+    begin = timezone.now() + begins_in
+    stamps = [f"{at:%Y%m%dT%H%M%SZ}" for at in (begin, begin + lasts)]
+    return "\r\n".join(
+        [
+            *("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//shop//en", "BEGIN:VEVENT", "UID:1"),
+            *(f"DTSTART:{stamps[0]}", f"DTEND:{stamps[1]}", f"SUMMARY:{summary}", "END:VEVENT", "END:VCALENDAR", ""),
+        ]
+    )
+
+
+def send(client: Client, project: Project, **changed: object) -> int:
+    typed = as_typed(project, SECTION) | {f"{SECTION}-{name}": value for name, value in changed.items()}
+    return client.post(reverse("console:settings", args=("shop",)), typed).status_code
+
+
+def test_a_project_without_a_timetable_is_open_and_has_no_limits(client: Client, project: Project) -> None:
+    said = read_card(client)
+    assert "open now A full batch is trained as soon as the box is free." in said
+    assert "Runs begun in them 0 no limit" in said
+    assert "The calendar says" not in said
+
+
+def test_a_calendar_comes_as_a_file_and_says_what_runs_now(client: Client, project: Project) -> None:
+    text = write_calendar(summary="Release night", begins_in=timedelta(hours=-1), lasts=timedelta(hours=3))
+    assert send(client, project, calendar_file=SimpleUploadedFile("ours.ics", text.encode("utf-8-sig"))) == 302
+    project.refresh_from_db()
+    assert set(project.training_policy) == {"calendar"}
+    assert project.training_policy["calendar"].splitlines() == text.splitlines()
+    said = read_card(client)
+    assert "closed now Its calendar says Release night until" in said
+    assert "When to train: saved." in said
+
+
+def test_the_next_event_is_named_where_none_runs(client: Client, project: Project) -> None:
+    text = write_calendar(summary="Night shift", begins_in=timedelta(hours=5), lasts=timedelta(hours=3))
+    project.training_policy = {"calendar": text, "calendar_means": "open"}
+    project.save(update_fields=["training_policy"])
+    said = read_card(client)
+    assert "closed now Its calendar has no training time now, which begins" in said
+    assert "no event now; the next begins" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [(b"\xff\xfe\x00", "found a byte that is none at place 0"), (b"hello", "Wanted an iCalendar text (RFC 5545)")],
+)
+def test_a_file_that_is_no_calendar_is_refused_with_what_was_found(
+    client: Client, project: Project, content: bytes, wanted: str
+) -> None:
+    file = SimpleUploadedFile("ours.ics", content)
+    answer = client.post(
+        reverse("console:settings", args=("shop",)), as_typed(project, SECTION) | {f"{SECTION}-calendar_file": file}
+    )
+    assert answer.status_code == 400
+    assert wanted in answer.content.decode()
+    project.refresh_from_db()
+    assert project.training_policy == {}
+
+
+def test_what_is_used_stands_beside_the_quota_and_says_that_runs_wait(client: Client, project: Project) -> None:
+    worker, now = make_worker(project, name="clerk"), timezone.now()
+    values = {"project": project, "worker": worker, "recipe": {}, "recipe_hash": "0" * 64, "attempt": 1}
+    values |= {"purpose": "reward_model"}
+    ended = {"state": "succeeded", "started_at": now - timedelta(minutes=3), "finished_at": now - timedelta(minutes=2)}
+    TrainingRun.objects.create(**values, **ended)
+    TrainingRun.objects.create(**values, state="queued")
+    project.training_policy = {"gpu_s_per_day": 50, "runs_per_day": 9}
+    project.save(update_fields=["training_policy"])
+    said = read_card(client)
+    assert "used up Runs wait until the last 24 hours hold less." in said
+    assert "Trained in the last 24 hours 60 s of 50 s Runs begun in them 1 of 9 Runs that wait 1" in said
+    project.training_policy = {"gpu_s_per_day": 500, "runs_per_day": 9}
+    project.save(update_fields=["training_policy"])
+    assert "open now" in read_card(client)
+
+
+def test_what_nobody_set_is_folded_away_and_what_somebody_set_names_the_usual(client: Client, project: Project) -> None:
+    page = client.get(reverse("console:settings", args=("shop",))).content.decode()
+    assert "<summary>The optimiser</summary>" in page
+    project.recipe = {"beta1": 0.8}
+    project.save(update_fields=["recipe"])
+    page = client.get(reverse("console:settings", args=("shop",))).content.decode()
+    assert "<summary>The optimiser</summary>" not in page
+    assert "<summary>Imitation</summary>" in page
+    assert "Usually: 0.9." in page
