@@ -130,7 +130,7 @@ def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:
 
 register_kind(
     "adopt",
-    links=("adapters.gate", "adapters.promote", "adapters.hot_swap"),
+    links=("training.ask_measured", "adapters.gate", "adapters.promote", "adapters.hot_swap"),
     then=train_after_adoption,
     on_dead=refuse_dead_adoption,
 )

@@ -7,19 +7,22 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
+from apps.adapters.measured import list_measured
 from apps.adapters.models import Adapter, Verdict
 from apps.adapters.panels import choose_panel, read_gate_policy
+from apps.adapters.services import refuse
 from apps.audit.services import move
 from apps.base.errors import TentalisError
 from apps.environments.registry import get_world
 from apps.inference.client import ModelClient
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
-from apps.rollouts.contents import Taught, list_taught
+from apps.rollouts.contents import list_taught
 from apps.rollouts.models import Batch, Demonstration, TrainingUse
 from apps.rollouts.moving import list_uses
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
+from apps.training.learnt import find_leaks
 from apps.training.models import TrainingRun
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning.gate import GatePolicy
@@ -80,7 +83,7 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
         _ask_replay(run, attempts),
         ask_split(_count_split(batch)),
         _ask_environment(tasks),
-        _ask_leak(run, taught, policy, what=ANSWERS.get(Batch.Kind(batch.kind), batch.kind)),
+        _ask_leak(run, batch, policy),
         ask_quantised(_read_config(run)),
     ]
 
@@ -108,6 +111,11 @@ def note_skills(adapter: Adapter) -> None:
     found = verdict.details.get("skills") or {}
     most = read_gate_policy(adapter.project).skills_margin
     answer = ask_skills(found.get("difference"), found.get("high"), most=most)
+    _note(run, answer)
+
+
+def _note(run: TrainingRun, answer: GateAnswer) -> None:
+    """Onto the run, in the place of what the same gate said before."""
     others = [one for one in run.gates if one["gate"] != answer.gate]
     TrainingRun.objects.filter(pk=run.pk).update(gates=[*others, answer.to_json()])
 
@@ -124,7 +132,9 @@ def describe(batch: Batch) -> BatchFacts:
         tells = [None not in pair and pair[0] != pair[1] for pair in pairs]
         outcomes = [found if told else None for pair, told in zip(pairs, tells, strict=True) for found in pair]
     return describe_batch(
-        [one.reward for one in taught], outcomes, held_out=sum(_is_held_out(one.task) for one in taught)
+        [one.reward for one in taught],
+        outcomes,
+        held_out=sum(get_world(one.task.environment).is_held_out(one.task.prompt) for one in taught),
     )
 
 
@@ -176,20 +186,47 @@ def _ask_environment(tasks: Sequence[Task]) -> GateAnswer:
     return ask_environment(starts, is_stateless=not starts)
 
 
-def _ask_leak(run: TrainingRun, taught: Sequence[Taught], policy: GatePolicy, *, what: str) -> GateAnswer:
+def _ask_leak(run: TrainingRun, batch: Batch, policy: GatePolicy) -> GateAnswer:
     last = Adapter.objects.filter(worker=run.worker_id, end_user=run.end_user).order_by("-line_version").first()
     panel = choose_panel(run.worker, version=last.line_version + 1 if last else 1, policy=policy)
-    known = {item.prompt for item in panel.world.panel(panel.size, panel.seed)} if panel else set()
-    return ask_leak(
-        sum(_is_held_out(one.task) for one in taught),
-        sum(one.task.prompt.strip() in known for one in taught),
-        len(taught),
-        what=what,
-    )
+    found = find_leaks([batch], list_measured(panel, policy) if panel else (), world=panel.world if panel else None)
+    return ask_leak(found.held_out, found.measured, found.answers, what=_name_answers(batch), tasks=found.tasks)
 
 
-def _is_held_out(task: Task) -> bool:
-    return get_world(task.environment).is_held_out(task.prompt)
+def ask_measured(adapter_id: int, *, by: str) -> None:
+    """G8 once more, before the gate: a candidate must know none of the tasks that are drawn for it, from no training.
+
+    What is drawn follows from its hash, so that nobody could ask before it was trained. Asked of everything that its
+    run and those of all it continues learnt from; one that knows a task is refused for it, unmeasured.
+    """
+    adapter = Adapter.objects.select_related("worker__project", "parent").get(pk=adapter_id)
+    if adapter.state != Adapter.State.CANDIDATE:
+        return
+    policy = read_gate_policy(adapter.worker.project)
+    panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
+    if panel is None:
+        return
+    batches = Batch.objects.filter(run__in=_list_runs(adapter)).order_by("pk")
+    found = find_leaks(batches, list_measured(panel, policy, sha256=adapter.sha256), world=None)
+    answer = ask_leak(0, found.measured, found.answers, what="answers of its line", tasks=found.tasks)
+    if answer.passed is False:
+        if (run := TrainingRun.objects.filter(pk=adapter.run_id or 0).first()) is not None:
+            _note(run, answer)
+        refuse(adapter, words=f"refused: {answer.gate}: {answer.words}", by=by)
+
+
+def _list_runs(adapter: Adapter) -> list[int]:
+    """Its run and those of all it continues."""
+    runs = list[int]()
+    one: Adapter | None = adapter
+    while one is not None:
+        runs += [] if one.run_id is None else [one.run_id]
+        one = one.parent
+    return runs
+
+
+def _name_answers(batch: Batch) -> str:
+    return ANSWERS.get(Batch.Kind(batch.kind), batch.kind)
 
 
 def _read_config(run: TrainingRun) -> dict[str, Any] | None:

@@ -14,6 +14,11 @@ def dispatch(run_id: int) -> None:
     services.dispatch_run(run_id, by="control")
 
 
+@link("training.ask_measured")
+def ask_measured(adapter_id: int) -> None:
+    gates.ask_measured(adapter_id, by="gate")
+
+
 @link("training.meta_train")
 def meta_train(run_id: int) -> None:
     managers.meta_train(run_id)

@@ -17,6 +17,7 @@ MOST_LOSS_RATIO = 5.0
 LEAST_LENGTH_RATIO = 0.5
 MOST_GRAD_NORM = 1_000.0
 MOST_SKILLS_LOST = 0.02
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,17 +135,24 @@ def ask_finite(metrics: Sequence[Mapping[str, Any]], *, most_norm: float = MOST_
     return GateAnswer(gate="G7", passed=worst <= most_norm, words=words, found=worst, wanted=most_norm)
 
 
-def ask_leak(held_out: int, on_panel: int, answers: int, *, what: str = "attempts") -> GateAnswer:
+def ask_leak(
+    held_out: int, measured: int, answers: int, *, what: str = "attempts", tasks: Sequence[int] = ()
+) -> GateAnswer:
     """G8: nothing that is measured on is trained on.
 
     Args:
-        held_out: answers on tasks the world holds out; on_panel: on tasks of the panel itself, by their text.
-        what: the answers are, in words.
+        held_out: answers on tasks a world holds out; measured: in whose words, or whose conversation's, a task that is
+            measured on occurs, see `leaks.KeptPrompts`.
+        what: the answers are, in words; tasks: ids of theirs.
     """
-    found = max(held_out, on_panel)
+    found = max(held_out, measured)
     words = f"none of {answers} {what} is on a task that is measured on"
     if found:
-        words = f"{held_out} of {answers} {what} are on held-out tasks, {on_panel} on the panel's own"
+        words = f"{held_out} of {answers} {what} are on held-out tasks, {measured} hold one that is measured on"
+        if tasks:
+            more = len(tasks) - MOST_NAMED
+            named = ", ".join(map(str, tasks[:MOST_NAMED]))
+            words += f" ({'task' if len(tasks) == 1 else 'tasks'} {named}{f' and {more} more' if more > 0 else ''})"
     return GateAnswer(gate="G8", passed=not found, words=words, found=found, wanted=0)
 
 

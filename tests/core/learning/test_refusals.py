@@ -46,7 +46,9 @@ CASES: list[tuple[GateAnswer, str, bool | None, str]] = [
     (ask_finite([]), "G7", None, "told no update"),
     (ask_leak(0, 0, 96), "G8", True, "none of 96 attempts"),
     (ask_leak(3, 0, 96), "G8", False, "3 of 96 attempts are on held-out tasks"),
-    (ask_leak(0, 5, 96), "G8", False, "5 on the panel's own"),
+    (ask_leak(0, 5, 96), "G8", False, "0 of 96 attempts are on held-out tasks, 5 hold one that is measured on"),
+    (ask_leak(0, 1, 96, tasks=[7]), "G8", False, "1 hold one that is measured on (task 7)"),
+    (ask_leak(0, 7, 96, tasks=range(1, 8)), "G8", False, "(tasks 1, 2, 3, 4, 5 and 2 more)"),
     (ask_skills(-0.01, 0.02), "G9", True, "−1.0 points on what the base model could do"),
     (ask_skills(-0.12, -0.05), "G9", False, "at best −5.0"),
     (ask_skills(None, None), "G9", None, "nobody measured what"),
@@ -65,6 +67,7 @@ def test_a_gate_answers_in_words(answer: GateAnswer, gate: str, passed: bool | N
 def test_what_does_not_pass_refuses_and_what_was_not_asked_does_not() -> None:
     answers = [ask_leak(3, 0, 96), ask_losses({}), ask_split(0), ask_split(1)]
     assert find_refusal(answers) == (
-        "G8: 3 of 96 attempts are on held-out tasks, 0 on the panel's own; G3: 1 tasks are in another batch too"
+        "G8: 3 of 96 attempts are on held-out tasks, 0 hold one that is measured on; "
+        "G3: 1 tasks are in another batch too"
     )
     assert find_refusal(answers[1:3]) == ""

@@ -1,0 +1,121 @@
+"""The words a training reads, whatever its batch holds, and which of them it would be measured on."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
+
+from apps.environments.registry import get_world
+from apps.inference.models import Exchange
+from apps.inference.selectors import read_conversations
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.rollouts.tokens import list_exchanges
+from apps.tasks.models import FurtherExchange, Task
+from tentalis.core.conversations.turns import find_last_said
+from tentalis.core.learning.leaks import KeptPrompts, list_texts
+from tentalis.core.worlds import World
+
+PAGE = 200
+
+
+class Learnt(NamedTuple):
+    """An attempt, a side of a pair or a demonstration.
+
+    Args:
+        texts: its task, what it answers (the last words of a conversation; those before are read and not learnt), the
+            answer, its hint; in no order.
+    """
+
+    task: Task
+    texts: Sequence[str]
+
+
+class Leaks(NamedTuple):
+    """What batches teach of tasks that are measured on.
+
+    Args:
+        answers: how many attempts, sides of pairs or demonstrations there are.
+        held_out: of them on tasks that their world, or the one that is measured in, holds out.
+        measured: of them in whose words a task that is measured on occurs.
+        tasks: ids of the tasks of either, in order.
+    """
+
+    answers: int
+    held_out: int
+    measured: int
+    tasks: Sequence[int]
+
+
+def find_leaks(batches: Iterable[Batch], measured: Iterable[str], *, world: World | None) -> Leaks:
+    """Look through everything that batches teach.
+
+    Args:
+        measured: prompts. world: theirs; None where nothing is measured.
+    """
+    kept = KeptPrompts(measured)
+    answers = held_out = found = 0
+    tasks = set()
+    for task, texts in (one for batch in batches for one in iterate_learnt(batch)):
+        is_held_out = get_world(task.environment).is_held_out(task.prompt) or (
+            world is not None and any(_is_held_out(world, text) for text in texts)
+        )
+        is_measured = any(kept.occurs_in(text) for text in texts)
+        answers, held_out, found = answers + 1, held_out + is_held_out, found + is_measured
+        if is_held_out or is_measured:
+            tasks.add(task.pk)
+    return Leaks(answers, held_out, found, sorted(tasks))
+
+
+def _is_held_out(world: World, text: str) -> bool:
+    """Whether a text as a whole is one of the world's tasks, and one that is only measured on."""
+    try:
+        return world.is_held_out(text)
+    except ValueError:
+        return False
+
+
+def iterate_learnt(batch: Batch) -> Iterator[Learnt]:
+    """Everything a batch teaches and what it answers: edited answers and guided work, hints, what a gateway heard and
+    what was imported alike. Both sides of a pair read the words of either. Six queries a page.
+    """
+    rows, names = _list_rows(batch)
+    found = rows.select_related("task").order_by("task_id", "pk").iterator(chunk_size=PAGE)
+    while page := list(islice(found, PAGE)):
+        attempts = {one.pk: one for row in page for name in names if (one := getattr(row, name)) is not None}
+        prefetch_related_objects(list(attempts.values()), *_EXCHANGES)
+        told = read_conversations(
+            (one for attempt in attempts.values() for one in list_exchanges(attempt)), tokens=False
+        )
+        for row in page:
+            texts = [row.task.prompt, *_read_words(row)]
+            for name in names:
+                attempt = attempts.get(getattr(row, f"{name}_id") or 0)
+                calls = list_exchanges(attempt) if attempt is not None else []
+                for conversation in (told[one.pk] for one in calls if one.pk in told):
+                    learnt = conversation.messages[find_last_said(conversation.messages) or 0 :]
+                    texts += list_texts([learnt, conversation.answer])
+            yield from [Learnt(row.task, texts)] * len(names)
+
+
+_TOLD = ("parent_id", "shared_messages", "shared_tokens", "messages", "text", "tool_calls", "request")
+_EXCHANGES = (
+    Prefetch("exchange", Exchange.objects.only(*_TOLD)),
+    Prefetch("further", FurtherExchange.objects.prefetch_related(Prefetch("exchange", Exchange.objects.only(*_TOLD)))),
+)
+
+
+def _list_rows(batch: Batch) -> tuple[QuerySet[Any], Sequence[str]]:
+    """What the batch holds, and which of its fields are attempts."""
+    if batch.kind == Batch.Kind.PAIRS:
+        return PreferencePair.objects.filter(batch=batch).select_related("chosen", "rejected"), ("chosen", "rejected")
+    if batch.kind == Batch.Kind.DEMONSTRATIONS:
+        return Demonstration.objects.filter(batch=batch).select_related("attempt"), ("attempt",)
+    return Rollout.objects.filter(training_use__batch=batch).select_related("attempt", "hint"), ("attempt",)
+
+
+def _read_words(row: Rollout | PreferencePair | Demonstration) -> Iterable[str]:
+    """What is said on the row itself."""
+    if isinstance(row, Rollout):
+        return [row.hint.text] if row.hint is not None else []
+    return list_texts([row.text, row.messages, getattr(row, "rejected_text", "")])
