@@ -14,7 +14,7 @@ from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.accounts.models import Member, Role, User
+from apps.accounts.models import Member, Role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.console.exports.delivery import begin_export
@@ -24,6 +24,7 @@ from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from tentalis.core.contracts import RolloutRecord
+from tests.apps.console.builders import sign_in
 from tests.e2e.scenery import Scene, build_scene
 from tests.factories import make_judged_task, make_user
 
@@ -35,12 +36,6 @@ FORMULA = '=HYPERLINK("http://127.0.0.1:9","x")'
 @pytest.fixture
 def scene(db: None) -> Scene:
     return build_scene(updates=2)
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def take(client: Client, name: str, format: str, **said: str) -> bytes:

@@ -9,6 +9,7 @@ from apps.feedback.models import Feedback, Review
 from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from apps.workers.models import Worker
+from tests.apps.console.builders import sign_in
 from tests.e2e.scenery import Scene, build_scene
 from tests.factories import make_user
 
@@ -18,12 +19,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def scene(db: None) -> Scene:
     return build_scene(updates=2)
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def path(name: str, *args: object, slug: str = "desk") -> str:

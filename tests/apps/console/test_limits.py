@@ -11,15 +11,10 @@ from django.utils import timezone
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.console.selectors.spending import exchanges_since, spent_today, usage_today
 from apps.inference.models import Exchange
+from tests.apps.console.builders import sign_in
 from tests.factories import make_project, make_task, make_user
 
 pytestmark = pytest.mark.django_db
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def path(name: str, *args: object) -> str:

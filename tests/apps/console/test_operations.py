@@ -29,6 +29,7 @@ from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.apps.adapters.test_canary import served  # noqa: F401  (a fixture)
+from tests.apps.console.builders import sign_in
 from tests.e2e.pages import find_manager_pages
 from tests.e2e.scenery import Scene, build_scene
 from tests.factories import make_task, make_user, make_worker
@@ -44,12 +45,6 @@ def scene(db: None) -> Scene:
 @pytest.fixture
 def client(scene: Scene) -> Client:
     return sign_in(scene.alice)
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def path(name: str, *args: object) -> str:

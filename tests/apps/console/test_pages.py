@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import Member, Project, Role, User
+from tests.apps.console.builders import sign_in
 from tests.e2e.pages import find_pages
 from tests.e2e.scenery import Scene, add_task, build_scene
 from tests.factories import make_user
@@ -34,12 +35,6 @@ ROW_ACTIONS = (
 @pytest.fixture
 def scene(db: None) -> Scene:
     return build_scene(updates=3)
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def count_queries(client: Client, path: str) -> int:

@@ -18,16 +18,11 @@ from apps.console.selectors.proposals import PAGE, find_decided, find_leaves, sa
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide
 from apps.workers.models import Worker
+from tests.apps.console.builders import sign_in
 from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, make_supervised_task
 from tests.factories import make_project, make_user
 
 pytestmark = pytest.mark.django_db
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def path(name: str, *args: object, slug: str = "shop") -> str:

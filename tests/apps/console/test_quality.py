@@ -10,6 +10,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.calibration.models import Comparison, Rater
 from apps.console.selectors.quality import _measure_agreement, show_quality
+from tests.apps.console.builders import sign_in
 from tests.apps.console.quality_scenery import build_raters
 from tests.factories import make_project, make_user
 
@@ -19,12 +20,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def raters(project: Project) -> dict[str, Rater]:
     return build_raters(project)
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def look(user: User, name: str = "quality", *args: object, project: str = "shop") -> str:

@@ -5,7 +5,6 @@ import math
 
 import pytest
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
@@ -15,18 +14,13 @@ from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, S
 from apps.feedback.services import claim, find_queue
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Task
+from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task, make_open_review
 from tests.factories import make_project, make_task, make_user
 
 pytestmark = pytest.mark.django_db
 
 SECRETS = ("echo@v7-secret", "0.8765", "scorer-secret", "The other reviewer said this.", "verified-secret")
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def path(name: str, *args: object) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
@@ -22,16 +21,11 @@ from apps.inference.client import ModelClient
 from apps.inference.models import Exchange, Session
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
+from tests.apps.console.builders import sign_in
 from tests.factories import make_attempt, make_task, make_worker
 from tests.fakes import FakeModelServer
 
 CSS = Path(__file__).parents[3] / "static" / "css" / "gateway.css"
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def path(name: str, *args: object) -> str:

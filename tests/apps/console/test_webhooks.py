@@ -8,16 +8,11 @@ from django.urls import reverse
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.webhooks.models import Delivery, Webhook
+from tests.apps.console.builders import sign_in
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "https://shop.example.org/hooks/secret-path"
-
-
-def sign_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def path(name: str, *args: object) -> str:
