@@ -66,7 +66,7 @@ def clerk(
     monkeypatch.setenv("TENTALIS_TINKER_API_KEY", KEY)
     project.batch_tasks, project.group_size = TASKS, TRIES
     project.recipe = {"lora_rank": 4, "lora_alpha": 8.0, "learning_rate": 1e-4, "w_opd": 0.0}
-    sizes = {"panel_size": 24, "fresh_size": 12, "skills_size": 6, "sweep_size": 6}
+    sizes = {"panel_size": 60, "fresh_size": 12, "skills_size": 6, "sweep_size": 6}
     project.gate_policy = sizes | {"margin": 0.9, "second_margin": 0.9}  # so few tasks can prove nothing narrower
     project.save()
     provider = create_provider(

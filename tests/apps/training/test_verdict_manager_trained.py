@@ -89,7 +89,7 @@ def measure(tasks: list[Task]) -> float:
 
 
 def test_an_adapter_of_its_own_is_trained_gated_served_and_taken_back(worker: Worker) -> None:
-    untrained = measure(work(worker, 1, 40))
+    untrained = measure(work(worker, 1, 80))
     assert set(Feedback.objects.values_list("trust", flat=True)) == {0.0}, "only audited before it learnt"
     fit, _ = queue(worker)
     train(fit)
