@@ -1,5 +1,6 @@
 """From pairs, demonstrations and judged rollouts to examples: answers that should become likelier, and others less."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -160,9 +161,11 @@ def _read_answer(
 
 def _find_misfit(example: Example, base: BaseModel) -> str:
     """Why the model cannot learn from this example; "" when it can."""
-    if example.weight <= 0:
+    if not 0 < example.weight < math.inf:
         return "no_weight"
     for answer in example.answers:
+        if not all(map(math.isfinite, answer.reference or ())):
+            return "impossible_log_prob"
         if not answer.prompt:
             return "no_prompt"
         if not any(answer.counts):
@@ -201,17 +204,17 @@ class Sheet:
 
 
 def gather(examples: Sequence[Example]) -> Sheet:
-    """An answer that many pairs hold is computed once."""
-    places: dict[Item, int] = {}
+    """An answer that many pairs hold is computed once; other tokens that count, or another reference, are another."""
+    places: dict[Answer, int] = {}
     answers: list[Answer] = []
 
     def find(answer: Answer | None) -> int | None:
         if answer is None:
             return None
-        if answer.item not in places:
-            places[answer.item] = len(answers)
+        if answer not in places:
+            places[answer] = len(answers)
             answers.append(answer)
-        return places[answer.item]
+        return places[answer]
 
     chosen = [find(example.chosen) for example in examples]
     rejected = [find(example.rejected) for example in examples]

@@ -282,7 +282,8 @@ class Sums:
         """Take log-probs (N,) of all answers end to end."""
         device = logprobs.device
         counts = torch.tensor([flag for answer in answers for flag in answer.counts], device=device)
-        reference = torch.tensor([value for answer in answers for value in answer.reference or ()], device=device)
+        known = [value for answer in answers for value in answer.reference or ()]
+        reference = torch.tensor(known, device=device, dtype=logprobs.dtype)
         self.logprobs = sum_answers(logprobs, counts, sizes)
         self.gains = self.logprobs - sum_answers(reference, counts, sizes)
         self.sizes = torch.tensor([answer.size_tokens for answer in answers], device=device)
