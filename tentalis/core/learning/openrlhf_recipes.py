@@ -14,7 +14,8 @@ from tentalis.core.learning.recipes import Recipe
 ESTIMATORS: Mapping[str, str] = MappingProxyType(
     {"grpo": "group_norm", "dapo": "group_norm", "dr_grpo": "dr_grpo", "reinforce_pp": "reinforce_baseline"}
 )
-"""Our algorithm -> its advantage estimator."""
+"""Our algorithm -> its advantage estimator. Its dr_grpo leaves the std out as ours does, and divides an update by the
+tokens it has; its group_norm takes the sample's std, ours the population's."""
 
 TAKEN = frozenset(
     {
@@ -76,6 +77,10 @@ def require_possible(recipe: Recipe) -> None:
         raise UnsupportedRecipeError(
             f"recipe.opd_mode must be logprobs or lightweight with OpenRLHF, found {recipe.opd_mode}; the standalone "
             "backend distils the likeliest tokens under several hints"
+        )
+    if recipe.dual_clip == 1.0:
+        raise UnsupportedRecipeError(
+            "recipe.dual_clip must be null or more than 1 with OpenRLHF, found 1.0; the standalone backend takes it"
         )
     if recipe.lora_alpha != int(recipe.lora_alpha):
         raise UnsupportedRecipeError(
@@ -182,10 +187,10 @@ def fit_sizes(recipe: Recipe, options: ClusterOptions, *, prompts: int) -> Sizes
         )
     if prompts < 1:
         raise ClusterOptionsError("a run wants at least one task, found none")
-    if recipe.overlong_buffer and recipe.answer_tokens > options.max_new_tokens:
+    if recipe.overlong_buffer and recipe.answer_tokens != options.max_new_tokens:
         raise ClusterOptionsError(
-            f"recipe.overlong_buffer ends at answer_tokens {recipe.answer_tokens}: options.max_new_tokens must be at "
-            f"least that, found {options.max_new_tokens}"
+            f"recipe.overlong_buffer ends at answer_tokens {recipe.answer_tokens}, OpenRLHF's where an answer does: "
+            f"options.max_new_tokens must be the same, found {options.max_new_tokens}"
         )
     step = min(options.prompts_per_step, prompts)
     samples = step * options.samples_per_prompt

@@ -59,7 +59,8 @@ def test_the_parser_reads_what_the_recipe_says(openrlhf: CommandLines) -> None:
         algorithm="dapo", kl_coef=0.001, dual_clip=3.0, importance_cap=2.0, overlong_buffer=8,
         target_modules=["q_proj", "v_proj"], minibatches=4, learning_rate=2e-5,
     )  # fmt: skip
-    plan = openrlhf.plan(write(recipe, ClusterOptions(samples_per_prompt=4, engines=2, tensor_parallel=2)))
+    options = ClusterOptions(samples_per_prompt=4, engines=2, tensor_parallel=2, max_new_tokens=44)
+    plan = openrlhf.plan(write(recipe, options))
     args = plan.args
     assert (args.algo.advantage.estimator, args.algo.kl.init_coef, args.algo.kl.use_loss) == ("group_norm", 0.001, True)
     assert (args.actor.eps_clip_low_high, args.actor.dual_clip) == ([0.2, 0.28], 3.0)
@@ -78,7 +79,7 @@ def test_every_flag_is_spelt_in_full(openrlhf: CommandLines, algorithm: str) -> 
     recipe = make_recipe(
         algorithm=algorithm, kl_coef=0.1, entropy_coef=0.01, dual_clip=2.0, importance_cap=4.0, overlong_buffer=4
     )
-    argv = write(recipe, ClusterOptions(colocate=True))
+    argv = write(recipe, ClusterOptions(colocate=True, max_new_tokens=44))
     assert {word for word in argv if word.startswith("--")} <= openrlhf.flags("ppo")
 
 
@@ -97,7 +98,7 @@ def possible(draw: Any) -> tuple[Recipe, ClusterOptions, int]:
                 "epochs": number(1, 3),
                 "clip_low": some.floats(0.01, 1),
                 "clip_high": some.floats(0.01, 5),
-                "dual_clip": some.none() | some.floats(1, 10),
+                "dual_clip": some.none() | some.floats(1.01, 10),
                 "kl_coef": some.sampled_from([0.0, 1e-3, 1.0]),
                 "entropy_coef": some.sampled_from([0.0, 0.01]),
                 "importance_cap": some.none() | some.floats(1, 10),
@@ -126,6 +127,7 @@ def possible(draw: Any) -> tuple[Recipe, ClusterOptions, int]:
         "save_every": draw(number(0, 3)),
         "episodes": draw(number(1, 3)),
         "gpu_memory": draw(some.floats(0.1, 1)),
+        **({"max_new_tokens": 44} if recipe.get("overlong_buffer") else {}),
     }
     return make_recipe(**recipe), ClusterOptions.from_json(cluster), draw(number(prompts, 4 * prompts))
 
@@ -187,6 +189,7 @@ def test_what_cannot_be_is_refused_by_us_first(
         ({"w_rl": 0.0, "w_opd": 1.0}, "w_rl must be more than 0"),
         ({"w_opd": 0.3, "opd_mode": "top_k"}, "opd_mode must be logprobs or lightweight"),
         ({"lora_alpha": 0.5}, "lora_alpha must be a whole number"),
+        ({"dual_clip": 1.0}, "dual_clip must be null or more than 1"),
     ],
 )
 def test_what_it_cannot_do_is_refused_in_words(changes: dict[str, Any], words: str) -> None:
@@ -206,6 +209,15 @@ def test_what_it_cannot_do_is_refused_in_words(changes: dict[str, Any], words: s
 def test_sizes_that_do_not_fit_are_refused_in_words(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ClusterOptionsError, match=words):
         write(make_recipe(), ClusterOptions.from_json(options))
+
+
+@pytest.mark.parametrize("size", [43, 45])
+def test_answers_are_overlong_where_the_recipe_says_or_not_at_all(size: int) -> None:
+    """Its penalty ends at the longest answer it samples: elsewhere than at the recipe's, it is another penalty."""
+    recipe = make_recipe(overlong_buffer=8)
+    write(recipe, ClusterOptions(max_new_tokens=44))
+    with pytest.raises(ClusterOptionsError, match=f"answer_tokens 44, .* the same, found {size}"):
+        write(recipe, ClusterOptions(max_new_tokens=size))
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,17 @@ def test_the_teachers_word_is_added_to_the_advantages_of_what_the_policy_chose(o
     assert {tuple(asked["prompt"]) for asked in teacher.asked} == {(7, 8, 9, 10, 11, 12, 13, 14)}
 
 
+def test_a_hints_loss_is_a_mean_over_hinted_answers_however_few_they_are(openrlhf: Any, teacher: Teacher) -> None:
+    """Beside as many tokens without a hint, each gap weighs twice in OpenRLHF's mean over all of them."""
+    told = Told(teacher_url=teacher.url, teacher_model="base", w_rl=0.7, w_opd=0.3, opd_clip=0.8)
+    hinted, other = make_experiences(openrlhf, hinted=True)[0], make_experiences(openrlhf, hinted=False)[1]
+    first, second = make_maker(openrlhf, told).compute_advantages_and_returns([hinted, other])
+    gap = 0.3 * 0.5 * 0.8
+    torch.testing.assert_close(first.advantages[0, [1, 2, 4, 5]], torch.full((4,), 0.7 * 2**-0.5 + 2 * gap))
+    torch.testing.assert_close(second.advantages[0, [1, 2, 4, 5]], torch.full((4,), -0.7 * 2**-0.5))
+    torch.testing.assert_close(first.info["opd_gap"], torch.tensor([0.5 * 0.8]))
+
+
 def test_without_a_hint_only_the_reward_counts(openrlhf: Any, teacher: Teacher) -> None:
     told = Told(teacher_url=teacher.url, teacher_model="base", w_rl=0.5, w_opd=0.3)
     first, _ = make_maker(openrlhf, told).compute_advantages_and_returns(make_experiences(openrlhf, hinted=False))

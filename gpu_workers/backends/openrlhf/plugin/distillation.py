@@ -1,7 +1,9 @@
 """GRPO with on-policy distillation: the hinted teacher's word added to each token's advantage.
 
 OpenRLHF 0.11.2 distils nothing. Its clipped loss takes any advantage a token has, so that
-`w_rl * A + w_opd * clip(log p_teacher(token | hint) - log p_student(token))` is all there is to add.
+`w_rl * A + w_opd * clip(log p_teacher(token | hint) - log p_student(token))` is all there is to add. Its mean is over
+all tokens of an update, ours of a hint's loss over those of hinted answers: the gaps are scaled up by what share of the
+rollouts' tokens those are.
 """
 
 import json
@@ -102,11 +104,13 @@ def add_gaps(experiences: Sequence[Any], told: Told) -> None:
             asked.append((experience, row, first, end, float(label.get("weight", 1.0)), hinted, answer))
     with ThreadPoolExecutor(AT_ONCE) as asking:
         found = list(asking.map(lambda one: score_under_hint(told, one[5], one[6]), asked))
+    acts = float(sum(experience.action_mask.sum() for experience in experiences))
+    share = sum(float(each.action_mask[row].sum()) for each, row, *_ in asked) / max(1.0, acts)
     for (experience, row, first, end, weight, _, _), logprobs in zip(asked, found, strict=True):
         part = slice(first, end)
         counts = experience.action_mask[row, part].float()
         student = experience.action_log_probs[row, part].float()
         gap = (torch.tensor(logprobs) - student).clamp(-told.opd_clip, told.opd_clip) * counts * weight
-        experience.advantages[row, part] += (told.w_opd * gap).to(experience.advantages.dtype)
+        experience.advantages[row, part] += (told.w_opd / share * gap).to(experience.advantages.dtype)
         experience.info["opd_gap"][row] = gap.sum() / counts.sum()
         experience.info["opd_hinted"][row] = 1.0
