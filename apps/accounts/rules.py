@@ -34,12 +34,12 @@ def check_project_settings(values: Mapping[str, Any]) -> None:
                 TrainingPolicyError,
                 TypeError,
             ) as error:
-                raise BadInputError(f"{name}: {error}", errors={name: [str(error)]}) from None
+                raise BadInputError.at(name, str(error)) from None
     for name, (low, high) in RANGES.items():
         value = values.get(name, low)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             message = f"wanted a whole number from {low} to {high}, found {value!r}"
-            raise BadInputError(f"{name}: {message}", errors={name: [message]})
+            raise BadInputError.at(name, message)
 
 
 def _require_object(value: Any) -> Mapping[str, Any]:

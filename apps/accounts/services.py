@@ -289,8 +289,7 @@ def _set_fields(project: Project, values: Mapping[str, Any]) -> None:
 
 def _check_role(user: User, role: Role | str) -> Role:
     if role not in Role.values:
-        message = f"wanted one of {', '.join(Role.values)}, found {role!r}"
-        raise BadInputError(f"role: {message}", errors={"role": [message]})
+        raise BadInputError.at("role", f"wanted one of {', '.join(Role.values)}, found {role!r}")
     if user.is_agent != (role == Role.AGENT):
         message = "an agent takes the role agent, a person any other"
         raise BadInputError(f"role: {message}; {user.username} cannot be {role}", errors={"role": [message]})

@@ -145,25 +145,21 @@ def _read_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
     try:
         check_limits(limits)
     except (LimitsError, TypeError) as error:
-        raise _bad("limits", str(error)) from None
+        raise BadInputError.at("limits", str(error)) from None
     return dict(limits)
 
 
 def _check(*, name: str, scopes: Iterable[str], expires_in_days: int) -> list[str]:
     wanted = sorted(set(scopes))
     if not name.strip() or len(name) > 100:
-        raise _bad("name", f"wanted 1 to 100 characters, found {len(name.strip())}")
+        raise BadInputError.at("name", f"wanted 1 to 100 characters, found {len(name.strip())}")
     if unknown := [scope for scope in wanted if scope not in Right.values]:
-        raise _bad("scopes", f"wanted scopes of {', '.join(Right.values)}, found {', '.join(unknown)}")
+        raise BadInputError.at("scopes", f"wanted scopes of {', '.join(Right.values)}, found {', '.join(unknown)}")
     if not wanted:
-        raise _bad("scopes", "wanted at least one scope, found none")
+        raise BadInputError.at("scopes", "wanted at least one scope, found none")
     if not 1 <= expires_in_days <= MAX_DAYS:
-        raise _bad("expires_in_days", f"wanted 1 to {MAX_DAYS} days, found {expires_in_days}")
+        raise BadInputError.at("expires_in_days", f"wanted 1 to {MAX_DAYS} days, found {expires_in_days}")
     return wanted
-
-
-def _bad(field: str, message: str) -> BadInputError:
-    return BadInputError(f"{field}: {message}", errors={field: [message]})
 
 
 def _require_maker(*, user: User, project: Project | None, by: User) -> None:

@@ -30,8 +30,7 @@ def require_triable(adapter: Adapter, *, percent: int) -> None:
 def require_share(percent: int) -> None:
     """Raises BadInputError where no trial can have this share."""
     if not 1 <= percent <= MOST_PERCENT:
-        message = f"wanted a whole number from 1 to {MOST_PERCENT}, found {percent}"
-        raise BadInputError(f"percent: {message}", errors={"percent": [message]})
+        raise BadInputError.at("percent", f"wanted a whole number from 1 to {MOST_PERCENT}, found {percent}")
 
 
 def lock_deployment(worker: Worker, *, end_user: str) -> Deployment:

@@ -201,8 +201,7 @@ def require_unbarred(adapter: Adapter, what: str) -> None:
 
 def _require_reason(reason: str, wanted: str) -> None:
     if not reason.strip():
-        message = f"wanted {wanted}, found nothing"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+        raise BadInputError.at("reason", f"wanted {wanted}, found nothing")
 
 
 def promote_tried(deployment: Deployment, *, by: str) -> Deployment:

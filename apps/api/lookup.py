@@ -17,7 +17,7 @@ Row = TypeVar("Row", bound=Model)
 
 def refuse(field: str, thing: str, name: object) -> NotFoundError:
     message = f"no {thing} {str(name)[:80]!r} here, or none that you may see"
-    return NotFoundError(f"{field}: {message}", errors={field: [message]})
+    return NotFoundError.at(field, message)
 
 
 def find_project(request: Request | Any, slug: str) -> Project:

@@ -1,6 +1,7 @@
 """The root of everything Tentalis raises on purpose."""
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 
 class TentalisError(Exception):
@@ -22,6 +23,11 @@ class TentalisError(Exception):
         super().__init__(message)
         self.errors = dict(errors or {})
         self.members: Mapping[str, object] = {}
+
+    @classmethod
+    def at(cls, field: str, message: str) -> Self:
+        """With one field at fault, whose name comes first in the words."""
+        return cls(f"{field}: {message}", errors={field: [message]})
 
 
 class BadInputError(TentalisError):

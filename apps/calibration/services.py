@@ -140,8 +140,7 @@ def reinstate(*, project: Project, handle: str, reason: str, by: User) -> Rater:
     require_role(by, project, *MANAGERS)
     words = reason.strip()
     if not words or len(words) > MAX_REASON_CHARS or "\x00" in words:
-        message = f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(words)}"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(words)}")
     with transaction.atomic():
         rater = _lock_raters(project.pk, {handle: ""}, make_missing=False).get(handle)
         if rater is None:

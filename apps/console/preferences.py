@@ -34,7 +34,7 @@ def change_preference(*, user: User, **changes: Any) -> Preference:
         known, wanted = checks.get(name, ((value,), ""))
         if value not in known:
             message = f"wanted {wanted}, found {value!r}"
-            raise BadInputError(f"{name}: {message}", errors={name: [message]})
+            raise BadInputError.at(name, message)
     preference, _ = Preference.objects.update_or_create(pk=user.pk, defaults=changes)
     return preference
 
@@ -67,8 +67,7 @@ def save_view(*, project: Project, by: User, page: str, name: str, query: str, i
         raise NotFoundError(f"no project {project.slug}")
     name = " ".join(name.split())
     if not 1 <= len(name) <= MAX_NAME_CHARS:
-        message = f"wanted 1 to {MAX_NAME_CHARS} characters, found {len(name)}"
-        raise BadInputError(f"name: {message}", errors={"name": [message]})
+        raise BadInputError.at("name", f"wanted 1 to {MAX_NAME_CHARS} characters, found {len(name)}")
     kept = QueryDict(query, mutable=True)
     for word in NOT_KEPT:
         kept.pop(word, None)

@@ -168,8 +168,9 @@ def _check(end_user: str, text: str) -> None:
         message = "wanted either an end user or a text, found " + ("both" if text.strip() else "neither")
         raise BadInputError(message, errors={"end_user": [message]})
     if text and not SHORTEST_TEXT_CHARS <= len(text.strip()) <= LONGEST_TEXT_CHARS:
-        message = f"wanted {SHORTEST_TEXT_CHARS} to {LONGEST_TEXT_CHARS} characters, found {len(text.strip())}"
-        raise BadInputError(f"text: {message}", errors={"text": [message]})
+        raise BadInputError.at(
+            "text", f"wanted {SHORTEST_TEXT_CHARS} to {LONGEST_TEXT_CHARS} characters, found {len(text.strip())}"
+        )
     if "\x00" in end_user + text:
         raise BadInputError("wanted text without NUL characters, found one")
 

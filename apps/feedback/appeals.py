@@ -32,8 +32,7 @@ def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
     """
     require_role(by, feedback.project, *REVIEWERS, Role.AGENT)
     if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
-        message = f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}")
     if feedback.author == by.handle:
         raise BadInputError(f"feedback {feedback.pk} is your own: retract it instead")
     with transaction.atomic():

@@ -119,7 +119,7 @@ def assign_review(*, review: Review, to: User | None, by: User) -> Review:
                 raise NotYourReviewError(f"{to.username} does not review in {review.project.slug}")
             refuse_others(review, review.task, to, its_role, is_assigning=True)
         except NotYourReviewError as error:
-            raise BadInputError(f"to: {error}", errors={"to": [str(error)]}) from None
+            raise BadInputError.at("to", str(error)) from None
     with transaction.atomic():
         rows = Review.objects.filter(pk=review.pk, state=Review.State.OPEN, audience=Review.Audience.HUMAN)
         changed = rows.update(assigned_to=to)
@@ -143,8 +143,7 @@ def snooze_review(*, review: Review, until: datetime | None, by: User) -> Review
     """
     require_role(by, review.project, *REVIEWERS)
     if until is not None and until > timezone.now() + MAX_SNOOZE:
-        message = f"wanted a time within {MAX_SNOOZE.days} days, found {until.isoformat()}"
-        raise BadInputError(f"until: {message}", errors={"until": [message]})
+        raise BadInputError.at("until", f"wanted a time within {MAX_SNOOZE.days} days, found {until.isoformat()}")
     payload = {"task": review.task_id, "then": "snoozed", "until": until.isoformat() if until else None}
     with transaction.atomic():
         _change_free(review, by, snoozed_until=until, claimed_by=None, lease_until=None)

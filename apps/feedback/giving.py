@@ -80,8 +80,7 @@ def give_task_feedback(*, task: Task, by: User, trust: float | None = None, **sa
     require_role(by, task.project, *REVIEWERS, Role.AGENT)
     source = Feedback.Source.OUTSIDE if by.is_agent else Feedback.Source.HUMAN
     if trust is not None and (source == Feedback.Source.HUMAN or not 0 <= trust <= 1):
-        message = f"wanted 0 to 1, from an agent or app only, found {trust!r}"
-        raise BadInputError(f"trust: {message}", errors={"trust": [message]})
+        raise BadInputError.at("trust", f"wanted 0 to 1, from an agent or app only, found {trust!r}")
     weight = 1.0 if source == Feedback.Source.HUMAN else OUTSIDE_TRUST if trust is None else trust
     with transaction.atomic():
         feedback = store_feedback(task, Words(**said), source=source, author=by.handle, trust=weight)

@@ -32,11 +32,9 @@ def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") 
     """
     require_role(by, review.project, *REVIEWERS)
     if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
-        message = f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}")
     if then not in get_args(Then):
-        message = f"wanted one of {', '.join(get_args(Then))}, found {then!r:.40}"
-        raise BadInputError(f"then: {message}", errors={"then": [message]})
+        raise BadInputError.at("then", f"wanted one of {', '.join(get_args(Then))}, found {then!r:.40}")
     with transaction.atomic():
         task, row = lock_review(review, by)
         payload = {"task": task.pk, "reason": reason, "then": then}

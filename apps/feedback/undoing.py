@@ -77,8 +77,7 @@ def retract_feedback(feedback: Feedback, *, by: User, reason: str, needs_right: 
         roles = (*REVIEWERS, Role.AGENT) if feedback.author == by.handle else MANAGERS
         require_role(by, feedback.project, *roles)
     if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
-        message = f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}")
     if feedback.review_id is not None and feedback.undo_until is not None:  # what an undo would have brought back
         name = feedback.author.partition(":")[2]
         ReviewDraft.objects.filter(review=feedback.review_id, user__username=name).delete()

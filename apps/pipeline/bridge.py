@@ -34,7 +34,7 @@ def choose_worker(project: Project, name: str) -> Worker | None:
     if name:
         found = active.filter(name=name).first()
         if found is None:
-            raise _bad("metadata", f"no active worker {name[:64]!r} in {project.slug}")
+            raise BadInputError.at("metadata", f"no active worker {name[:64]!r} in {project.slug}")
         return found
     outside = list(active.filter(kind=Worker.Kind.OUTSIDE)[:2])
     return outside[0] if len(outside) == 1 else None
@@ -110,7 +110,7 @@ def log_session(
     require_right(by, project, Right.ATTEMPTS_WRITE)
     places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if not places:
-        raise _bad("messages", "wanted at least one message of the role assistant, found none")
+        raise BadInputError.at("messages", "wanted at least one message of the role assistant, found none")
     last = places[-1]
     with transaction.atomic():
         session, is_new = Session.objects.get_or_create(
@@ -135,7 +135,7 @@ def require_worker(task: Task, worker_id: str, by: User) -> None:
     """Raises BadInputError where the task is not this worker's, by its name or by the caller's."""
     if worker_id not in {task.worker.name, by.username}:
         wanted = f"wanted {task.worker.name}, whose task {task.pk} is, or {by.username}; found {worker_id[:64]!r}"
-        raise _bad("worker_id", wanted)
+        raise BadInputError.at("worker_id", wanted)
 
 
 def find_answered(task_ids: Collection[int]) -> list[int]:
@@ -147,7 +147,3 @@ def find_answered(task_ids: Collection[int]) -> list[int]:
 
 boards = Boards(find_answered)
 current_board = boards.current
-
-
-def _bad(field: str, message: str) -> BadInputError:
-    return BadInputError(f"{field}: {message}", errors={field: [message]})

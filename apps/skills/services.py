@@ -27,13 +27,13 @@ def write_skill(*, project: Project, name: str, description: str, body: str, by:
     """
     require_right(by, project, Right.SKILLS_WRITE)
     if not NAME.fullmatch(name):
-        raise _bad("name", f"wanted lower-case letters, digits and inner hyphens, found {name[:80]!r}")
+        raise BadInputError.at("name", f"wanted lower-case letters, digits and inner hyphens, found {name[:80]!r}")
     for field, text, most in (
         ("description", description, MAX_DESCRIPTION_CHARS),
         ("body", body, MAX_BODY_CHARS),
     ):
         if not text.strip() or len(text) > most:
-            raise _bad(field, f"wanted a text of 1 to {most} characters, found {len(text.strip())}")
+            raise BadInputError.at(field, f"wanted a text of 1 to {most} characters, found {len(text.strip())}")
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         last = Skill.objects.filter(project=project, name=name).order_by("-version").first()
@@ -58,7 +58,3 @@ def switch_skill(*, skill: Skill, is_active: bool, by: User) -> Skill:
             payload: dict[str, Any] = {"name": skill.name, "version": skill.version, "is_active": is_active}
             record(Kind.SKILL_CHANGED, subject=skill, by=by.handle, payload=payload)
     return skill
-
-
-def _bad(field: str, message: str) -> BadInputError:
-    return BadInputError(f"{field}: {message}", errors={field: [message]})

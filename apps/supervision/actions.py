@@ -85,4 +85,4 @@ def _check_value(value: Any, *, depth: int) -> None:
 
 
 def _fault(words: str, field: str = "action") -> BadInputError:
-    return BadInputError(f"{field}: {words}", errors={field: [words]})
+    return BadInputError.at(field, words)

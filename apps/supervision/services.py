@@ -202,29 +202,33 @@ def _insert(proposal: Proposal, **times: Any) -> None:
 
 def _check_words(context: str, risk: str, step_index: int | None) -> None:
     if "\x00" in context:
-        raise _fault("context", "wanted text without NUL characters, found one")
+        raise BadInputError.at("context", "wanted text without NUL characters, found one")
     if "\x00" in risk or len(risk) > MAX_RISK_CHARS:
-        raise _fault("risk", f"wanted at most {MAX_RISK_CHARS:,} characters without NUL, found {len(risk):,}")
+        raise BadInputError.at("risk", f"wanted at most {MAX_RISK_CHARS:,} characters without NUL, found {len(risk):,}")
     if step_index is not None and not 0 <= step_index <= 32_767:
-        raise _fault("step_index", f"wanted 0 to 32767, found {step_index}")
+        raise BadInputError.at("step_index", f"wanted 0 to 32767, found {step_index}")
 
 
 def _read_decision(proposal: Proposal, decision: str, said: Mapping[str, Any]) -> tuple[Proposal.State, dict[str, Any]]:
     """The state and what is kept with it. Raises BadInputError naming the field."""
     if decision not in DECISIONS:
-        raise _fault("decision", f"wanted one of {', '.join(DECISIONS)}, found {decision!r:.40}")
+        raise BadInputError.at("decision", f"wanted one of {', '.join(DECISIONS)}, found {decision!r:.40}")
     state, field, read = DECISIONS[decision]
     for name, value in said.items():
         if value and name != field:
-            raise _fault(name, f"{decision} takes {f'only {field}' if field else 'no more words'}, found {name}")
+            raise BadInputError.at(
+                name, f"{decision} takes {f'only {field}' if field else 'no more words'}, found {name}"
+            )
     if not field:
         return state, {}
     value = read(said[field])
     if field == "action":
         if value == proposal.action:
-            raise _fault("action", "wanted another action than the proposed one, found the same; approve it instead")
+            raise BadInputError.at(
+                "action", "wanted another action than the proposed one, found the same; approve it instead"
+            )
         if value["kind"] != proposal.kind:
-            raise _fault("action", f"wanted a {proposal.kind} as was proposed, found a {value['kind']}")
+            raise BadInputError.at("action", f"wanted a {proposal.kind} as was proposed, found a {value['kind']}")
     return state, {field: value}
 
 
@@ -267,7 +271,3 @@ def _expire(proposal: Proposal, *, by: str) -> Proposal:
 def _describe(proposal: Proposal) -> dict[str, Any]:
     """What the audit says of it; the action's own words stay in the row."""
     return {"task": proposal.task_id, "kind": str(proposal.kind), "tool": proposal.tool}
-
-
-def _fault(field: str, words: str) -> BadInputError:
-    return BadInputError(f"{field}: {words}", errors={field: [words]})

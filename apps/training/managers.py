@@ -129,8 +129,7 @@ def roll_back_manager(*, run: ManagerRun, by: User, reason: str) -> ManagerRun:
     require_right(by, run.project, Right.RUNS_WRITE)
     words = reason.strip()
     if not words or len(words) > 300 or "\x00" in words:
-        message = f"wanted 1 to 300 characters without NUL, found {len(words)}"
-        raise BadInputError(f"reason: {message}", errors={"reason": [message]})
+        raise BadInputError.at("reason", f"wanted 1 to 300 characters without NUL, found {len(words)}")
     with transaction.atomic():
         row = ManagerRun.objects.select_for_update().get(pk=run.pk)
         if row.state != ManagerRun.State.APPLIED:

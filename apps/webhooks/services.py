@@ -216,23 +216,23 @@ def _set_fields(webhook: Webhook, values: dict[str, Any], *, by: User) -> None:
     if "kinds" in values:
         webhook.kinds = _check_kinds(values["kinds"])
     if not isinstance(name := values.get("name", ""), str) or len(name) > MAX_NAME_CHARS:
-        raise _bad("name", f"wanted a text of at most {MAX_NAME_CHARS} characters, found {str(name)[:40]!r}…")
+        raise BadInputError.at(
+            "name", f"wanted a text of at most {MAX_NAME_CHARS} characters, found {str(name)[:40]!r}…"
+        )
     for name in ("include_details", "allow_private", "is_active"):
         if not isinstance(getattr(webhook, name), bool):
-            raise _bad(name, f"wanted true or false, found {getattr(webhook, name)!r}")
+            raise BadInputError.at(name, f"wanted true or false, found {getattr(webhook, name)!r}")
     if {"url", "allow_private"} & set(values) and (
         complaint := check_address(webhook.url, allow_private=webhook.allow_private)
     ):
-        raise _bad("url", complaint)
+        raise BadInputError.at("url", complaint)
 
 
 def _check_kinds(kinds: Any) -> list[str]:
     if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
-        raise _bad("kinds", f"wanted a list of texts, found {type(kinds).__name__}")
+        raise BadInputError.at("kinds", f"wanted a list of texts, found {type(kinds).__name__}")
     if unknown := sorted(set(kinds) - set(TELLABLE)):
-        raise _bad("kinds", f"wanted kinds of entries such as {TELLABLE[0]}, found {', '.join(unknown)[:200]}")
+        raise BadInputError.at(
+            "kinds", f"wanted kinds of entries such as {TELLABLE[0]}, found {', '.join(unknown)[:200]}"
+        )
     return sorted(set(kinds))
-
-
-def _bad(field: str, message: str) -> BadInputError:
-    return BadInputError(f"{field}: {message}", errors={field: [message]})

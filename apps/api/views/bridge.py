@@ -53,8 +53,7 @@ def find_chosen_project(request: Request, metadata: dict[str, Any], right: Right
         return find_project_for(request, name, right)
     found = list(projects_with(request, right)[:2])
     if len(found) != 1:
-        message = "name a project in metadata.project: you may in none or several"
-        raise BadInputError(f"metadata: {message}", errors={"metadata": [message]})
+        raise BadInputError.at("metadata", "name a project in metadata.project: you may in none or several")
     project: Project = found[0]
     return project
 

@@ -198,8 +198,9 @@ class RunViewSet(ResourceViewSet):
             lines = Worker.objects.filter(project=project, is_active=True, learns_with=None)
             workers = list(lines.select_related("project")[:2])
             if len(workers) != 1:
-                message = f"wanted one active worker in {project.slug} to choose by itself; name one"
-                raise BadInputError(f"worker: {message}", errors={"worker": [message]})
+                raise BadInputError.at(
+                    "worker", f"wanted one active worker in {project.slug} to choose by itself; name one"
+                )
             worker = workers[0]
         run = flow.close_batch(
             worker=worker,

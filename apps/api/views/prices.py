@@ -68,8 +68,7 @@ class PriceViewSet(ResourceViewSet):
             seen = Q(project__in=visible_projects(request)) | Q(project__isnull=True)
             provider = rows.filter(seen, pk=provider_id).first()
             if provider is None:
-                message = "no such model server here, or none that you may see"
-                raise NotFoundError(f"provider: {message}", errors={"provider": [message]})
+                raise NotFoundError.at("provider", "no such model server here, or none that you may see")
         return self.show(set_price(by=current_user(request), provider=provider, **body), 201)
 
     @extend_schema(responses={204: None})

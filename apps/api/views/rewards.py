@@ -66,6 +66,5 @@ def _read_task(label: str) -> int:
     except (ValueError, TypeError, KeyError):
         found = None
     if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**63:
-        message = 'wanted a JSON object with the "task" that was answered'
-        raise BadInputError(f"labels: {message}", errors={"labels": [message]})
+        raise BadInputError.at("labels", 'wanted a JSON object with the "task" that was answered')
     return found
