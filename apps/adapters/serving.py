@@ -16,6 +16,7 @@ from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedErro
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.adapters.servable import require_servable
 from apps.base.errors import TentalisError
+from apps.base.surviving import survive
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError
 from apps.inference.registry import find_kind
@@ -130,7 +131,11 @@ def unload_drained() -> int:
     """Free servers of what had requests under way when it was to be freed first. Returns how many were."""
     idle = Adapter.objects.filter(state__in=IDLE_STATES, is_anchor=False)
     workers = Worker.objects.filter(pk__in=idle.values("worker"), deployments__isnull=False).distinct()
-    return sum(_unload_idle(worker) for worker in workers.select_related("provider"))
+    count = 0
+    for worker in workers.select_related("provider"):
+        with survive(f"adapters of {worker.name} stay loaded", TentalisError):
+            count += _unload_idle(worker)
+    return count
 
 
 def _unload_idle(worker: Worker) -> int:
@@ -158,12 +163,18 @@ def restore_served() -> int:
     """Load every adapter at work that a server does not know (it was restarted), and prove it. Returns how many.
 
     Raises:
-        WrongAdapterServedError, ProviderRefusedError: the last of what was wrong, after all were tried.
+        TentalisError: the last of what was wrong, after all were tried.
     """
     loaded, wrong = 0, None
     at_work = Deployment.objects.filter(Q(adapter__isnull=False) | Q(canary__isnull=False))
     for deployment in at_work.select_related("adapter", "canary", "worker__provider"):
-        for adapter in _find_lost(deployment.worker, (deployment.adapter, deployment.canary)):
+        try:
+            lost = _find_lost(deployment.worker, (deployment.adapter, deployment.canary))
+        except TentalisError as error:
+            logger.warning("nobody knows what serves %s: %s", deployment, error)
+            wrong = error
+            continue
+        for adapter in lost:
             try:
                 load(adapter)
                 probe(adapter)

@@ -15,14 +15,15 @@ way.
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from django.db import transaction
+from django.db import DataError, transaction
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.base.errors import IllegalMoveError, NotAllowedError
+from apps.base.errors import IllegalMoveError, NotAllowedError, TentalisError
+from apps.base.surviving import survive
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import QueueFilter, Said
@@ -368,44 +369,52 @@ def train_next(worker_id: int) -> None:
 
 
 def take_result(data: Mapping[str, Any], *, by: str) -> None:
-    """A result came from the box: what it trained goes to the gate."""
-    with transaction.atomic():
-        if scorers.is_scorer_run(int(data.get("run_id", 0))):
-            if (model := scorers.record_head(data, by=by)) is not None:
-                outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
-            return
-        if verdict_managers.is_manager_run(int(data.get("run_id", 0))):
-            if (fit := verdict_managers.record_fit(data, by=by)) is not None:
-                outbox.start("adopt_manager", subject_id=fit.pk, project_id=fit.project_id)
-            return
-        adapter = training.record_result(data, by=by)
-        if adapter is not None and adapter.is_rebuilt:
-            adopt_rebuilt()
-            train_next(adapter.worker_id)
-        elif adapter is not None:
-            outbox.start("adopt", subject_id=adapter.pk, project_id=adapter.project_id)
+    """A result came from the box: what it trained goes to the gate.
+
+    One that cannot even be written down ends its run, with the reason; else it would be tried again for ever.
+    """
+    try:
+        with transaction.atomic():
+            _take_home(data, by=by)
+    except (DataError, OSError, ValueError, TypeError, KeyError) as error:
+        reason = f"{type(error).__name__}: {error}".replace("\0", "?")
+        if not training.fail_result(data, reason=reason, by=by):
+            raise
+
+
+def _take_home(data: Mapping[str, Any], *, by: str) -> None:
+    if scorers.is_scorer_run(int(data.get("run_id", 0))):
+        if (model := scorers.record_head(data, by=by)) is not None:
+            outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
+        return
+    if verdict_managers.is_manager_run(int(data.get("run_id", 0))):
+        if (fit := verdict_managers.record_fit(data, by=by)) is not None:
+            outbox.start("adopt_manager", subject_id=fit.pk, project_id=fit.project_id)
+        return
+    adapter = training.record_result(data, by=by)
+    if adapter is not None and adapter.is_rebuilt:
+        adopt_rebuilt()
+        train_next(adapter.worker_id)
+    elif adapter is not None:
+        outbox.start("adopt", subject_id=adapter.pk, project_id=adapter.project_id)
 
 
 def wake_silent_run(run: TrainingRun) -> str:
-    """A run whose box went silent: take the result it left behind, or send it again, or give it up."""
+    """A run whose box went silent: take the result it left behind, end it as asked, send it again, or give it up."""
     if (data := training.find_result(run)) is not None:
         take_result(data, by="sweep")
         return "recorded"
-    if run.attempt >= training.MAX_ATTEMPTS:
-        training.fail_run(run.pk, reason=f"the training box went silent {run.attempt} times", by="sweep")
-        return "failed"
     with transaction.atomic():
-        training.retry_run(run=run, by="sweep")
+        found = training.give_up_silent(run, by="sweep")
         train_next(run.worker_id)
-    return "sent again"
+    return found
 
 
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
-    """Stop a training."""
+    """Stop a training. Its segment goes first: who sends it has the segment's lock before the run's."""
     with transaction.atomic():
-        training.cancel_run(run=run, by=by)
         outbox.cancel_segments(kind="train", subject_id=run.pk)
-    return run
+        return training.cancel_run(run=run, by=by)
 
 
 def pause_run(*, run: TrainingRun, by: User) -> TrainingRun:
@@ -442,12 +451,12 @@ def retry_run(*, run: TrainingRun, by: User) -> TrainingRun:
 
 def keep_hours() -> int:
     """Pause what trains outside its project's hours, and let go on what was paused for that and may train again."""
-    overdue = schedule.find_overdue()
+    overdue, resumable = schedule.find_overdue(), schedule.find_resumable()
     for run in overdue:
-        training.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
-    resumable = schedule.find_resumable()
+        with survive(f"run {run.pk} cannot be paused", IllegalMoveError, OSError):
+            training.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
     for run in resumable:
-        with transaction.atomic():
+        with survive(f"run {run.pk} cannot go on", IllegalMoveError), transaction.atomic():
             training.resume_run(run, by="schedule")
             train_next(run.worker_id)
     return len(overdue) + len(resumable)
@@ -494,7 +503,8 @@ def take_back_barred() -> int:
     """Put what served before into the place of what may not serve, where a project wants that. Returns how many."""
     found = list(rebuilding.find_barred_at_work())
     for deployment in found:
-        adapters.take_back_barred(deployment, by="forget")
+        with survive(f"{deployment} still serves what was barred", TentalisError):
+            adapters.take_back_barred(deployment, by="forget")
     return len(found)
 
 

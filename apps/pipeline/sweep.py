@@ -4,6 +4,7 @@ import logging
 
 from apps.adapters.serving import restore_served, unload_drained
 from apps.base.errors import TentalisError
+from apps.base.surviving import survive
 from apps.feedback.services import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
@@ -48,9 +49,10 @@ def settle_feedback() -> None:
 
 
 def sweep_runs() -> None:
-    """Take up trainings whose box went silent, and send those whose turn has come."""
+    """Take up trainings whose box went silent, and send those whose turn has come; none keeps the others from it."""
     for run in find_silent_runs():
-        logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
+        with survive(f"run {run.pk} was silent, and stays so", TentalisError, OSError):
+            logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
     flow.adopt_rebuilt()
     flow.keep_hours()
     flow.train_waiting()
@@ -71,16 +73,17 @@ def tend_cluster() -> None:
 
 
 def sweep_adapters() -> None:
-    """Load deployed adapters into a server that was restarted, and free it of those that nobody asks any more."""
-    try:
+    """Load deployed adapters into a server that was restarted, and free it of those that nobody asks any more.
+
+    Whatever a server or a disk keeps from coming back, what may not serve goes out of service.
+    """
+    if count := flow.take_back_barred():
+        logger.info("took back %d adapters that may not serve", count)
+    with survive("not everything that should serve does", TentalisError):
         if count := restore_served():
             logger.info("loaded %d adapters again", count)
-        if count := flow.take_back_barred():
-            logger.info("took back %d adapters that may not serve", count)
-        if count := unload_drained():
-            logger.info("unloaded %d adapters that nobody asks any more", count)
-    except TentalisError as error:
-        logger.info("the model server cannot be asked: %s", error)
+    if count := unload_drained():
+        logger.info("unloaded %d adapters that nobody asks any more", count)
 
 
 def watch_canaries() -> None:

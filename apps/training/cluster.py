@@ -5,15 +5,19 @@ A message is a nudge: whoever gets it starts the run's job or looks at it. It ma
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import redis
 from django.conf import settings
+from django.db.models.functions import Now
 from kombu.exceptions import OperationalError as BrokerError
 
+from apps.adapters.artifacts import path_of
 from apps.base.errors import BadInputError
 from apps.outbox.errors import BrokerAwayError
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
+from apps.training import asking
 from apps.training.models import TrainingRun
 from apps.training.rewards import open_door
 from apps.workers.models import Worker
@@ -28,6 +32,9 @@ BACKEND = "openrlhf"
 TEND = "gpu.tend"
 QUEUE = "cluster"
 EXPIRES_S = 60
+RESULT_FILE = "result.json"
+STRAY_FOR = timedelta(days=1)
+GIVEN_UP = (TrainingRun.State.CANCELLED, TrainingRun.State.FAILED, TrainingRun.State.PAUSED)
 DESK_STOPS = ("</call>",)
 """What ends a turn of the desk's model: its tool is asked then."""
 
@@ -95,7 +102,10 @@ def tend(spec: TrainSpec) -> None:
     Raises:
         BrokerAwayError: nothing was sent.
     """
-    reward_url = open_door(spec.run_id, spec.attempt)
+    _nudge(spec, open_door(spec.run_id, spec.attempt))
+
+
+def _nudge(spec: TrainSpec, reward_url: str) -> None:
     try:
         app.signature(TEND, args=[spec.to_json(), reward_url], queue=QUEUE, immutable=True).apply_async(
             retry=False, expires=EXPIRES_S
@@ -105,12 +115,29 @@ def tend(spec: TrainSpec) -> None:
 
 
 def tend_all() -> int:
-    """Ask after every run that trains on the cluster. Returns how many there are.
+    """Ask after every run that trains on the cluster, and after what may train there though it is over here.
 
+    Returns:
+        How many were asked after.
     Raises:
         BrokerAwayError: the broker is away; the timetable comes back.
     """
-    specs = TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, backend=BACKEND).values_list("spec", flat=True)
+    running = TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, backend=BACKEND)
+    specs = list(running.values_list("spec", flat=True))
     for spec in specs:
         tend(TrainSpec.from_json(spec))
-    return len(specs)
+    stray = find_stray()
+    for spec in stray:
+        _nudge(spec, "")
+    return len(specs) + len(stray)
+
+
+def find_stray() -> list[TrainSpec]:
+    """Attempts that were given up here and asked to stop, and of which the cluster has not said that they did.
+
+    Somebody was forgotten, or nobody heard of it: its job would train to its end for nobody. The box writes a result
+    when it has stopped one; after `STRAY_FOR` nobody asks any more.
+    """
+    ended = TrainingRun.objects.filter(state__in=GIVEN_UP, backend=BACKEND, heartbeat_at__gt=Now() - STRAY_FOR)
+    specs = [TrainSpec.from_json(run.spec) for run in ended if asking.find_asked(run).what]
+    return [spec for spec in specs if not (path_of(spec.output_uri) / RESULT_FILE).exists()]

@@ -1,9 +1,10 @@
 """Trainings of a person's own adapters end when the person is forgotten."""
 
 from apps.accounts.models import Project
-from apps.adapters.artifacts import path_of
 from apps.audit.services import move
+from apps.outbox.locking import lock_segments
 from apps.outbox.services import cancel_segments
+from apps.training import asking
 from apps.training.models import TrainingRun
 
 State = TrainingRun.State
@@ -15,10 +16,12 @@ def end_line(*, project: Project, end_user: str, stand_in: str, by: str) -> None
 
     A result that comes home after all is dropped: nobody waits for it any more.
     """
-    runs = TrainingRun.objects.select_for_update(of=("self",)).filter(project=project, end_user=end_user)
+    theirs = TrainingRun.objects.filter(project=project, end_user=end_user)
+    lock_segments(kind="train", subject_ids=theirs.values_list("pk", flat=True))
+    runs = theirs.select_for_update(of=("self",))
     for run in runs.filter(state__in=[State.QUEUED, State.RUNNING, State.PAUSED]).order_by("pk"):
         cancel_segments(kind="train", subject_id=run.pk)
         if run.state == State.RUNNING and "output_uri" in run.spec:
-            (path_of(run.spec["output_uri"]) / "cancel").touch()
+            asking.ask(run, asking.CANCEL, WORDS)
         move(run, State.CANCELLED, by=by, failure=WORDS)
     TrainingRun.objects.filter(project=project, end_user=end_user).update(end_user=stand_in)

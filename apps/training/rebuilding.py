@@ -12,14 +12,15 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project
-from apps.adapters.artifacts import path_of
 from apps.adapters.barring import bar, find_taught
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
+from apps.outbox.locking import lock_segments
 from apps.outbox.services import cancel_segments
 from apps.rollouts.moving import take_over
+from apps.training import asking
 from apps.training.models import TrainingRun
 from tentalis.core.learning.recipes import Recipe
 
@@ -84,6 +85,7 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
         The adapters that were barred now, and the new runs; a batch that is empty now gets none.
     """
     lines = TrainingRun.objects.filter(project=project, state__in=OPEN).order_by("pk")
+    lock_segments(kind="train", subject_ids=lines.values_list("pk", flat=True))
     list(lines.select_for_update(of=("self",)).values_list("pk"))  # none comes home, or is sent, meanwhile
     found = find_affected(project=project, batches=batches)
     barred = bar(found.adapters, words=BARRED, by=by)
@@ -212,7 +214,7 @@ def cancel_for_rebuild(run: TrainingRun, *, by: str) -> None:
     """End a run that is open: what it learns from is not to be learnt."""
     cancel_segments(kind="train", subject_id=run.pk)
     if run.state == State.RUNNING and "output_uri" in run.spec:
-        (path_of(run.spec["output_uri"]) / "cancel").touch()
+        asking.ask(run, asking.CANCEL, CANCELLED)
     move(run, State.CANCELLED, by=by, failure=CANCELLED)
 
 

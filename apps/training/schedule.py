@@ -110,6 +110,8 @@ def take_place(run: TrainingRun) -> bool:
             busy = _busy(run.backend).values("pk")
             free = GpuLease.objects.filter(slot__in=names).exclude(pk__in=busy).order_by("slot")
             mine = free.select_for_update(skip_locked=True).first()
+            if mine is not None and _busy(run.backend).filter(pk=mine.pk).exists():
+                mine = None  # it was given away between this look and its lock: only what is read after that is true
         if mine is None:
             return False
         GpuLease.objects.filter(pk=mine.pk).update(

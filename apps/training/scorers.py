@@ -26,7 +26,6 @@ from apps.training.labelled import find_truth, iterate_pages, split_of
 from apps.training.models import TrainingRun
 from apps.training.services import describe_result, end_failed, lock_awaited
 from apps.workers.models import Worker
-from tentalis.core.contracts import TrainResult
 from tentalis.core.learning.head_recipes import HeadRecipe
 from tentalis.core.scoring.ranking import Scored
 from tentalis.core.scoring.scorer_gate import ScorerPolicy, judge_scorer
@@ -127,11 +126,10 @@ def is_scorer_run(run_id: int) -> bool:
 
 def record_head(data: Mapping[str, Any], *, by: str) -> RewardModel | None:
     """Take a trained head into the registry, or its failure onto the run; as `services.record_result` for adapters."""
-    result = TrainResult.from_json(data)
     with transaction.atomic():
-        run = lock_awaited(result)
-        if run is None:
+        if (awaited := lock_awaited(data)) is None:
             return None
+        run, result = awaited
         changes = describe_result(run, result)
         if not result.ok:
             end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)

@@ -5,10 +5,11 @@ import json
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -22,12 +23,13 @@ from apps.adapters.services import record_adapter, refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, IllegalMoveError
+from apps.base.surviving import survive
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
-from apps.training import cluster, gates
+from apps.training import asking, cluster, gates
 from apps.training.alarms import watch_data, watch_training
 from apps.training.audits import write_judgements
 from apps.training.box import send_spec
@@ -36,9 +38,10 @@ from apps.training.costs import sum_up_data
 from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
 from apps.training.rebuilding import find_hold, find_parent
-from apps.training.schedule import leave_place, renew_place, take_place
+from apps.training.schedule import OUTSIDE_HOURS, leave_place, renew_place, take_place
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
+from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 from tentalis.core.learning.recipes import Recipe, RecipeError
 from tentalis.core.learning.refusals import find_refusal
@@ -150,6 +153,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             checkpoint_uri=spec.resume_uri or "",
             heartbeat_at=Now(),
             started_at=Now(),
+            finished_at=None,
             metrics=[],
             failure="",
             waiting_reason="",
@@ -191,7 +195,7 @@ def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> Non
         if run is None:
             return
         changes: dict[str, Any] = {"heartbeat_at": Now()}
-        if metrics and dict(metrics) not in run.metrics:
+        if metrics and is_storable(metrics) and dict(metrics) not in run.metrics:
             changes["metrics"] = [*run.metrics, dict(metrics)]
             watch_training(run, changes["metrics"], by="monitor")
         TrainingRun.objects.filter(pk=run_id).update(**changes)
@@ -206,11 +210,10 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
     Returns:
         The adapter, to be gated; None where there is none.
     """
-    result = TrainResult.from_json(data)
     with transaction.atomic():
-        run = lock_awaited(result)
-        if run is None:
+        if (awaited := lock_awaited(data)) is None:
             return None
+        run, result = awaited
         changes = describe_result(run, result)
         answers = gates.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
         changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
@@ -242,18 +245,52 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
         return adapter
 
 
-def lock_awaited(result: TrainResult) -> TrainingRun | None:
-    """The run that waits for a result, locked; None where the result is of another attempt, or the run has ended."""
-    run = (
-        TrainingRun.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("worker__project", "parent")
-        .filter(pk=result.run_id)
-        .first()
-    )
+class Awaited(NamedTuple):
+    """A run that waits for its result, locked, and that result."""
+
+    run: TrainingRun
+    result: TrainResult
+
+
+def lock_awaited(data: Mapping[str, Any]) -> Awaited | None:
+    """What a result is taken home by; None where it is of another attempt, or the run has ended.
+
+    The row alone is locked and read: what is joined to it would be as it was before the lock was waited for. Who asked
+    for a stop gets one, also where the training had ended by then.
+
+    Raises:
+        ContractError: it is no result.
+    """
+    result = TrainResult.from_json(data)
+    run = TrainingRun.objects.select_for_update(no_key=True).filter(pk=result.run_id).first()
     if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
         logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
         return None
-    return run
+    if result.ok and asking.find_asked(run).what == asking.CANCEL:
+        words = "cancelled when its last update was done already"
+        result = dataclasses.replace(result, ok=False, error_type="CancelledError", error_message=words)
+    return Awaited(run, result)
+
+
+def fail_result(data: Mapping[str, Any], *, reason: str, by: str) -> bool:
+    """End a run whose result cannot be taken home, with the reason; whether it waited for that one."""
+    run_id, attempt = data.get("run_id"), data.get("attempt")
+    if not isinstance(run_id, int) or not isinstance(attempt, int):
+        return False
+    with transaction.atomic():
+        waits = TrainingRun.objects.filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
+        if (run := waits.select_for_update(no_key=True).first()) is None:
+            return False
+        end_failed(run, f"its result cannot be taken home: {reason}", by=by, finished_at=Now(), cost=add_up_cost(run))
+    return True
+
+
+def is_storable(value: object) -> bool:
+    """Whether Postgres takes it as JSON: neither infinities nor NUL."""
+    try:
+        return b"\\u0000" not in canonical_json(value)
+    except (ValueError, TypeError):
+        return False
 
 
 def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:
@@ -295,28 +332,41 @@ def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
         IllegalMoveError: it has ended.
     """
     require_right(by, run.project, Right.RUNS_WRITE)
-    if run.state == TrainingRun.State.RUNNING:
-        (path_of(run.spec["output_uri"]) / "cancel").touch()
-    elif run.state in {TrainingRun.State.QUEUED, TrainingRun.State.PAUSED}:
-        move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
-    else:
-        raise IllegalMoveError(f"run {run.pk} cannot be cancelled: wanted queued, running or paused, found {run.state}")
+    with transaction.atomic():
+        _look_again(run)
+        if run.state == TrainingRun.State.RUNNING:
+            asking.ask(run, asking.CANCEL, f"cancelled by {by.handle}")
+        elif run.state in {TrainingRun.State.QUEUED, TrainingRun.State.PAUSED}:
+            move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
+        else:
+            message = f"run {run.pk} cannot be cancelled: wanted queued, running or paused, found {run.state}"
+            raise IllegalMoveError(message)
     return run
 
 
 def pause_run(run: TrainingRun, *, why: str, by: str) -> TrainingRun:
     """Stop a run so that it can go on: one that waits at once, one that trains at its next update.
 
+    What a person asked for stands, whatever the schedule wants then.
+
     Raises:
         IllegalMoveError: it has ended, or is paused already.
     """
-    if run.state == TrainingRun.State.RUNNING:
-        (path_of(run.spec["output_uri"]) / "pause").write_text(why)
-    elif run.state == TrainingRun.State.QUEUED:
-        move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": why[:300]}, waiting_reason=why[:300])
-    else:
-        raise IllegalMoveError(f"run {run.pk} cannot be paused: wanted queued or running, found {run.state}")
+    with transaction.atomic():
+        _look_again(run)
+        if run.state == TrainingRun.State.RUNNING:
+            asking.ask(run, asking.PAUSE, why, replaces=why != OUTSIDE_HOURS)
+        elif run.state == TrainingRun.State.QUEUED:
+            move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": why[:300]}, waiting_reason=why[:300])
+        else:
+            raise IllegalMoveError(f"run {run.pk} cannot be paused: wanted queued or running, found {run.state}")
     return run
+
+
+def _look_again(run: TrainingRun) -> None:
+    """Lock a run in the running transaction and bring it up to date: it may have been sent since it was read."""
+    now = TrainingRun.objects.select_for_update(no_key=True)
+    run.refresh_from_db(fields=["state", "attempt", "spec"], from_queryset=now)
 
 
 def resume_run(run: TrainingRun, *, by: str) -> TrainingRun:
@@ -337,9 +387,9 @@ def add_up_cost(run: TrainingRun) -> dict[str, float]:
     return {"gpu_s": round(run.cost.get("gpu_s", 0.0) + max(0.0, took_s), 3), **sum_up_data(run)}
 
 
-def retry_run(*, run: TrainingRun, by: str) -> TrainingRun:
+def retry_run(*, run: TrainingRun, by: str, **changes: Any) -> TrainingRun:
     """Queue a run again under its next attempt; results of the old one are dropped from now on."""
-    fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None}
+    fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None, **changes}
     move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run
 
@@ -373,16 +423,58 @@ def find_next_run(worker_id: int) -> TrainingRun | None:
 
 def find_silent_runs() -> list[TrainingRun]:
     """Runs whose box gave no sign of life for longer than the settings allow."""
+    return list(_silent()[:100])
+
+
+def _silent() -> QuerySet[TrainingRun]:
     silence = timedelta(seconds=settings.TENTALIS["RUN_SILENCE_SECONDS"])
-    return list(TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, heartbeat_at__lt=Now() - silence)[:100])
+    return TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, heartbeat_at__lt=Now() - silence)
+
+
+def give_up_silent(run: TrainingRun, *, by: str) -> str:
+    """End or queue again a run whose box went silent, in the running transaction; what was asked of it is done.
+
+    The box may live and only be unheard: it is told to stop.
+
+    Returns:
+        What became of it, in a word or three.
+    """
+    if not _silent().select_for_update(no_key=True).filter(pk=run.pk, attempt=run.attempt).exists():
+        return "heard again"
+    asked, why = asking.find_asked(run)
+    ended: dict[str, Any] = {"finished_at": Now(), "cost": _add_unheard(run)}
+    if asked == asking.CANCEL:
+        words = f"{why or 'cancelled'}; its box went silent before it said so"
+        move(run, TrainingRun.State.CANCELLED, by=by, failure=words, **ended)
+        return "cancelled, as asked"
+    if asked == asking.PAUSE:
+        reason = why[:300]
+        move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": reason}, waiting_reason=reason, **ended)
+        return "paused, as asked"
+    with survive(f"run {run.pk} cannot be told to stop", OSError):
+        asking.ask(run, asking.CANCEL, f"attempt {run.attempt} went silent")
+    if run.attempt >= MAX_ATTEMPTS:
+        reason = f"the training box went silent {run.attempt} times"
+        move(run, TrainingRun.State.FAILED, by=by, payload={"reason": reason}, failure=reason, **ended)
+        return "failed"
+    retry_run(run=run, by=by, cost=ended["cost"])
+    return "sent again"
+
+
+def _add_unheard(run: TrainingRun) -> dict[str, float]:
+    """What the run took, with an attempt that nobody heard the end of: until its last sign of life."""
+    if run.started_at is None or run.heartbeat_at is None:
+        return dict(run.cost)
+    took_s = max(0.0, (run.heartbeat_at - run.started_at).total_seconds())
+    return {**run.cost, "gpu_s": round(run.cost.get("gpu_s", 0.0) + took_s, 3)}
 
 
 def find_result(run: TrainingRun) -> dict[str, Any] | None:
-    """The result a box left in the artifact store, whose message may have been lost."""
+    """The result a box left in the artifact store, whose message may have been lost; None for another attempt's."""
     try:
         content = (path_of(run.spec["output_uri"]) / "result.json").read_bytes()
         data = json.loads(content)
-        TrainResult.from_json(data)
-    except (OSError, ValueError, ContractError, AdapterBrokenError, KeyError):
+        result = TrainResult.from_json(data)
+    except (OSError, ValueError, TypeError, ContractError, AdapterBrokenError, KeyError):
         return None
-    return dict(data)
+    return dict(data) if (result.run_id, result.attempt) == (run.pk, run.attempt) else None

@@ -205,11 +205,10 @@ def record_fit(data: Mapping[str, Any], *, by: str) -> ManagerRun | None:
     Returns:
         The fit, to be gated; None where there is nothing to.
     """
-    result = TrainResult.from_json(data)
     with transaction.atomic():
-        run = lock_awaited(result)
-        if run is None:
+        if (awaited := lock_awaited(data)) is None:
             return None
+        run, result = awaited
         changes = describe_result(run, result)
         fit = ManagerRun.objects.filter(run=run, state=State.TRAINING).first()
         reason = _find_fault(result)

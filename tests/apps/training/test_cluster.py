@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import redis
 from django.conf import settings as installed
+from django.db import transaction
 from pytest_django import Settings
 
 from apps.accounts.models import Project, User
+from apps.adapters.artifacts import path_of
 from apps.base.errors import BadInputError
 from apps.pipeline import flow
 from apps.rollouts.models import Batch, PreferencePair
 from apps.scoring.models import StepLabel
-from apps.training import cluster, services
+from apps.training import cluster, forgetting, services
 from apps.training.models import RewardDoor, TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
@@ -158,3 +160,19 @@ def test_a_step_scorer_is_asked_of_it_or_refused_in_words(asked: Worker, alice: 
     StepLabel.objects.create(attempt=attempt, step=attempt.steps.get(index=0), source="verified", value=1.0)
     run = flow.train_scorer(worker=asked, by=alice, backend="openrlhf")
     assert (run.backend, run.purpose, HeadRecipe.from_json(run.recipe)) == ("openrlhf", "reward_model", HeadRecipe())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_given_up_here_is_asked_after_until_the_cluster_has_stopped_it(run: TrainingRun) -> None:
+    """Else who was forgotten is learnt from to the end, on somebody's GPUs."""
+    services.dispatch_run(run.pk, by="control")
+    run.refresh_from_db()
+    with transaction.atomic():
+        forgetting.end_line(project=run.project, end_user="", stand_in="nobody", by="user:olivia")
+    read_sent(cluster.QUEUE)
+    assert cluster.tend_all() == 1
+    ((spec_json, reward_url),) = read_sent(cluster.QUEUE)
+    assert (spec_json["run_id"], reward_url) == (run.pk, "")
+    (path_of(run.spec["output_uri"]) / "result.json").write_text("{}")
+    assert cluster.tend_all() == 0
+    assert read_sent(cluster.QUEUE) == []
