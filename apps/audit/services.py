@@ -55,22 +55,22 @@ def move(
     """
     model: Any = type(row)
     sources = [state for state, targets in model.MOVES.items() if to in targets]
-    with transaction.atomic():
-        changed = model._default_manager.filter(pk=row.pk, state__in=sources).update(state=to, **changes)
-        if not changed:
-            found = model._default_manager.filter(pk=row.pk).values_list("state", flat=True).first()
-            raise IllegalMoveError(
-                f"{model._meta.verbose_name} {row.pk} cannot become {to}: "
-                f"wanted state {' or '.join(sources) or 'none'}, "
-                f"found {found or 'no such row'}"
-            )
-        before = row.state
-        row.state = to
-        for name, value in changes.items():
-            if not hasattr(value, "resolve_expression"):
-                setattr(row, name, value)
-        payload = {"from": str(before), "to": str(to), **(payload or {})}
-        record(kind or model.EVENTS[to], subject=row, by=by, payload=payload)
+    with transaction.atomic(savepoint=False):  # what may be refused is refused before anything is written
+        if changed := model._default_manager.filter(pk=row.pk, state__in=sources).update(state=to, **changes):
+            before = row.state
+            row.state = to
+            for name, value in changes.items():
+                if not hasattr(value, "resolve_expression"):
+                    setattr(row, name, value)
+            payload = {"from": str(before), "to": str(to), **(payload or {})}
+            record(kind or model.EVENTS[to], subject=row, by=by, payload=payload)
+    if not changed:
+        found = model._default_manager.filter(pk=row.pk).values_list("state", flat=True).first()
+        raise IllegalMoveError(
+            f"{model._meta.verbose_name} {row.pk} cannot become {to}: "
+            f"wanted state {' or '.join(sources) or 'none'}, "
+            f"found {found or 'no such row'}"
+        )
 
 
 def move_many(
