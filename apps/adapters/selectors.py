@@ -64,7 +64,8 @@ def choose_adapter(worker: Worker, *, task_id: int, is_new: bool) -> Adapter | N
     Args:
         is_new: False for a task that was tried before: it goes to what serves.
     """
-    deployment = find_deployment(worker.line)
+    at_work = Deployment.objects.filter(worker=worker.line, end_user="").select_related("adapter")
+    deployment = at_work.first()  # few have a canary: it is read where it is chosen
     if deployment is None:
         return None
     return deployment.canary if is_new and goes_to_canary(deployment, task_id) else deployment.adapter

@@ -65,7 +65,7 @@ def find_shadow(worker_id: int, *, task_id: int) -> Shadow | None:
         worker_id: whose line it is: `Worker.line_id` of who does the task.
     """
     running = Shadow.objects.filter(worker=worker_id, state=Shadow.State.RUNNING, after_task__lt=task_id)
-    shadow = running.select_related("adapter").first()
+    shadow = running.first()
     if shadow is None or not is_canary(f"shadow:{shadow.pk}:{task_id}", percent=shadow.percent):
         return None
     return shadow

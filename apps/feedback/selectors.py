@@ -132,14 +132,12 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
     }
 
 
-def find_hint(task: Task) -> str:
-    """The hint for every rollout of the task: a person's before an app's before an AI's, the last of those; or ""."""
+def find_hint(task: Task) -> Hint | None:
+    """The hint for every rollout of the task: a person's before an app's before an AI's, the last of those."""
     heard = task.feedback.counting().values("pk")
-    hints = (
-        task.hints.exclude(text="").filter(feedback__in=heard).order_by("id").values_list("feedback__source", "text")
-    )
-    found = dict(hints)  # the last one of a source wins
-    return next((found[rank] for rank in RANKS if rank in found), "")
+    hints = task.hints.exclude(text="").filter(feedback__in=heard).select_related("feedback")
+    found = {hint.feedback.source: hint for hint in hints.only("text", "feedback__source").order_by("id")}
+    return next((found[rank] for rank in RANKS if rank in found), None)  # of each source the last one
 
 
 def find_hints(task_ids: Collection[int]) -> dict[int, list[str]]:

@@ -56,8 +56,9 @@ def _settle_some(limit: int) -> int:
         Feedback.objects.filter(pk__in=[feedback.pk for feedback in due]).update(undo_until=None)
         for feedback in due:
             feedback.undo_until = None
-            name = feedback.author.partition(":")[2]
-            ReviewDraft.objects.filter(review=feedback.review_id, user__username=name).delete()
+            if feedback.source == Feedback.Source.HUMAN:
+                name = feedback.author.partition(":")[2]
+                ReviewDraft.objects.filter(review=feedback.review_id, user__username=name).delete()
             if feedback.retracted_at is None:
                 note_standing(feedback)
     return len(due)

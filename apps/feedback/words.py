@@ -91,20 +91,14 @@ class Words:
 
 
 def read_words(feedback: Feedback) -> Words:
-    """What was said, as it was given. Three queries."""
-    steps = feedback.steps.select_related("attempt", "step").order_by("id")
+    """What was said, as it was given. Two queries at most."""
+    said = feedback.steps.order_by("id").values_list("attempt__index", "step__index", "score", "comment", "spans")
     return Words(
         score=feedback.score,
         text=feedback.text,
         steps=[
-            StepWord(
-                attempt_index=word.attempt.index,
-                step_index=word.step.index if word.step else None,
-                score=word.score,
-                comment=word.comment,
-                spans=word.spans,
-            )
-            for word in steps
+            StepWord(attempt_index=attempt, step_index=step, score=score, comment=comment, spans=spans)
+            for attempt, step, score, comment, spans in said
         ],
         preferred_attempt=feedback.preferred_attempt.index if feedback.preferred_attempt else None,
         edited_answer=feedback.edited_answer,

@@ -6,9 +6,7 @@ They are written where its rollouts are, and anew whenever those are judged anew
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
-
-from django.db.models import QuerySet
+from typing import Any, NamedTuple, TypeVar
 
 from apps.calibration.selectors import weights_of
 from apps.environments.registry import get_world
@@ -32,6 +30,9 @@ TOLD = frozenset({Feedback.Source.HUMAN.value, VERIFIED})
 """Whose rewards order attempts; models' and scorers' do not."""
 
 
+Item = TypeVar("Item", PreferencePair, Demonstration)
+
+
 class Line(NamedTuple):
     """A line of adapters: the worker it is of (not one who learns with it), and the person; "" for everybody's."""
 
@@ -39,15 +40,19 @@ class Line(NamedTuple):
     end_user: str
 
 
+def drop_items(task: Task) -> None:
+    """Take away the task's pairs and demonstrations that no batch holds, to be written anew."""
+    for kind in (PreferencePair, Demonstration):
+        kind.objects.filter(task=task, batch__isnull=True).delete()
+
+
 def note_items(task: Task, attempts: Sequence[Attempt], rollouts: Sequence[Rollout], lines: Mapping[int, Line]) -> None:
-    """Write the task's pairs and demonstrations anew, in the running transaction, the task's row locked.
+    """Write the task's pairs and demonstrations, in the running transaction, the task's row locked.
 
     Args:
         attempts: of the task, with their steps; rollouts: as judged now.
         lines: attempt id -> which adapters it teaches.
     """
-    for kind in (PreferencePair, Demonstration):
-        kind.objects.filter(task=task, batch__isnull=True).delete()
     if not task.project.learning_enabled or get_world(task.environment).is_held_out(task.prompt):
         return
     usable = {one.attempt_id: one for one in rollouts if one.is_usable}
@@ -66,8 +71,8 @@ def note_items(task: Task, attempts: Sequence[Attempt], rollouts: Sequence[Rollo
         *_show_guided(task, decided, answered.values(), {one.attempt_id: one.reward for one in rollouts}),
         *_show_good(exact.values(), usable),
     ]
-    _save(task, settle_contradictions(pairs), lines, PreferencePair.objects.all())
-    _save(task, demonstrations, lines, Demonstration.objects.all())
+    _save(task, settle_contradictions(pairs), lines)
+    _save(task, demonstrations, lines)
 
 
 def _is_exact(attempt: Attempt) -> bool:
@@ -75,9 +80,9 @@ def _is_exact(attempt: Attempt) -> bool:
     return not attempt.unfit and attempt.exchange is not None and attempt.exchange.has_exact_tokens
 
 
-def _save(task: Task, items: Iterable[LearningItem], lines: Mapping[int, Line], stored: QuerySet[Any, Any]) -> None:
+def _save(task: Task, items: Iterable[Item], lines: Mapping[int, Line]) -> None:
     """Each of them once, the first of equals; what a batch holds already is not told again."""
-    first: dict[str, LearningItem] = {}
+    first: dict[str, Item] = {}
     for item in items:
         line = lines.get(_attempt_of(item) or 0) or Line(task.worker.line, "")
         item.project_id, item.task = task.project_id, task
@@ -85,8 +90,8 @@ def _save(task: Task, items: Iterable[LearningItem], lines: Mapping[int, Line], 
         if item.weight > 0:
             first.setdefault(item.digest, item)
     if first:
-        used = set(stored.filter(task=task, digest__in=first).values_list("digest", flat=True))
-        stored.bulk_create(item for digest, item in first.items() if digest not in used)
+        kind = type(next(iter(first.values())))
+        kind._default_manager.bulk_create(first.values(), ignore_conflicts=True)
 
 
 def _attempt_of(item: LearningItem) -> int | None:

@@ -6,10 +6,9 @@ from django.db.models import F
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgement, find_hint
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.pairing import note_items
+from apps.rollouts.pairing import drop_items, note_items
 from apps.rollouts.services import find_line, load_attempts, make_rollout
 from apps.tasks.models import Task
 
@@ -47,8 +46,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
     batches = {
         batch.pk: batch for batch in Batch.objects.select_for_update(no_key=True).filter(pk__in=holding).order_by("pk")
     }
-    judgements, hint_text = effective_judgement(task), find_hint(task)
-    hint = Hint.objects.filter(task=task, text=hint_text).last() if hint_text else None
+    judgements, hint = effective_judgement(task), find_hint(task)
     changed, left, used = [], [], {}
     attempts = list(load_attempts(task))
     judged = []
@@ -68,6 +66,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
             setattr(old, name, getattr(new, name))
         changed.append(old)
         left += [use] if use is not None and not new.is_usable else []
+    drop_items(task)
     note_items(task, attempts, judged, {one.pk: find_line(one) for one in attempts})
     Rollout.objects.bulk_update(changed, FIELDS)
     _leave(task, left)

@@ -26,6 +26,14 @@ from apps.workers.rules import require_own_line
 from tentalis.core.learning.advantages import UNJUDGED
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
+_OF_ATTEMPT = ("task", "index", "state", "text", "answer", "error", "unfit", "missing_steps")
+_OF_EXCHANGE = ("prompt_token_ids", "shared_tokens", "token_ids", "logprobs", "is_truncated", "is_mixed")
+_OF_WORKER = ("project", "name", "kind", "adapters_per", "user_batch_tasks", "learns_with")
+_TOLD = (
+    *_OF_ATTEMPT,
+    *(f"exchange__{name}" for name in (*_OF_EXCHANGE, "session__end_user")),
+    *(f"{worker}__{name}" for worker in ("worker", "worker__learns_with", "adapter__worker") for name in _OF_WORKER),
+)
 
 
 def build_rollouts(task_id: int, *, by: str) -> None:
@@ -40,17 +48,16 @@ def build_rollouts(task_id: int, *, by: str) -> None:
     attempts = list(load_attempts(task))
     with final_write():
         Task.objects.select_for_update(no_key=True).only("pk").get(pk=task_id)
-        judgements = effective_judgement(task)
-        hint_text = find_hint(task)
-        hint = Hint.objects.filter(task=task, text=hint_text).last() if hint_text else None
+        judgements, hint = effective_judgement(task), find_hint(task)
         rollouts = Rollout.objects.bulk_create(
             make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts
         )
         note_items(task, attempts, rollouts, {one.pk: find_line(one) for one in attempts})
         payload = {"rollouts": len(rollouts), "usable": sum(rollout.is_usable for rollout in rollouts)}
         record(Kind.ROLLOUTS_BUILT, subject=task, by=by, payload=payload)
-        offer(task, [rollout for rollout in rollouts if rollout.is_usable], by=by)
         move(task, Task.State.DONE, by=by)
+        # last, for the line's other tasks wait from here on until this one is committed
+        offer(task, [rollout for rollout in rollouts if rollout.is_usable], by=by)
 
 
 def make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> Rollout:
@@ -119,9 +126,9 @@ def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> list[Batch]:
 
 
 def load_attempts(task: Task) -> QuerySet[Attempt]:
-    """A task's attempts with their steps and what their lines are told by."""
+    """A task's attempts with their steps and what their lines are told by: two queries of what is looked at here."""
     told_by = ("exchange__session", "adapter__worker", "worker__learns_with")
-    return task.attempts.select_related(*told_by).prefetch_related("steps")
+    return task.attempts.select_related(*told_by).prefetch_related("steps").only(*_TOLD)
 
 
 def find_line(attempt: Attempt) -> Line:

@@ -145,7 +145,7 @@ def work_task(task_id: int, *, by: str) -> None:
         ProviderBusyError, ProviderRefusedError: the model could not be asked.
     """
     task = Task.objects.select_related(
-        "worker__provider", "worker__agent_server", "worker__learns_with", "project"
+        "worker__provider", "worker__agent_server", "worker__learns_with", "worker__project"
     ).get(pk=task_id)
     if task.state not in {Task.State.QUEUED, Task.State.WORKING}:
         return
@@ -195,7 +195,7 @@ def _keep_exchanges(
     ours = [draft for draft in drafts if not draft.exchange_ids]
     stored = iter(
         record_exchanges(
-            project=task.project,
+            project=task.worker.project,
             drafts=ours,
             worker_name=task.worker.name,
             model=model,

@@ -36,7 +36,7 @@ def test_a_desk_task_ends_with_verified_rewards_step_scores_and_the_full_hint(de
         [1.0, 0.0, 0.0],
         [1.0, 1.0, 0.3],
     ]
-    assert find_hint(task) == FULL_HINT
+    assert str(find_hint(task)) == FULL_HINT
 
 
 def test_the_links_of_a_group_of_eight_take_few_queries(desk_project: Project) -> None:

@@ -127,7 +127,7 @@ def test_an_llm_managers_judgement_reaches_attempts_steps_and_hint(settings: Set
         (0.2, "ai", [0.2, 0.2]),
         (0.8, "ai", [0.8, 0.8]),
     ]
-    assert find_hint(task) == "Be brief."
+    assert str(find_hint(task)) == "Be brief."
 
 
 @pytest.mark.django_db
@@ -189,7 +189,7 @@ def test_a_policy_may_turn_to_the_ai_manager_when_nobody_came() -> None:
     extract_hint(task.pk)
     assert dict(task.reviews.values_list("audience", "state")) == {"human": "expired", "ai": "closed"}
     assert task.feedback.get().source == "ai"
-    assert find_hint(task) == "use ship, write the unit, check the sum"
+    assert str(find_hint(task)) == "use ship, write the unit, check the sum"
 
 
 @pytest.mark.django_db

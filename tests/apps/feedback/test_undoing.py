@@ -50,7 +50,7 @@ def snapshot(task: Task) -> dict[str, Any]:
         "reviews": list(reviews.values_list("pk", "purpose", "state", "claimed_by", "assigned_to")),
         "said": list(task.feedback.standing().order_by("pk").values_list("pk", flat=True)),
         "worth": effective_judgement(task),
-        "hint": find_hint(task),
+        "hint": str(find_hint(task) or ""),
         "segments": list(Segment.objects.filter(subject_id=task.pk, state="open").values_list("kind", flat=True)),
         "compared": list(Comparison.objects.order_by("pk").values_list("pk", "said", "truth")),
     }
@@ -289,9 +289,9 @@ def test_before_anything_learnt_the_task_learns_without_it(project: Project, bob
     given = flow.give_feedback(review=review, by=bob, text="x", hint_text="Say please.", score=0.5)
     extract_hint(review.task_id)
     task = review.task
-    assert (find_hint(task), Hint.objects.get().source) == ("Say please.", "reviewer")
+    assert (str(find_hint(task)), Hint.objects.get().source) == ("Say please.", "reviewer")
     assert "Nothing has learnt from it yet" in flow.retract_feedback(feedback=given, by=bob, reason="no")
-    assert find_hint(task) == ""
+    assert find_hint(task) is None
     assert all(one.reward is None for one in effective_judgement(task).values())
 
 
