@@ -82,13 +82,18 @@ def make_batch(rewards: Sequence[Sequence[float | None]], *, seed: int = 0) -> l
     return found
 
 
+def predict(model: Reference, prompt: Sequence[int], answer: Sequence[int], changes: dict[str, Tensor]) -> Tensor:
+    """(T, V) log-probs at an answer's tokens, of this one row without padding."""
+    ids = torch.tensor([[*prompt, *answer]])
+    logits = functional_call(model, changes, (), {"input_ids": ids}).logits[0, len(prompt) - 1 : -1]
+    return torch.log_softmax(logits, -1)
+
+
 def score_alone(
     model: Reference, prompt: Sequence[int], answer: Sequence[int], changes: dict[str, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """(T,) log-probs and entropies of an answer's tokens, of this one row without padding."""
-    ids = torch.tensor([[*prompt, *answer]])
-    logits = functional_call(model, changes, (), {"input_ids": ids}).logits[0, len(prompt) - 1 : -1]
-    logprobs = torch.log_softmax(logits, -1)
+    """(T,) log-probs and entropies of an answer's tokens."""
+    logprobs = predict(model, prompt, answer, changes)
     return logprobs.gather(-1, torch.tensor(answer)[:, None])[:, 0], -(logprobs.exp() * logprobs).sum(-1)
 
 
@@ -122,16 +127,24 @@ def surrogate(ratio: Tensor, advantage: float, recipe: Recipe, *, dual: bool) ->
     return torch.clamp(loss, max=-advantage * recipe.dual_clip) if dual and recipe.dual_clip is not None else loss
 
 
-def work_out(
-    model: Reference, batch: Sequence[RolloutRecord], recipe: Recipe, start: LoraTensors, base: BaseModel
-) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """The update's loss and terms, and the gradient of each low-rank tensor."""
+def adapt(
+    model: Reference, recipe: Recipe, start: LoraTensors, base: BaseModel
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The adapter's tensors in float64, and the weights they make: W + alpha / r * B A."""
     leaves = {name: tensor.double().requires_grad_() for name, tensor in start.weights.items()}
     frozen = dict(model.named_parameters())
     changes = {}
     for module in base.find_linears(recipe.target_modules):
         a, b = leaves[f"{module}.lora_A.weight"], leaves[f"{module}.lora_B.weight"]
         changes[f"{module}.weight"] = frozen[f"{module}.weight"] + recipe.lora_alpha / recipe.lora_rank * b @ a
+    return leaves, changes
+
+
+def work_out(
+    model: Reference, batch: Sequence[RolloutRecord], recipe: Recipe, start: LoraTensors, base: BaseModel
+) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """The update's loss and terms, and the gradient of each low-rank tensor."""
+    leaves, changes = adapt(model, recipe, start, base)
     advantages = outcome_advantages(batch, recipe)
     zero = torch.zeros((), dtype=torch.float64)
     reward, hint, entropy, divergence = zero, zero, zero, zero
@@ -280,3 +293,71 @@ def test_a_hint_on_an_attempt_as_good_as_the_mean_leaves_the_rewards_loss_as_it_
     losses = [update(tmp_path, batch, PLAIN, start, base)[0]["loss_rl"] for batch in (plain, hinted)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     assert losses[0] != 0
+
+
+def add_likeliest(model: Reference, batch: Sequence[RolloutRecord], k: int) -> list[RolloutRecord]:
+    """The batch with what the policy found likeliest, off by some noise, and three hints to choose from."""
+    rng = random.Random(4)
+    found = []
+    for one in batch:
+        values, ids = predict(model, one.prompt_token_ids, one.token_ids, {}).topk(k, -1)
+        noisy = [
+            sorted((min(0.0, value + rng.gauss(0, 0.3)) for value in row), reverse=True) for row in values.tolist()
+        ]
+        text = one.messages[0]["content"]
+        hints = [[{"role": "user", "content": f"{text} {hint}"}] for hint in ("w9", "w9 w20", "w25")]
+        found.append(
+            dataclasses.replace(
+                one,
+                hinted_messages=hints[0] if one.hinted_messages else None,
+                candidate_hints=hints if one.hinted_messages else (),
+                top_token_ids=[ids if counts else [] for ids, counts in zip(ids.tolist(), one.sampled, strict=True)],
+                top_logprobs=[row if counts else [] for row, counts in zip(noisy, one.sampled, strict=True)],
+            )
+        )
+    return found
+
+
+def work_out_hybrid(
+    model: Reference, batch: Sequence[RolloutRecord], recipe: Recipe, start: LoraTensors, base: BaseModel
+) -> tuple[Tensor, list[Tensor]]:
+    """The top-K hybrid's loss and its gradient: arXiv:2603.10165 v2."""
+    leaves, changes = adapt(model, recipe, start, base)
+    loss, hinted = torch.zeros((), dtype=torch.float64), 0
+    for one in batch:
+        if not one.candidate_hints:
+            continue
+        now = predict(model, one.prompt_token_ids, one.token_ids, changes)
+        places = [place for place, counts in enumerate(one.sampled) if counts]
+        best, told = -1, torch.empty(0)
+        for hint in one.candidate_hints:
+            teacher = predict(model, base.read_prompt(hint), one.token_ids, {})
+            likeliest = teacher.topk(recipe.opd_top_k, -1).indices.tolist()
+            overlap = sum(len({*likeliest[place]} & {*(one.top_token_ids or [])[place]}) for place in places)
+            if overlap > best:
+                best, told = overlap, teacher
+        for place in places:
+            hinted += 1
+            ids, old = (one.top_token_ids or [])[place], (one.top_logprobs or [])[place]
+            total = sum(math.exp(value) for value in old)
+            for token, before in zip(ids, old, strict=True):
+                gap = max(-recipe.opd_top_k_clip, min(recipe.opd_top_k_clip, float(told[place, token]) - before))
+                value = one.weight * gap * math.exp(before) / total
+                loss = loss + surrogate(torch.exp(now[place, token] - before), value, recipe, dual=False)
+    loss = recipe.w_opd * loss / hinted
+    return loss, list(torch.autograd.grad(loss, list(leaves.values())))
+
+
+@pytest.mark.parametrize("room", [None, 24], ids=["one batch", "micro-batches"])
+def test_the_hybrid_is_what_its_equation_says(tmp_path: Path, reference: Reference, room: int | None) -> None:
+    recipe = dataclasses.replace(PLAIN, opd_mode="top_k", w_rl=0.0, opd_top_k=4, opd_top_k_clip=0.5)
+    base = dataclasses.replace(load_base(str(tiny_model())))
+    if room is not None:
+        base.__dict__["activation_bytes"] = ROOM_BYTES // room
+    start, batch = make_start(base, recipe), add_likeliest(reference, make_batch(REWARDS), 4)
+    wanted, gradients = work_out_hybrid(reference, batch, recipe, start, base)
+    found, ours = update(tmp_path, batch, recipe, start, base)
+    assert found["loss"] == pytest.approx(float(wanted.detach()), rel=1e-4)
+    largest = max(float(gradient.abs().max()) for gradient in gradients)
+    for name, gradient in zip(start.weights, gradients, strict=True):
+        assert float((ours[name] - gradient).abs().max()) < 1e-4 * largest, name
