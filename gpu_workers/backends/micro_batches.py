@@ -16,21 +16,45 @@ ROOM_SHARE = 0.4
 """The same of a GPU, as a share of its memory."""
 
 
-def pack_items(items: Sequence[tuple[Sequence[int], Sequence[int]]], model: BaseModel) -> list[tuple[Batch, list[int]]]:
+def pack_items(
+    items: Sequence[tuple[Sequence[int], Sequence[int]]], model: BaseModel, *, keeps_together: bool = False
+) -> list[tuple[Batch, list[int]]]:
     """Share (prompt, completion) pairs out over micro-batches; a prompt that several share is in a batch once.
 
+    Args:
+        keeps_together: all completions of a prompt are in one batch, however large it gets; else only one alone may
+            exceed the budget.
     Returns:
         Each batch with the position in `items` of each of its completions, in the batch's order.
     """
+    budget = find_budget(model)
     by_prompt: dict[tuple[int, ...], list[int]] = {}
     for index, (prompt, _) in enumerate(items):
         by_prompt.setdefault(tuple(prompt), []).append(index)
-    members = list(by_prompt.values())
-    rows = [PackedRow(prompt, [items[index][1] for index in of]) for prompt, of in by_prompt.items()]
+    rows: list[PackedRow] = []
+    members: list[list[int]] = []
+    for prompt, all_of in by_prompt.items():
+        sizes = [len(items[index][1]) for index in all_of]
+        for part in [all_of] if keeps_together else _split_group(all_of, sizes, room=budget - len(prompt)):
+            members.append(part)
+            rows.append(PackedRow(prompt, [items[index][1] for index in part]))
     return [
         (model.lay_out([rows[row] for row in part]), [index for row in part for index in members[row]])
-        for part in split_rows(rows, budget_tokens=find_budget(model))
+        for part in split_rows(rows, budget_tokens=budget)
     ]
+
+
+def _split_group(members: Sequence[int], sizes: Sequence[int], *, room: int) -> list[list[int]]:
+    """Members in order, in parts that have room for their sizes; one that is larger is alone."""
+    parts: list[list[int]] = []
+    left = 0
+    for member, size in zip(members, sizes, strict=True):
+        if not parts or size > left:
+            parts.append([])
+            left = room
+        parts[-1].append(member)
+        left -= size
+    return parts
 
 
 def find_budget(model: BaseModel) -> int:

@@ -104,7 +104,7 @@ class PreferenceCourse:
             self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0,
         )
         sums: defaultdict[str, float] = defaultdict(float)
-        for batch, members in pack_items(sheet.items, self._base):
+        for batch, members in pack_items(sheet.items, self._base, keeps_together=True):
             for name, value in self._backward(batch, members, sheet, examples, totals, optimizer).items():
                 sums[name] += value
         grad_norm = optimizer.step(sums["loss"])

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoTokenizer, Qwen2Config
@@ -16,7 +18,7 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.errors import BaseModelError
-from gpu_workers.backends.micro_batches import MOST_TOKENS, ROOM_BYTES, find_budget
+from gpu_workers.backends.micro_batches import MOST_TOKENS, ROOM_BYTES, find_budget, pack_items
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.learning.packing import PackedRow
 from gpu_workers.runner import run
@@ -74,3 +76,24 @@ def test_a_micro_batch_is_as_large_as_its_activations_fit() -> None:
     seven_billion = dataclasses.replace(base, model=large)
     assert seven_billion.activation_bytes == 28 * (8 * 3584 + 4 * 18_944) * 2
     assert find_budget(seven_billion) == ROOM_BYTES // seven_billion.activation_bytes == 1468
+
+
+groups = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(sizes=groups, room=st.integers(1, 60))
+def test_no_group_of_long_answers_outgrows_a_micro_batch(sizes: list[list[int]], room: int) -> None:
+    """Only an answer that is too long by itself does; pairs, whose loss needs both sides, stay together."""
+    base = dataclasses.replace(load_base(str(tiny_model())))
+    base.__dict__["activation_bytes"] = ROOM_BYTES // room
+    budget = find_budget(base)
+    items = [([4 + group] * (group + 1), [9] * size) for group, of in enumerate(sizes) for size in of]
+    parts = pack_items(items, base)
+    assert sorted(member for _, members in parts for member in members) == list(range(len(items)))
+    for batch, members in parts:
+        assert [len(items[member][1]) for member in members] == list(batch.sizes)
+        assert batch.token_ids.numel() <= budget or len(members) == 1
+    for _, members in pack_items(items, base, keeps_together=True):
+        whole = {len(items[member][0]) for member in members}
+        assert len(members) == sum(len(sizes[size - 1]) for size in whole)
