@@ -2,16 +2,18 @@
 
 from apps.adapters.gating import SKILLS_DRAWN, SKILLS_SEED
 from apps.adapters.panels import Panel, draw_fresh
+from tentalis.core.learning.collapse import ENOUGH_ANSWERS
 from tentalis.core.learning.gate import GatePolicy
 
 
 def list_measured(panel: Panel, policy: GatePolicy, *, sha256: str = "") -> set[str]:
-    """Prompts of the panel, of the skills that must not be lost, and of what is drawn for one candidate alone.
+    """Prompts of the panel and of what makes a small one longer, of the skills that must not be lost, and of what is
+    drawn for one candidate alone.
 
     Args:
         sha256: the candidate's; "" before there is one, when nobody can know what will be drawn for it.
     """
-    drawn = [*panel.world.panel(panel.size, panel.seed)]
+    drawn = [*panel.world.panel(max(panel.size, ENOUGH_ANSWERS), panel.seed)]
     if size := min(policy.skills_size, panel.size):
         drawn += panel.world.skills(SKILLS_DRAWN * size, SKILLS_SEED)
     if sha256 and (size := min(policy.fresh_size, panel.size)):

@@ -167,7 +167,8 @@ class SideResult(Timestamped):
     Attributes:
         adapter: None for the base model.
         kind: `fresh` tasks drawn for one candidate; `repeat` the panel once more with other seeds, for the noise floor;
-            `skills` what the base model can and no reward sees; `scale` a part of the panel at another strength.
+            `skills` what the base model can and no reward sees; `scale` a part of the panel at another strength;
+            `more` tasks behind a small panel's, to tell an alarm from noise.
         panel: name of the tasks; results of one kind pair within one panel.
         scale: share of its strength that the adapter was served at.
         outcomes, step_scores: (items,) floats in [0, 1].
@@ -178,6 +179,7 @@ class SideResult(Timestamped):
         REPEAT = "repeat"
         SKILLS = "skills"
         SCALE = "scale"
+        MORE = "more"
 
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="+")
     adapter = models.ForeignKey(Adapter, models.CASCADE, null=True, related_name="side_results")

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter, PanelResult
+from apps.adapters.models import Adapter, PanelResult, SideResult
 from apps.environments.registry import get_world
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
@@ -136,7 +136,7 @@ def find_or_measure(worker: Worker, adapter: Adapter | None, panel: Panel) -> Pa
     return kept or measure(worker, adapter, panel)
 
 
-def profile_of(result: PanelResult) -> AnswerProfile:
+def profile_of(result: PanelResult | SideResult) -> AnswerProfile:
     return AnswerProfile(**result.signals)
 
 

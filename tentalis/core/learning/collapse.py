@@ -1,9 +1,22 @@
-"""Alarms that an adapter is falling apart, from what its answers look like beside the base model's."""
+"""Alarms that an adapter is falling apart, from what its answers look like beside the base model's.
+
+An alarm is a measured difference beyond a bar, whatever its interval; the interval says whether so few answers could
+show the same of an adapter that is well. Where they could, more are measured (`decide_alarms`), and then the difference
+decides as ever: doubt alone never clears an adapter.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist, stdev
+from typing import NamedTuple
+
+ENOUGH_ANSWERS = 300
+"""On so many an alarm stands as it is, sure or not: the default panel's size, by which the bars were set."""
+
+CONFIDENCE = 0.9
+"""Of the two-sided intervals; each bound is a one-sided 95 % bound, as the gate's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +40,11 @@ class AnswerTraits:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerProfile:
-    """The traits of many answers: rates in [0, 1], means per answer."""
+    """The traits of many answers: rates in [0, 1], means per answer, and how far answers differ.
+
+    Args:
+        entropy_std, length_std, self_overlap_std: sample standard deviations over answers; None: not known.
+    """
 
     answers: int
     broken_tag_rate: float
@@ -35,6 +52,9 @@ class AnswerProfile:
     entropy_nats: float
     length_tokens: float
     self_overlap: float
+    entropy_std: float | None = None
+    length_std: float | None = None
+    self_overlap_std: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +80,23 @@ class CollapseLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """One detector that fired: its name, what it measured, what was allowed, and a sentence."""
+    """One detector that fired: its name, what it measured, what was allowed, and a sentence.
+
+    Args:
+        low, high: interval of `found` at `CONFIDENCE`; None where it has none.
+    """
 
     detector: str
     found: float
     allowed: float
     words: str
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def may_be_noise(self) -> bool:
+        """Whether what is allowed lies within the interval."""
+        return self.low is not None and self.low <= self.allowed
 
 
 def measure_self_overlap(tokens: Sequence[Hashable], *, size: int = 4) -> float:
@@ -88,58 +119,187 @@ def profile_answers(traits: Sequence[AnswerTraits]) -> AnswerProfile:
     if not traits:
         raise ValueError("a profile wants at least one answer, found none")
     count = len(traits)
+    entropies = [trait.entropy_nats for trait in traits]
+    lengths = [float(trait.length_tokens) for trait in traits]
+    overlaps = [trait.self_overlap for trait in traits]
+    entropy_std, length_std, overlap_std = (
+        stdev(values) if count > 1 else None for values in (entropies, lengths, overlaps)
+    )
     return AnswerProfile(
         answers=count,
         broken_tag_rate=sum(trait.has_broken_tags for trait in traits) / count,
         missing_end_rate=sum(not trait.has_end for trait in traits) / count,
-        entropy_nats=math.fsum(trait.entropy_nats for trait in traits) / count,
-        length_tokens=sum(trait.length_tokens for trait in traits) / count,
-        self_overlap=math.fsum(trait.self_overlap for trait in traits) / count,
+        entropy_nats=math.fsum(entropies) / count,
+        length_tokens=math.fsum(lengths) / count,
+        self_overlap=math.fsum(overlaps) / count,
+        entropy_std=entropy_std,
+        length_std=length_std,
+        self_overlap_std=overlap_std,
     )
+
+
+def join_profiles(first: AnswerProfile, second: AnswerProfile) -> AnswerProfile:
+    """The profile of both their answers together, as `profile_answers` of all of them would give it."""
+    total = first.answers + second.answers
+    share = second.answers / total
+
+    def mean(mine: float, other: float) -> float:
+        return mine + share * (other - mine)
+
+    def spread(mine: float, other: float, stds: tuple[float | None, float | None]) -> float | None:
+        if stds[0] is None or stds[1] is None:
+            return None
+        within = (first.answers - 1) * stds[0] ** 2 + (second.answers - 1) * stds[1] ** 2
+        return math.sqrt((within + first.answers * share * (other - mine) ** 2) / (total - 1))
+
+    return AnswerProfile(
+        answers=total,
+        broken_tag_rate=mean(first.broken_tag_rate, second.broken_tag_rate),
+        missing_end_rate=mean(first.missing_end_rate, second.missing_end_rate),
+        entropy_nats=mean(first.entropy_nats, second.entropy_nats),
+        length_tokens=mean(first.length_tokens, second.length_tokens),
+        self_overlap=mean(first.self_overlap, second.self_overlap),
+        entropy_std=spread(first.entropy_nats, second.entropy_nats, (first.entropy_std, second.entropy_std)),
+        length_std=spread(first.length_tokens, second.length_tokens, (first.length_std, second.length_std)),
+        self_overlap_std=spread(
+            first.self_overlap, second.self_overlap, (first.self_overlap_std, second.self_overlap_std)
+        ),
+    )
+
+
+class _Measured(NamedTuple):
+    """A difference from the base's and its standard error; None where an answer's spread is not known."""
+
+    found: float
+    error: float | None
 
 
 def find_alarms(
     candidate: AnswerProfile, base: AnswerProfile, *, limits: CollapseLimits | None = None
 ) -> tuple[Alarm, ...]:
-    """Compare an adapter's answers with the base model's on the same tasks; quiet means ()."""
+    """Compare an adapter's answers with the base model's on the same tasks; quiet means ().
+
+    What is measured decides, not its interval: that says whether to measure more.
+
+    Source:
+        Spread of rates: Agresti and Caffo 2000, "Simple and effective confidence intervals for proportions", one
+        success and one failure added on each side; the centre stays what was measured. Of relative changes: the delta
+        method. That both sides answered the same tasks is left out, which makes the intervals wider.
+    """
     limits = limits or CollapseLimits()
     base_entropy = max(base.entropy_nats, limits.entropy_floor_nats)
-    entropy_jump = (candidate.entropy_nats - base_entropy) / base_entropy
-    length_drift = (candidate.length_tokens - base.length_tokens) / max(base.length_tokens, 1.0)
+    entropy = _compare_means(
+        (candidate.entropy_nats, candidate.entropy_std, candidate.answers),
+        (base_entropy, base.entropy_std if base_entropy == base.entropy_nats else 0.0, base.answers),
+    )
+    length = _compare_means(
+        (candidate.length_tokens, candidate.length_std, candidate.answers),
+        (max(base.length_tokens, 1.0), base.length_std, base.answers),
+        minus=base.length_tokens,
+    )
     checks = (
         (
             "broken_tags",
-            candidate.broken_tag_rate - base.broken_tag_rate,
+            _compare_rates(candidate, base, lambda one: one.broken_tag_rate),
             limits.broken_tags_over_base,
             f"broken tags in {candidate.broken_tag_rate:.1%} of answers, {base.broken_tag_rate:.1%} in the base's",
         ),
         (
             "missing_end",
-            candidate.missing_end_rate - base.missing_end_rate,
+            _compare_rates(candidate, base, lambda one: one.missing_end_rate),
             limits.missing_end_over_base,
             f"no end in {candidate.missing_end_rate:.1%} of answers, {base.missing_end_rate:.1%} in the base's",
         ),
         (
             "entropy_jump",
-            entropy_jump,
+            entropy,
             limits.entropy_jump,
-            f"entropy {candidate.entropy_nats:.2f} nats a token, {entropy_jump:+.0%} against the base",
+            f"entropy {candidate.entropy_nats:.2f} nats a token, {entropy.found:+.0%} against the base",
         ),
         (
             "length_drift",
-            abs(length_drift),
+            length._replace(found=abs(length.found)),
             limits.length_drift,
-            f"answers of {candidate.length_tokens:.1f} tokens, {length_drift:+.0%} against the base",
+            f"answers of {candidate.length_tokens:.1f} tokens, {length.found:+.0%} against the base",
         ),
         (
             "self_overlap",
-            candidate.self_overlap - base.self_overlap,
+            _compare_overlaps(candidate, base),
             limits.self_overlap_over_base,
             f"answers repeat {candidate.self_overlap:.1%} of what they said, the base's {base.self_overlap:.1%}",
         ),
     )
     return tuple(
-        Alarm(detector=detector, found=found, allowed=allowed, words=words)
-        for detector, found, allowed, words in checks
-        if found > allowed
+        _alarm(detector, measured, allowed, words, min(candidate.answers, base.answers))
+        for detector, measured, allowed, words in checks
+        if measured.found > allowed
     )
+
+
+class Decided(NamedTuple):
+    """What stands, and what fell to few answers' doubt: the alarms that made more answers necessary."""
+
+    alarms: tuple[Alarm, ...]
+    doubted: tuple[Alarm, ...] = ()
+
+
+def decide_alarms(
+    candidate: AnswerProfile,
+    base: AnswerProfile,
+    *,
+    measure_more: Callable[[int], tuple[AnswerProfile, AnswerProfile] | None],
+    limits: CollapseLimits | None = None,
+) -> Decided:
+    """Compare as `find_alarms` does; where few answers may have raised every alarm by noise, on `ENOUGH_ANSWERS`.
+
+    Then what all answers together measure decides, of every detector, sure or not.
+
+    Args:
+        measure_more: measures so many more tasks on both sides; None where there are no more, and the alarms stand.
+    """
+    first = find_alarms(candidate, base, limits=limits)
+    missing = ENOUGH_ANSWERS - min(candidate.answers, base.answers)
+    if missing <= 0 or not first or not all(one.may_be_noise for one in first):
+        return Decided(first)
+    more = measure_more(missing)
+    if more is None:
+        return Decided(first)
+    found = find_alarms(join_profiles(candidate, more[0]), join_profiles(base, more[1]), limits=limits)
+    return Decided(found, first)
+
+
+def _alarm(detector: str, measured: _Measured, allowed: float, words: str, answers: int) -> Alarm:
+    if measured.error is None:
+        return Alarm(detector=detector, found=measured.found, allowed=allowed, words=words)
+    reach = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * measured.error
+    low, high = measured.found - reach, measured.found + reach
+    if low <= allowed:
+        words += f"; {answers} answers are too few to tell: {low:+.1%} to {high:+.1%}, {allowed:.1%} are allowed"
+    return Alarm(detector=detector, found=measured.found, allowed=allowed, words=words, low=low, high=high)
+
+
+def _compare_rates(mine: AnswerProfile, base: AnswerProfile, rate: Callable[[AnswerProfile], float]) -> _Measured:
+    smoothed = [((rate(one) * one.answers + 1) / (one.answers + 2), one.answers + 2) for one in (mine, base)]
+    return _Measured(rate(mine) - rate(base), math.sqrt(math.fsum(share * (1 - share) / n for share, n in smoothed)))
+
+
+Mean = tuple[float, float | None, int]
+"""Of so many answers: mean, standard deviation, how many."""
+
+
+def _compare_means(mine: Mean, base: Mean, *, minus: float | None = None) -> _Measured:
+    """(mine - base) / base, or (mine - minus) / base."""
+    (value, std, count), (reference, base_std, base_count) = mine, base
+    found = (value - (reference if minus is None else minus)) / reference
+    if std is None or base_std is None:
+        return _Measured(found, None)
+    error = math.hypot(std / math.sqrt(count), value / reference * base_std / math.sqrt(base_count)) / reference
+    return _Measured(found, error)
+
+
+def _compare_overlaps(mine: AnswerProfile, base: AnswerProfile) -> _Measured:
+    found = mine.self_overlap - base.self_overlap
+    if mine.self_overlap_std is None or base.self_overlap_std is None:
+        return _Measured(found, None)
+    errors = (mine.self_overlap_std / math.sqrt(mine.answers), base.self_overlap_std / math.sqrt(base.answers))
+    return _Measured(found, math.hypot(*errors))

@@ -1,11 +1,18 @@
 import dataclasses
+import math
+import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tentalis.core.learning.collapse import (
     AnswerProfile,
     AnswerTraits,
+    CollapseLimits,
+    decide_alarms,
     find_alarms,
+    join_profiles,
     measure_self_overlap,
     profile_answers,
 )
@@ -55,10 +62,162 @@ def test_a_profile_averages_traits() -> None:
         AnswerTraits(has_broken_tags=False, has_end=False, entropy_nats=3.0, length_tokens=20, self_overlap=0.5),
     ]
     assert profile_answers(traits) == AnswerProfile(
-        answers=2, broken_tag_rate=0.5, missing_end_rate=0.5, entropy_nats=2.0, length_tokens=15.0, self_overlap=0.25
-    )
+        answers=2, broken_tag_rate=0.5, missing_end_rate=0.5, entropy_nats=2.0, length_tokens=15.0, self_overlap=0.25,
+        entropy_std=math.sqrt(2.0), length_std=math.sqrt(50.0), self_overlap_std=math.sqrt(0.125),
+    )  # fmt: skip
+    assert profile_answers(traits[:1]).entropy_std is None
 
 
 def test_nothing_has_no_profile() -> None:
     with pytest.raises(ValueError, match="at least one answer"):
         profile_answers([])
+
+
+NOISY = dataclasses.replace(BASE, answers=24, entropy_std=0.3, length_std=6.0, self_overlap_std=0.02)
+
+
+def test_the_interval_of_an_entropy_jump_by_hand() -> None:
+    """.53 over .4 is +32.5 %; its error is hypot(.3, 1.325 x .3) / sqrt(24) / .4 = .2541, 1.645 of that .418."""
+    (alarm,) = find_alarms(dataclasses.replace(NOISY, entropy_nats=0.53), NOISY)
+    assert alarm.low == pytest.approx(0.325 - 0.418, abs=5e-4)
+    assert alarm.high == pytest.approx(0.325 + 0.418, abs=5e-4)
+    assert alarm.may_be_noise
+    assert alarm.words.endswith("; 24 answers are too few to tell: -9.3% to +74.3%, 30.0% are allowed")
+
+
+def test_the_interval_of_a_rate_by_hand() -> None:
+    """3 of 24 broken over 0 of 24: shares 4/26 and 1/26, error sqrt((4 x 22 + 1 x 25) / 26^3) = .0802."""
+    whole = dataclasses.replace(NOISY, broken_tag_rate=0.0)
+    (alarm,) = find_alarms(dataclasses.replace(whole, broken_tag_rate=0.125), whole)
+    assert alarm.low == pytest.approx(0.125 - 1.645 * 0.0802, abs=5e-4)
+    assert alarm.may_be_noise
+
+
+def test_what_is_far_beyond_the_bar_is_sure_on_few_answers_too() -> None:
+    (alarm,) = find_alarms(dataclasses.replace(NOISY, entropy_nats=1.2), NOISY)
+    assert not alarm.may_be_noise
+    assert alarm.words == "entropy 1.20 nats a token, +200% against the base"
+
+
+def test_without_a_known_spread_there_is_no_interval_and_no_doubt() -> None:
+    (alarm,) = find_alarms(dataclasses.replace(BASE, entropy_nats=0.53), BASE)
+    assert (alarm.low, alarm.high, alarm.may_be_noise) == (None, None, False)
+
+
+More = tuple[AnswerProfile, AnswerProfile] | None
+
+
+class Meter:
+    """Measures more answers when it is asked, and remembers how many."""
+
+    def __init__(self, more: More) -> None:
+        self.more, self.asked = more, list[int]()
+
+    def __call__(self, count: int) -> More:
+        self.asked.append(count)
+        return self.more
+
+
+DOUBTFUL = dataclasses.replace(NOISY, entropy_nats=0.53)
+MORE = dataclasses.replace(NOISY, answers=276)
+
+
+def test_a_doubtful_alarm_of_few_answers_is_measured_again_and_may_fall() -> None:
+    """(24 x .53 + 276 x .4) / 300 = .4104: +2.6 %."""
+    meter = Meter((MORE, MORE))
+    found = decide_alarms(DOUBTFUL, NOISY, measure_more=meter)
+    assert (found.alarms, [one.detector for one in found.doubted], meter.asked) == ((), ["entropy_jump"], [276])
+
+
+def test_what_all_answers_measure_decides_sure_or_not() -> None:
+    """(24 x .53 + 276 x .53) / 300 = .53 over .4: +32.5 % [23.6, 41.4], and 30 % within it."""
+    meter = Meter((dataclasses.replace(MORE, entropy_nats=0.53, entropy_std=0.3), MORE))
+    (alarm,) = decide_alarms(DOUBTFUL, NOISY, measure_more=meter).alarms
+    assert alarm.found == pytest.approx(0.325)
+    assert alarm.may_be_noise
+
+
+def test_another_detector_that_the_further_answers_raise_counts() -> None:
+    meter = Meter((dataclasses.replace(MORE, broken_tag_rate=0.2), MORE))
+    (alarm,) = decide_alarms(DOUBTFUL, NOISY, measure_more=meter).alarms
+    assert alarm.detector == "broken_tags"
+
+
+@pytest.mark.parametrize(
+    ("candidate", "base"),
+    [
+        (NOISY, NOISY),  # quiet
+        (dataclasses.replace(NOISY, entropy_nats=1.2), NOISY),  # sure
+        (dataclasses.replace(DOUBTFUL, length_tokens=90.0), NOISY),  # one of two is
+        (dataclasses.replace(DOUBTFUL, answers=300), dataclasses.replace(NOISY, answers=300)),  # enough
+        (dataclasses.replace(BASE, answers=24, entropy_nats=0.53), dataclasses.replace(BASE, answers=24)),  # unknown
+    ],
+)
+def test_where_more_answers_would_change_nothing_none_are_measured(
+    candidate: AnswerProfile, base: AnswerProfile
+) -> None:
+    meter = Meter((MORE, MORE))
+    assert decide_alarms(candidate, base, measure_more=meter) == (find_alarms(candidate, base), ())
+    assert meter.asked == []
+
+
+def test_where_there_are_no_more_tasks_the_alarm_stands() -> None:
+    found = decide_alarms(DOUBTFUL, NOISY, measure_more=Meter(None))
+    assert (found.alarms, found.doubted) == (find_alarms(DOUBTFUL, NOISY), ())
+    assert "too few to tell" in found.alarms[0].words
+
+
+PROFILES = st.builds(
+    AnswerProfile, answers=st.integers(2, 400), broken_tag_rate=st.floats(0, 1), missing_end_rate=st.floats(0, 1),
+    entropy_nats=st.floats(0, 3), length_tokens=st.floats(0, 90), self_overlap=st.floats(0, 1),
+    entropy_std=st.floats(0, 2), length_std=st.floats(0, 50), self_overlap_std=st.floats(0, 1),
+)  # fmt: skip
+
+
+@given(PROFILES, PROFILES)
+def test_doubt_alone_never_clears_an_adapter(candidate: AnswerProfile, base: AnswerProfile) -> None:
+    """The same detectors fire whatever the spread, and whether it is known."""
+    unknown = {"entropy_std": None, "length_std": None, "self_overlap_std": None}
+    fired = [(one.detector, one.found) for one in find_alarms(candidate, base)]
+    plain = find_alarms(dataclasses.replace(candidate, **unknown), dataclasses.replace(base, **unknown))  # type: ignore[arg-type]
+    assert fired == [(one.detector, one.found) for one in plain]
+
+
+def test_joined_profiles_are_the_profile_of_all_answers() -> None:
+    rng = random.Random(1)
+    traits = [
+        AnswerTraits(
+            has_broken_tags=rng.random() < 0.2, has_end=rng.random() < 0.9, entropy_nats=rng.random(),
+            length_tokens=rng.randint(1, 40), self_overlap=rng.random(),
+        )
+        for _ in range(40)
+    ]  # fmt: skip
+    joined = join_profiles(profile_answers(traits[:24]), profile_answers(traits[24:]))
+    assert dataclasses.asdict(joined) == pytest.approx(dataclasses.asdict(profile_answers(traits)))
+    assert join_profiles(BASE, profile_answers(traits)).entropy_std is None
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    """An adapter that is as its base, 24 answers of either: 2,000 times of 2,000, far from its bar by noise alone."""
+    rng, covered, fired = random.Random(2), 0, 0
+    bar = CollapseLimits(entropy_jump=-10.0)
+
+    def draw() -> AnswerProfile:
+        return profile_answers(
+            [
+                AnswerTraits(
+                    has_broken_tags=False, has_end=True, entropy_nats=rng.gammavariate(2.0, 0.2), length_tokens=20,
+                    self_overlap=0.0,
+                )
+                for _ in range(24)
+            ]
+        )  # fmt: skip
+
+    for _ in range(2_000):
+        (alarm,) = find_alarms(candidate := draw(), base := draw(), limits=bar)
+        assert alarm.low is not None
+        assert alarm.high is not None
+        covered += alarm.low <= 0.0 <= alarm.high
+        fired += bool(find_alarms(candidate, base))
+    assert 0.87 <= covered / 2_000 <= 0.93
+    assert fired / 2_000 > 0.05, "so often noise alone goes beyond the bar"
