@@ -116,17 +116,7 @@ def plan_stack(
     services = [
         *stores,
         *_plan_engine(plan, _torch_environment(environment), engine_port),
-        _plan_gpu(plan, _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}TEACHER_API_KEY"), store_names),
-        *_plan_cluster(
-            plan,
-            _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}RAY_URL", f"{PREFIX}RAY_TOKEN"),
-            store_names,
-        ),
-        *_plan_tinker(
-            plan,
-            _torch_environment(environment, f"{PREFIX}REDIS_URL", f"{PREFIX}TINKER_URL", f"{PREFIX}TINKER_API_KEY"),
-            store_names,
-        ),
+        *_plan_box(plan, environment, store_names),
         *_plan_set_up(plan, environment, store_names),
         _plan_web(plan, environment, web_port),
         _plan_gateway(plan, environment, gateway_port),
@@ -238,53 +228,29 @@ def _plan_engine(plan: _Plan, environment: Mapping[str, str], port: int) -> list
     ]
 
 
-def _plan_gpu(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> Service:
-    """The training process. It waits for Redis alone: it has no database."""
-    return _queue_process(
-        plan,
-        name="gpu",
-        app="gpu_workers.celery",
-        queues=["gpu"],
-        pool="solo",
-        size=1,
-        environment=environment,
-        after=tuple(name for name in stores if name == "redis"),
-    )
+def _plan_box(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
+    """The training box's processes, each named as its queue. They wait for Redis alone: they have no database.
 
-
-def _plan_cluster(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
-    """The process that looks after trainings on a Ray cluster, where there is one."""
-    if not plan.settings["RAY_URL"]:
-        return []
+    One trains. Another looks after trainings on a Ray cluster, where there is one; of another the trainings are
+    requests to Tinker, where there is a key: several wait there at a time.
+    """
+    kinds: list[tuple[str, str, int, tuple[str, ...]]] = [("gpu", "solo", 1, ("TEACHER_API_KEY",))]
+    if plan.settings["RAY_URL"]:
+        kinds.append(("cluster", "solo", 1, ("RAY_URL", "RAY_TOKEN")))
+    if plan.settings["TINKER_API_KEY"]:
+        kinds.append(("tinker", "threads", 4, ("TINKER_URL", "TINKER_API_KEY")))
     return [
         _queue_process(
             plan,
-            name="cluster",
+            name=name,
             app="gpu_workers.celery",
-            queues=["cluster"],
-            pool="solo",
-            size=1,
-            environment=environment,
-            after=tuple(name for name in stores if name == "redis"),
+            queues=[name],
+            pool=pool,
+            size=size,
+            environment=_torch_environment(environment, f"{PREFIX}REDIS_URL", *(PREFIX + secret for secret in secrets)),
+            after=tuple(store for store in stores if store == "redis"),
         )
-    ]
-
-
-def _plan_tinker(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
-    """The process whose trainings are requests to Tinker, where there is a key: several wait there at a time."""
-    if not plan.settings["TINKER_API_KEY"]:
-        return []
-    return [
-        _queue_process(
-            plan,
-            name="tinker",
-            app="gpu_workers.celery",
-            queues=["tinker"],
-            pool="threads",
-            size=4,
-            environment=environment,
-            after=tuple(name for name in stores if name == "redis"),
-        )
+        for name, pool, size, secrets in kinds
     ]
 
 

@@ -78,8 +78,8 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
         return everybodys.adapter.name if everybodys and everybodys.adapter else None
 
 
-class WorkerChange(StrictSerializer):
-    """What of a worker can change."""
+class WorkerFields(StrictSerializer):
+    """What is said of a worker when it is made, and later."""
 
     provider = TextField(required=False, allow_null=True, max_length=64, help_text="Name of a model server.")
     agent_server = TextField(required=False, allow_null=True, max_length=64, help_text="Name of an OpenClaw's gateway.")
@@ -94,28 +94,20 @@ class WorkerChange(StrictSerializer):
         required=False, allow_null=True, min_value=1, max_value=MOST_BATCH_TASKS, help_text=USER_BATCH_HELP
     )
     learns_with = TextField(required=False, allow_null=True, max_length=64, help_text=LEARNS_WITH_HELP)
+
+
+class WorkerChange(WorkerFields):
+    """What of a worker can change."""
+
     is_active = TrueFalseField(required=False)
 
 
-class WorkerIn(StrictSerializer):
+class WorkerIn(WorkerFields):
     """A new worker."""
 
     project = TextField(max_length=64)
     name = TextField(max_length=64)
     kind = WordField(choices=Worker.Kind.choices)
-    provider = TextField(required=False, allow_null=True, max_length=64, help_text="Name of a model server.")
-    agent_server = TextField(required=False, allow_null=True, max_length=64, help_text="Name of an OpenClaw's gateway.")
-    agent_id = TextField(required=False, max_length=64, allow_blank=True, help_text="Agent of that OpenClaw.")
-    base_model = TextField(required=False, max_length=500, allow_blank=True)
-    base_directory = TextField(required=False, max_length=500, allow_blank=True)
-    system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
-    sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
-    supervision = ObjectField(required=False, help_text=SUPERVISION_HELP)
-    adapters_per = WordField(required=False, choices=Worker.AdaptersPer.choices, help_text=ADAPTERS_PER_HELP)
-    user_batch_tasks = WholeNumberField(
-        required=False, allow_null=True, min_value=1, max_value=MOST_BATCH_TASKS, help_text=USER_BATCH_HELP
-    )
-    learns_with = TextField(required=False, allow_null=True, max_length=64, help_text=LEARNS_WITH_HELP)
 
 
 class TaskOut(serializers.ModelSerializer[Task]):

@@ -16,6 +16,7 @@ from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
 from apps.console.selectors.review_queue import may_manage
 from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, show
+from apps.console.views.judging import find_task_or_404
 from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -61,7 +62,7 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.TASKS_READ)
 def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
-    task = _task_or_404(scene, task_id)
+    task = find_task_or_404(scene, task_id)
     view = hide_from_reviewer(work.show_task(task, user=scene.user), scene.user)
     is_blind = is_reviewing_blind(view, scene.user)
     is_manager = may_manage(scene.project, scene.user)
@@ -80,7 +81,7 @@ def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
 @require_POST
 @project_view(Right.TASKS_WRITE)
 def cancel_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
-    task = _task_or_404(scene, task_id)
+    task = find_task_or_404(scene, task_id)
     act(request, f"Task {task_id} is cancelled.", lambda: flow.cancel(task=task, by=scene.user))
     return leave(scene, "task", task_id)
 
@@ -95,10 +96,3 @@ def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:
         group_size=data["group_size"],
         reference=data["reference"] or None,
     )
-
-
-def _task_or_404(scene: Scene, task_id: int) -> Task:
-    task = work.find_task(scene.project, task_id)
-    if task is None:
-        raise Http404(f"no task {task_id}")
-    return task

@@ -8,12 +8,12 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.base.errors import TentalisError
-from apps.console.selectors import comparing, origins, trace, work
+from apps.console.selectors import comparing, origins, trace
 from apps.console.selectors.review import is_blind
 from apps.console.views.frame import Scene, leave, project_view, read_number, show
+from apps.console.views.judging import find_task_or_404
 from apps.feedback.models import Review
 from apps.pipeline import flow
-from apps.tasks.models import Task
 
 
 @require_GET
@@ -63,7 +63,7 @@ def show_moved(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRespo
 @project_view(Right.TASKS_READ)
 def show_versions(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
     """The same task on every version of the worker that tried it."""
-    task = _task_or_404(scene, task_id)
+    task = find_task_or_404(scene, task_id)
     if held := _find_blind_review(scene, task_id):
         return _send_to_review(request, scene, held)
     family = comparing.find_family(task)
@@ -75,7 +75,7 @@ def show_versions(request: HttpRequest, scene: Scene, task_id: int) -> HttpRespo
 @project_view(Right.TASKS_WRITE)
 def try_again(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
     """Submit a task's prompt once more; what serves now does it."""
-    task = _task_or_404(scene, task_id)
+    task = find_task_or_404(scene, task_id)
     try:
         again = flow.submit(
             project=scene.project,
@@ -123,10 +123,3 @@ def _find_blind_review(scene: Scene, *task_ids: int) -> Review | None:
 def _send_to_review(request: HttpRequest, scene: Scene, review: Review) -> HttpResponse:
     messages.info(request, _("You have this task's review open: what others said and did shows once you have judged."))
     return leave(scene, "review", review.pk)
-
-
-def _task_or_404(scene: Scene, task_id: int) -> Task:
-    task = work.find_task(scene.project, task_id)
-    if task is None:
-        raise Http404(f"no task {task_id}")
-    return task

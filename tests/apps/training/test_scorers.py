@@ -21,7 +21,8 @@ from apps.scoring.labelling import find_unlabelled, label_steps
 from apps.scoring.models import RewardModel, StepLabel, StepScore
 from apps.scoring.reward_models import read_manifest
 from apps.scoring.services import score_task
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services import save_steps
 from apps.training import scorers, services
 from apps.training.labelled import iterate_records
 from apps.training.models import TrainingRun
@@ -80,19 +81,7 @@ def attempt_tickets(worker: Worker, count: int, *, seed: int, state: str = Task.
             answer=draft.answer,
             outcome=None if found is None else found.outcome,
         )
-        Step.objects.bulk_create(
-            Step(
-                attempt=attempt,
-                index=index,
-                kind=step.kind,
-                text=step.text,
-                tool_name=step.tool_name,
-                tool_result=step.tool_result,
-                token_start=step.token_start,
-                token_end=step.token_end,
-            )
-            for index, step in enumerate(draft.steps)
-        )
+        save_steps([attempt], [draft])
         tasks.append(task)
     return tasks
 
