@@ -70,7 +70,7 @@ class Prepared:
     parent: int
     told_parent: int
     batch: Sequence[tuple[str, float, float]]
-    reach: float
+    reach: float | None
     truth: float | None = None
 
 
@@ -79,7 +79,7 @@ class Trained:
     directory: Path
     sha256: str
     batch: Sequence[tuple[str, float, float]]
-    reach: float
+    reach: float | None
 
 
 class Workshop:

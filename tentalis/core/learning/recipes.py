@@ -180,15 +180,19 @@ class Recipe:
         return self.lora_alpha / self.lora_rank
 
     @property
-    def reach(self) -> float:
-        """How far the optimiser may move one number of the adapter in a run, weight decay aside.
+    def reach(self) -> float | None:
+        """How far the optimiser may move one number of the adapter in a run, weight decay aside; None, any far, where
+        beta1 squared is beta2 or more.
 
-        Source:
-            Kingma and Ba 2015, "Adam", section 2.1: a step is at most the learning rate, or where 1 - beta1 exceeds
-            sqrt(1 - beta2) that many times it.
+        Adam's step is the learning rate times m / sqrt(v). By Cauchy and Schwarz that is at most
+        (1 - beta1) / sqrt((1 - beta2) (1 - beta1^2 / beta2)), which gradients reach that grow by beta2 / beta1 a step.
+        Kingma and Ba 2015 give the bound for a single gradient after none, which one run of larger ones exceeds.
         """
-        step = self.learning_rate * max(1.0, (1.0 - self.beta1) / math.sqrt(1.0 - self.beta2))
-        return step * self.minibatches * self.epochs
+        rest = self.beta2 - self.beta1**2
+        if rest <= 0.0:
+            return None
+        longest = (1.0 - self.beta1) / math.sqrt((1.0 - self.beta2) * rest / self.beta2)
+        return self.learning_rate * max(1.0, longest) * self.minibatches * self.epochs
 
     @property
     def uses_teacher(self) -> bool:

@@ -1,9 +1,13 @@
 import dataclasses
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tentalis.core.learning.recipes import RECIPES, Recipe, RecipeError
 
@@ -111,6 +115,35 @@ def test_only_a_top_k_recipe_that_listens_wants_likeliest_tokens_stored() -> Non
 
 
 def test_the_optimisers_reach_is_its_longest_step_times_its_updates() -> None:
-    changes: dict[str, Any] = {"learning_rate": 2e-3, "minibatches": 4, "epochs": 3, "beta1": 0.9}
-    assert Recipe(**changes, beta2=0.99).reach == pytest.approx(2e-3 * 12)
-    assert Recipe(**changes, beta2=0.999).reach == pytest.approx(2e-3 * 12 * 0.1 / 0.001**0.5)
+    changes: dict[str, Any] = {"learning_rate": 2e-3, "minibatches": 4, "epochs": 3}
+    assert Recipe(**changes, beta1=0.0, beta2=0.99).reach == pytest.approx(2e-3 * 12 * 10)
+    assert Recipe(**changes, beta1=0.9, beta2=0.99).reach == pytest.approx(2e-3 * 12 * 2.3452, rel=1e-4)
+    assert Recipe(**changes, beta1=0.9, beta2=0.8).reach is None
+
+
+def walk(gradients: Sequence[float], recipe: Recipe) -> list[float]:
+    """Adam's moves of one number, from fresh moments."""
+    first = second = 0.0
+    moves = []
+    for step, gradient in enumerate(gradients, start=1):
+        first = recipe.beta1 * first + (1 - recipe.beta1) * gradient
+        second = recipe.beta2 * second + (1 - recipe.beta2) * gradient**2
+        scale = math.sqrt(second / (1 - recipe.beta2**step))
+        moves.append(recipe.learning_rate * first / (1 - recipe.beta1**step) / scale if scale else 0.0)
+    return moves
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=30), st.sampled_from([(0.9, 0.95), (0.9, 0.99), (0.5, 0.999)]))
+def test_no_step_of_the_optimiser_is_longer_than_its_reach(gradients: list[float], betas: tuple[float, float]) -> None:
+    recipe = Recipe(beta1=betas[0], beta2=betas[1], minibatches=1)
+    assert max(map(abs, walk(gradients, recipe))) <= (recipe.reach or 0.0) * 1.0001
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.95), (0.9, 0.99)])
+def test_gradients_that_grow_are_followed_as_far_as_the_reach_and_beyond_the_learning_rate(
+    betas: tuple[float, float],
+) -> None:
+    recipe = Recipe(beta1=betas[0], beta2=betas[1], minibatches=1)
+    longest = max(walk([(betas[1] / betas[0]) ** step for step in range(400)], recipe))
+    assert recipe.learning_rate * 1.1 < longest <= (recipe.reach or 0.0)
+    assert longest == pytest.approx(recipe.reach, rel=0.02)
