@@ -1,6 +1,6 @@
 // Draws the tables that figures name: the table is the data, so what is drawn is what can be read.
 //   <figure data-chart data-table="table-id" data-x="0" data-series="1" data-band="2 3" data-y="0 1" data-percent>
-// A cell's number stands in its data-value; a cell without one is a gap.
+// data-x-real: what runs across are no whole numbers. A cell's number stands in its data-value; a cell without one is a gap.
 const SIZES = { true: 150, false: 260 };
 const charts = new Map();
 
@@ -51,7 +51,7 @@ function options(figure, width, count) {
     cursor: { y: false, points: { size: 9 } },
     scales: { x: { time: false }, y: fixed ? { range: fixed } : { range: (_, low, high) => spread(low, high) } },
     axes: [
-      { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], size: 28, gap: 4 },
+      { ...axis, incrs: "xReal" in figure.dataset ? [0.1, 0.25, 0.5, 1, 2] : [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], size: 28, gap: 4 },
       { ...axis, size: 52, gap: 6, values: (_, ticks) => ticks.map((tick) => write(figure, tick).replace(".0 %", " %")) },
     ],
     series: [{}, ...lines, ...(hasBand ? [edge, edge] : [])],

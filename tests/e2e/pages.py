@@ -12,6 +12,7 @@ from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import claim
 from apps.workers.models import Worker
 from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
+from tests.e2e.quality_scenery import train_a_manager
 from tests.e2e.scenery import Scene, add_task
 from tests.factories import make_worker
 
@@ -89,6 +90,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "review_offer": path("review", _offer(scene).pk),
         "review_compare": f"{path('task-compare', scene.reviewed.pk)}?left=0&right=1&what=whole",
         "review_appeal": path("feedback-appeal", scene.reviewed.feedback.earliest("pk").pk),
+        "manager_adapter": path("manager-run", train_a_manager(scene.worker, [scene.reviewed.pk]).pk),
         "rater_out": path("rater", Rater.objects.get(project=scene.project, handle="scorer:prm").pk),
         "adapter_promote": path("adapter-promote", scene.candidate.pk),
         "adapter_canary": path("adapter-canary", scene.candidate.pk),

@@ -1,12 +1,16 @@
 """Raters of a project that has lived: two people mostly right, and a judging scorer that approves everything."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.calibration.models import Comparison
 from apps.calibration.services import JudgedRow, Sitting, note_sittings
 from apps.tasks.models import Task
-from apps.training.models import ManagerRun
+from apps.training.models import ManagerRun, TrainingRun
+from apps.workers.models import Worker
 
 
 def compare_raters(project: Project, tasks: Iterable[Task]) -> None:
@@ -82,6 +86,50 @@ def let_a_manager_learn(project: Project) -> None:
                 "influence_interval": [-0.03, 0.19] if known else [-2.0, 2.0],
             },
         )
+
+
+def train_a_manager(worker: Worker, tasks: Sequence[int]) -> ManagerRun:
+    """A manager that is a language model, with an adapter of its own in use, the second one; returned."""
+    values: dict[str, Any] = {"project": worker.project, "manager": f"agent:verdict:{worker.name}", "kind": "adapter"}
+    parent = None
+    for place, (before, after, audits) in enumerate(((0.52, 0.71, 48), (0.71, 0.86, 81))):
+        digest = f"{place}ad4" * 16
+        run = TrainingRun.objects.create(
+            project=worker.project,
+            worker=worker,
+            purpose="manager",
+            state="succeeded",
+            attempt=1,
+            recipe={"algorithm": "sft", "epochs": 3},
+            recipe_hash=digest,
+            started_at=timezone.now(),
+            finished_at=timezone.now(),
+        )
+        parent = ManagerRun.objects.create(
+            **values,
+            state="applied" if place else "replaced",
+            run=run,
+            parent=parent,
+            audits=audits,
+            learnt_from=list(tasks),
+            adapter={
+                "name": f"{worker.project.slug}.{worker.name}.verdict@v{place + 1}-{digest[:8]}",
+                "uri": f"file:///managers/{digest[:8]}",
+                "sha256": digest,
+            },
+            words=f"better than a coin and not worse: AUC {after} on audits neither had seen, {before} before",
+            metrics={
+                "held_out": list(range(27)),
+                "auc_before": before,
+                "auc_before_interval": [before - 0.17, before + 0.17],
+                "auc_after": after,
+                "auc_after_interval": [after - 0.15, min(1.0, after + 0.14)],
+                "control": 0.52,
+                "gate": round((2 * after - 1) ** 2, 3) if place else 0.0,
+            },
+        )
+    assert parent is not None
+    return parent
 
 
 def _row(item: tuple[int, int | None, float, float], source: str) -> JudgedRow:

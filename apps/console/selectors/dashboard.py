@@ -8,12 +8,13 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, OuterRef, Q, Subquery, Sum
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.accounts.models import Project
+from apps.adapters.models import Deployment
 from apps.calibration.models import Rater
 from apps.console.selectors.upkeep import QueueDepth, find_queue_depths
 from apps.inference.models import Exchange
@@ -26,6 +27,7 @@ HOURS = 24
 LATEST_TASKS = 5_000
 LATEST_CALLS = 1_000
 LATEST_BATCHES = 60
+MOST_WATCHED = 50
 MOST = 1_000
 """Counts stop here."""
 UNSENT = timedelta(minutes=1)
@@ -104,7 +106,12 @@ def glance(project: Project) -> Glance:
         spending=spending,
         depths=depths,
         filling={batch.worker_id: batch for batch in batches if batch.state == Batch.State.OPEN},
-        alarms=[*_find_dead(project), *_find_stalled(project, batches), *_find_troubled(project, depths, spending)],
+        alarms=[
+            *_find_dead(project),
+            *_find_misserved(project),
+            *_find_stalled(project, batches),
+            *_find_troubled(project, depths, spending),
+        ],
     )
 
 
@@ -114,6 +121,28 @@ def _find_dead(project: Project) -> list[Alarm]:
         return []
     words = ngettext("%(n)s piece of work was given up.", "%(n)s pieces of work were given up.", dead)
     return [Alarm(words % {"n": _cap(dead)}, "dead-letters", _("See why, replay"))]
+
+
+def _find_misserved(project: Project) -> list[Alarm]:
+    """Where what serves is not what should, and what its monitors heard of it. One query."""
+    made_by = TrainingRun.objects.filter(pk=OuterRef("adapter__run_id"))
+    serving = Deployment.objects.filter(Q(end_user="") | ~Q(trouble=""), worker__project=project)
+    told = serving.annotate(heard=Subquery(made_by.values("alarms")[:1])).select_related("worker", "adapter")
+    found = []
+    for one in told.order_by("pk")[:MOST_WATCHED]:
+        if one.trouble:
+            words = _("%(worker)s is not served as it should be, and does not train: %(trouble)s.")
+            words = words % {"worker": one.worker.name, "trouble": one.trouble}
+            found.append(Alarm(words, "adapter-list", _("See what serves")))
+        if one.heard and one.adapter is not None:
+            words = ngettext(
+                "%(n)s alarm on %(adapter)s, which serves.",
+                "%(n)s alarms on %(adapter)s, which serves.",
+                len(one.heard),
+            )
+            words = words % {"n": len(one.heard), "adapter": one.adapter.name}
+            found.append(Alarm(words, "adapter-list", _("See what serves"), is_bad=False))
+    return found
 
 
 def _find_batches(project: Project) -> list[Batch]:

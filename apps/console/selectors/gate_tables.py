@@ -8,6 +8,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
+from apps.console.selectors.learning import wilson_interval
 from apps.console.words_facts import Words
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 
@@ -46,6 +47,11 @@ class Strength:
     @property
     def is_own(self) -> bool:
         return self.scale == 1.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """At 95 %."""
+        return wilson_interval(self.accuracy, self.items)
 
 
 @dataclass(frozen=True)

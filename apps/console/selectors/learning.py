@@ -97,7 +97,7 @@ def wilson_interval(mean: float, items: int, confidence: float = CONFIDENCE) -> 
 
 def find_learning(worker: Worker) -> Learning:
     """The last `POINTS` adapters and runs of a worker, oldest first, and the base model."""
-    panel, accuracy = _find_accuracy(worker)
+    panel, accuracy = find_accuracy(worker)
     return Learning(
         worker=worker,
         deployment=find_deployment(worker),
@@ -131,7 +131,7 @@ def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Work
     return next((worker for worker in workers if worker.pk == last), workers[0]), workers
 
 
-def _find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
+def find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
     """Name of the newest panel, and each model's newest result.
 
     Panels are refreshed now and then, so neighbours may have met other items.

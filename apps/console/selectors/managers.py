@@ -8,9 +8,11 @@ from typing import Any
 from apps.accounts.models import Project
 from apps.calibration.models import Rater
 from apps.console.selectors.quality import name_rater
+from apps.tasks.models import Task
 from apps.training.models import ManagerRun
 
 LATEST = 20
+TASKS = 12
 POINTS = 60
 
 
@@ -88,12 +90,14 @@ class FitView:
     Args:
         weights: those that moved most first; history: the manager's fits, oldest first.
         rater: None where nobody knows the manager any more.
+        tasks: the first of those whose audits it learnt from, as far as they still exist.
     """
 
     row: FitRow
     weights: Sequence[WeightRow]
     history: Sequence[FitRow]
     rater: Rater | None
+    tasks: Sequence[Task] = ()
 
     @property
     def subject(self) -> str:
@@ -108,8 +112,8 @@ def find_fits(project: Project) -> list[FitRow]:
 
 
 def show_fit(project: Project, run_id: int) -> FitView | None:
-    """Three queries; None where there is no such fit."""
-    run = ManagerRun.objects.filter(project=project, pk=run_id).first()
+    """Four queries; None where there is no such fit."""
+    run = ManagerRun.objects.filter(project=project, pk=run_id).select_related("parent").first()
     if run is None:
         return None
     stds = run.metrics.get("stds") or {}
@@ -123,4 +127,5 @@ def show_fit(project: Project, run_id: int) -> FitView | None:
         weights=sorted(weights, key=lambda row: (-abs(row.change), row.item)),
         history=[FitRow(one) for one in earlier.defer("before", "weights")[:POINTS]][::-1],
         rater=Rater.objects.filter(project=project, handle=run.manager).first(),
+        tasks=list(Task.objects.filter(project=project, pk__in=run.learnt_from).order_by("pk").only("prompt")[:TASKS]),
     )

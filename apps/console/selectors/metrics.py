@@ -106,6 +106,8 @@ WORDS: Mapping[str, MetricWords] = {
     ),
 }
 INITIALS = {"kl", "opd", "rl"}
+NOT_DRAWN = frozenset({"update", "updates"})
+"""Counts of the updates themselves: what everything else is drawn over."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def group_charts(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[ChartGroup
         for metrics in cut
         for row in metrics
         for name, value in row.items()
-        if name != "update" and is_number(value)
+        if name not in NOT_DRAWN and is_number(value)
     )
     charts = [_chart(name, cut) for name in names]
     order = {name: place for place, name in enumerate(WORDS)}

@@ -1,6 +1,6 @@
 """Runs and adapters as pages show them: figures in columns, and where everything came from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db.models import Count, Q
@@ -21,6 +21,8 @@ from apps.rollouts.moving import list_uses
 from apps.tasks.models import Task
 from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
+from apps.training.returns import COMPARED
+from tentalis.core.learning.gate import PairedComparison
 
 PAGE = 25
 MOST_PEOPLE = 12
@@ -32,11 +34,35 @@ SHADOWS = 5
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run of the list: what it learns from, and the mean reward of that; None where it has none."""
+    """A run of the list: what it learns from, the mean reward of that, what it made and what that brought.
+
+    Attributes:
+        reward, holds, adapter: None where it has none.
+        brought: its adapter beside what served when the gate judged it; None where nothing was measured.
+    """
 
     run: TrainingRun
     reward: float | None
     holds: Contents | None
+    adapter: Adapter | None = None
+    brought: PairedComparison | None = None
+
+
+@dataclass(frozen=True)
+class JudgedRow:
+    """A verdict of the list: what was measured, None where nothing was; its words tell why."""
+
+    verdict: Verdict
+    found: PairedComparison | None
+
+
+@dataclass(frozen=True)
+class AdapterRow:
+    """An adapter of the list, with its newest result on held-out tasks."""
+
+    adapter: Adapter
+    measured: AccuracyPoint | None
+    verdicts: Sequence[JudgedRow]
 
 
 @dataclass(frozen=True)
@@ -90,7 +116,11 @@ class RunView:
 
 @dataclass(frozen=True)
 class AdapterView:
-    """Everything the adapter page shows."""
+    """Everything the adapter page shows.
+
+    Attributes:
+        compared: name -> id of those a verdict compared it with.
+    """
 
     adapter: Adapter
     verdicts: Sequence[Verdict]
@@ -102,6 +132,7 @@ class AdapterView:
     movement: Movement | None
     tables: GateTables
     shadows: Sequence[Shadow]
+    compared: Mapping[str, int]
 
     @property
     def subject(self) -> str:
@@ -160,7 +191,14 @@ def find_runs(
         runs = runs.filter(pk__lt=before)
     found = list(runs.defer("metrics", "spec", "recipe").order_by("-id")[: PAGE + 1])
     held = count_contents(run.batch for run in found[:PAGE] if run.batch is not None)
-    rows = [RunRow(one.run, one.reward, held.get(one.run.batch_id or 0)) for one in find_rewards(found[:PAGE])]
+    adapters = Adapter.objects.filter(run_id__in=[run.pk for run in found[:PAGE]]).prefetch_related("verdicts")
+    made = {adapter.run_id: adapter for adapter in adapters.defer("manifest")}
+    rows = [
+        RunRow(
+            one.run, one.reward, held.get(one.run.batch_id or 0), made.get(one.run.pk), _brought(made.get(one.run.pk))
+        )
+        for one in find_rewards(found[:PAGE])
+    ]
     return rows, found[PAGE - 1].pk if len(found) > PAGE else None
 
 
@@ -193,8 +231,8 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
 
 def find_adapters(
     project: Project, *, worker: str = "", state: str = "", before: int | None = None
-) -> tuple[list[Adapter], int | None]:
-    """A page of adapters, newest first, with their verdicts, and the id to go on below."""
+) -> tuple[list[AdapterRow], int | None]:
+    """A page of adapters, newest first, with their verdicts and results, and the id to go on below."""
     adapters = Adapter.objects.filter(project=project).select_related("worker").prefetch_related("verdicts")
     if worker:
         adapters = adapters.filter(worker__name=worker)
@@ -203,7 +241,27 @@ def find_adapters(
     if before is not None:
         adapters = adapters.filter(pk__lt=before)
     found = list(adapters.defer("manifest").order_by("-id")[: PAGE + 1])
-    return found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None
+    results = PanelResult.objects.filter(adapter__in=found[:PAGE]).exclude(outcomes=[]).defer("step_scores")
+    newest = results.select_related("adapter").order_by("adapter_id", "-pk").distinct("adapter_id")
+    measured = {result.adapter_id: point_of(result) for result in newest}
+    rows = [
+        AdapterRow(
+            one, measured.get(one.pk), [JudgedRow(verdict, read_found(verdict)) for verdict in one.verdicts.all()]
+        )
+        for one in found[:PAGE]
+    ]
+    return rows, found[PAGE - 1].pk if len(found) > PAGE else None
+
+
+def read_found(verdict: Verdict) -> PairedComparison | None:
+    """What the verdict compared; None where nothing was measured."""
+    numbers = verdict.details.get(COMPARED)
+    return PairedComparison(**numbers) if numbers else None
+
+
+def _brought(adapter: Adapter | None) -> PairedComparison | None:
+    verdicts = adapter.verdicts.all() if adapter is not None else ()
+    return next((read_found(one) for one in verdicts if one.question == Verdict.Question.SAFE), None)
 
 
 def find_deployments(project: Project) -> list[Deployment]:
@@ -234,6 +292,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
     run = runs.defer("metrics", "spec", "recipe").first()
     batch = run.batch if run else None
     verdicts = list(Verdict.objects.filter(adapter=adapter))
+    named = Adapter.objects.filter(worker=adapter.worker_id, name__in={one.compared_with for one in verdicts})
     return AdapterView(
         adapter=adapter,
         verdicts=verdicts,
@@ -244,6 +303,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         people=find_people(adapter),
         movement=find_movement(adapter),
         tables=read_gate_tables(adapter, verdicts),
+        compared=dict(named.values_list("name", "pk")),
         shadows=list(
             Shadow.objects.filter(adapter=adapter).annotate(tasks=Count("attempts")).order_by("-pk")[:SHADOWS]
         ),

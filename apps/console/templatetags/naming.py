@@ -1,6 +1,8 @@
 """How pages list what a program wrote down: names in words, values with their units."""
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from django import template
 from django.utils.translation import gettext as _
@@ -8,11 +10,35 @@ from django.utils.translation import ngettext
 
 from apps.console.templatetags.console import number
 from apps.console.words_facts import HINT_SOURCES, OWN_NAMES, REWARD_SOURCES, SIGNALS, TURN_ENDS, name_choice, name_fact
+from apps.console.words_groups import group_names
+from apps.console.words_settings import Words
+from tentalis.core.learning.recipes import Recipe
 
 register = template.Library()
 
 MOST = 40
 SHORT = 8
+USUAL = {
+    item.name: list(item.default) if isinstance(item.default, tuple) else item.default
+    for item in dataclasses.fields(Recipe)
+}
+"""A recipe's fields with their defaults, as JSON has them."""
+
+
+class RecipeRow(NamedTuple):
+    """A field of a recipe in words; `usual` "" where it stands at its default."""
+
+    label: str
+    value: str
+    usual: str
+
+
+class RecipeGroup(NamedTuple):
+    """Fields that belong together; folded away where they are seldom set and nobody set one."""
+
+    title: Words
+    rows: Sequence[RecipeRow]
+    is_folded: bool
 
 
 @register.filter
@@ -20,6 +46,26 @@ def named(payload: object) -> list[tuple[str, str]]:
     """(name in words, value with its unit) of an object's facts, the first `MOST`. What is empty is left out."""
     found = list(_walk(payload)) if isinstance(payload, Mapping) else []
     return found[:MOST]
+
+
+@register.filter
+def recipe_groups(recipe: Mapping[str, object]) -> list[RecipeGroup]:
+    """A recipe as the settings page groups it; one of another kind (a step scorer's) in one group."""
+    groups = group_names("recipe", [name for name in recipe if name != "schema"])
+    found = []
+    for title, names, is_seldom in groups:
+        rows = [_say_field(name, recipe[name]) for name in names if recipe[name] not in (None, "", [])]
+        if rows:
+            found.append(RecipeGroup(title, rows, is_seldom and not any(row.usual for row in rows)))
+    return found
+
+
+def _say_field(name: str, value: object) -> RecipeRow:
+    label, said = next(_walk({name: value}))
+    usual = USUAL.get(name, value)
+    if usual == value:
+        return RecipeRow(label, said, "")
+    return RecipeRow(label, said, next((text for _label, text in _walk({name: usual})), _("none")))
 
 
 @register.filter

@@ -1,13 +1,15 @@
 """How the operations pages say differences, durations and counts."""
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from apps.training.returns import Gain, Outcome
+from apps.console.words_facts import Words
+from apps.training.returns import Gain, Outcome, Rate, Return
 from apps.webhooks.services import find_origin
 
 register = template.Library()
@@ -95,3 +97,36 @@ def few(value: float) -> str:
 def in_points(share: float) -> str:
     """A difference of shares as percentage points."""
     return f"{100 * share:+.1f}".replace("-", "−")
+
+
+class BoxUnit(NamedTuple):
+    """What time on the training box is counted in: its seconds, and its name in a sentence and above a column."""
+
+    seconds: float
+    brought: Words
+    column: Words
+
+
+BOX_UNITS = (
+    (90.0, BoxUnit(1, gettext_lazy("Brought in a second on the box"), gettext_lazy("A second on it"))),
+    (5400.0, BoxUnit(60, gettext_lazy("Brought in a minute on the box"), gettext_lazy("A minute on it"))),
+    (math.inf, BoxUnit(3600, gettext_lazy("Brought in an hour on the box"), gettext_lazy("An hour on it"))),
+)
+
+
+@register.filter
+def box_unit(spent_s: float | None) -> BoxUnit:
+    """The unit that says a gain without making more of it than was trained: of 15 s a second, of a day an hour."""
+    return next(unit for below, unit in BOX_UNITS if (spent_s or 0.0) < below)
+
+
+@register.filter
+def per_unit(found: Return, unit: BoxUnit) -> Rate | None:
+    """What was brought in one unit of time on the box."""
+    return found.gain.per(found.spent.gpu_s / unit.seconds if found.spent.gpu_s else None)
+
+
+@register.filter
+def version_of(name: str) -> str:
+    """`desk@v7-1a2b3c4d` as v7; "" for the base model."""
+    return name.partition("@")[2].partition("-")[0] or name

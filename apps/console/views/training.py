@@ -12,7 +12,7 @@ from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployment
 from apps.console.selectors import training
-from apps.console.selectors.learning import choose_worker
+from apps.console.selectors.learning import choose_worker, find_accuracy
 from apps.console.selectors.lineage import draw_lineage
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.console.views.trace import adapter_or_404
@@ -113,6 +113,7 @@ def list_adapters(request: HttpRequest, scene: Scene) -> HttpResponse:
         "worker": name,
         "workers": workers,
         "lineage": draw_lineage(worker) if worker and before is None else None,
+        "curve": find_accuracy(worker) if worker and before is None else None,
         "deployments": training.find_deployments(scene.project),
         "fragments": {"adapters"},
     }
@@ -125,7 +126,13 @@ def show_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
     view = training.show_adapter(scene.project, adapter_id)
     if view is None:
         raise Http404(f"no adapter {adapter_id}")
-    return show(request, scene, "adapter", {"view": view, "adapter": view.adapter, "fragments": {"adapter"}})
+    context = {
+        "view": view,
+        "adapter": view.adapter,
+        "alarms": explain_alarms(view.run.alarms) if view.run else (),
+        "fragments": {"adapter"},
+    }
+    return show(request, scene, "adapter", context)
 
 
 @require_http_methods(["GET", "POST"])

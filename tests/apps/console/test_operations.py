@@ -114,7 +114,7 @@ def test_lists_are_filtered_in_their_address(scene: Scene, client: Client) -> No
     assert [point.run for point in failed] == [scene.failed_run]
     assert client.get(path("run-list"), {"worker": "nobody"}).context["points"] == []
     retired = client.get(path("adapter-list"), {"state": "retired", "worker": "desk"}).context["adapters"]
-    assert {adapter.state for adapter in retired} == {"retired"}
+    assert {row.adapter.state for row in retired} == {"retired"}
     for name in ("run-list", "adapter-list", "session-list"):
         assert client.get(path(name), {"state": "gone"}).status_code == 404, name
 
