@@ -5,9 +5,10 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self
+
+from tests.local_server import LocalHandler, LocalServer
 
 Mode = Literal["ok", "busy", "broken", "garbage", "silent", "refusing", "redirecting"]
 _PIECES = re.compile(r"<\|?/?[a-z]+\|?>| ?\w+|\s|.", re.DOTALL)
@@ -55,7 +56,7 @@ class FakeModelServer:
         self._closing = threading.Event()
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(LocalHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
@@ -65,26 +66,16 @@ class FakeModelServer:
             def do_POST(self) -> None:
                 owner._handle(self)
 
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        self._server = LocalServer(Handler)
+        self.url = self._server.url
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.__exit__(kind, error, at)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text: tags, words with the blank before them, single signs."""
@@ -99,8 +90,8 @@ class FakeModelServer:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self._pieces[token] for token in ids)
 
-    def _handle(self, handler: BaseHTTPRequestHandler) -> None:
-        content = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+    def _handle(self, handler: LocalHandler) -> None:
+        content = handler.read()
         body = json.loads(content) if content else {}
         self.requests.append(Request(handler.path, body, dict(handler.headers.items())))
         status, answer, headers = self._answer(handler.path, body)
@@ -108,11 +99,7 @@ class FakeModelServer:
             data, kind = answer.encode(), "text/html"
         else:
             data, kind = json.dumps(answer).encode(), "application/json"
-        handler.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-        handler.wfile.write(data)
+        handler.answer(status, data, Content_Type=kind, **headers)
 
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
         match self.mode:

@@ -1,11 +1,9 @@
 """A teacher asked by address: the local one's numbers from a real engine, and every way it can fail, in words."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from tentalis.core.learning.recipes import Recipe
 from tests.engine_process import run_engine
 from tests.gpu_workers.desk_rollouts import make_desk_rollouts
 from tests.gpu_workers.learning.training_factory import make_spec
+from tests.local_server import LocalHandler, LocalServer
 
 pytestmark = pytest.mark.torch
 RECIPE = Recipe(lora_rank=4, lora_alpha=8.0, w_rl=0.3, w_opd=0.7, teacher="served:desk")
@@ -92,27 +91,14 @@ Answer = Callable[[str, dict[str, Any]], tuple[int, Any]]
 def serve_answers(answer: Answer) -> Iterator[str]:
     """A model server that answers as it is told; its address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None: ...
-
+    class Handler(LocalHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.read())
             status, value = answer(self.path, body | {"key": self.headers.get("Authorization")})
-            content = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(status, json.dumps(value).encode())
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with LocalServer(Handler) as server:
+        yield server.url
 
 
 def answer_well(path: str, body: dict[str, Any]) -> tuple[int, Any]:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -32,6 +31,7 @@ from gpu_workers.backends.micro_batches import pack_items
 from gpu_workers.backends.plain_decoder import LowRank
 from gpu_workers.engine import Engine
 from tests.gpu_workers.learning.training_factory import tiny_model
+from tests.local_server import LocalHandler, LocalServer
 
 MODEL = "tiny/base"
 KEY = "tml-the-key-of-the-tests"
@@ -396,13 +396,11 @@ def _json(value: Mapping[str, Any]) -> tuple[int, str, bytes]:
 def serve(server: TinkerServer) -> Iterator[TinkerServer]:
     """Serve on a port of the system's choice until the block ends."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(LocalHandler):
         protocol_version = "HTTP/1.1"
 
-        def log_message(self, format: str, *args: object) -> None: ...
-
         def handle_request(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.read()
             server.keys.add(self.headers.get("X-API-Key") or self.headers.get("Authorization") or "")
             where = urlsplit(self.path)
             try:
@@ -411,22 +409,10 @@ def serve(server: TinkerServer) -> Iterator[TinkerServer]:
                 )
             except Exception as error:
                 status, kind, answer = 422, "application/json", json.dumps({"detail": repr(error)}).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.answer(status, answer, Content_Type=kind)
 
         do_POST = do_GET = handle_request  # noqa: N815  the names http.server calls
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    server.url = f"http://127.0.0.1:{http.server_address[1]}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with LocalServer(Handler) as local:
+        server.url = local.url
         yield server
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()

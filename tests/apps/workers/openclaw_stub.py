@@ -4,9 +4,10 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self
+
+from tests.local_server import LocalHandler, LocalServer
 
 TOKEN = "gw-secret"
 
@@ -42,47 +43,32 @@ class StubOpenClaw:
         self._closing = threading.Event()
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(LocalHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
                 owner._handle(self)
 
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        self._server = LocalServer(Handler)
+        self.url = f"{self._server.url}/v1"
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.__exit__(kind, error, at)
 
-    def _handle(self, handler: BaseHTTPRequestHandler) -> None:
-        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+    def _handle(self, handler: LocalHandler) -> None:
+        body = json.loads(handler.read())
         status, answer = self._serve(handler, body)
         if status == 0:
             handler.close_connection = True
             return
-        data = json.dumps(answer).encode()
-        handler.send_response(status)
-        handler.send_header("Content-Type", "application/json")
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
+        handler.answer(status, json.dumps(answer).encode(), Content_Type="application/json")
 
-    def _serve(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _serve(self, handler: LocalHandler, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if handler.headers.get("Authorization") != f"Bearer {TOKEN}":
             return 401, {"error": {"message": "Unauthorized", "type": "unauthorized"}}
         key = handler.headers.get("x-openclaw-session-key", "")

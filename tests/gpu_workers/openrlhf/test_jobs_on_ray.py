@@ -7,9 +7,7 @@ import json
 import shlex
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.openrlhf.command_line import CommandLines
 from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
 from tests.gpu_workers.openrlhf.test_coming_home import write_events, write_saved
+from tests.local_server import LocalHandler, LocalServer
 
 RECIPE = Recipe(
     lora_rank=4, lora_alpha=8.0, target_modules=("q_proj",), step_mix=0.0, w_rl=1.0, w_opd=0.0, minibatches=1
@@ -40,59 +39,48 @@ class Ray:
         self.stopped: list[str] = []
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_: Any) -> None: ...
-
-            def answer(self, status: int, body: Any) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def read(self) -> bytes:
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        class Handler(LocalHandler):
+            def say(self, status: int, body: Any) -> None:
+                self.answer(status, json.dumps(body).encode())
 
             def do_PUT(self) -> None:
                 owner.packages[self.path.rpartition("/")[2]] = self.read()
-                self.answer(200, {})
+                self.say(200, {})
 
             def do_POST(self) -> None:
                 body = self.read()
                 if self.path.endswith("/stop"):
                     name = self.path.split("/")[3]
                     owner.stopped.append(name)
-                    self.answer(200 if name in owner.jobs else 404, {"stopped": True})
+                    self.say(200 if name in owner.jobs else 404, {"stopped": True})
                     return
                 job = json.loads(body)
                 if job["submission_id"] in owner.jobs:
-                    self.answer(500, f"Job with submission_id {job['submission_id']} already exists")
+                    self.say(500, f"Job with submission_id {job['submission_id']} already exists")
                     return
                 owner.jobs[job["submission_id"]] = {**job, "status": "PENDING", "message": ""}
-                self.answer(200, {"submission_id": job["submission_id"]})
+                self.say(200, {"submission_id": job["submission_id"]})
 
             def do_GET(self) -> None:
                 parts = self.path.split("/")
                 if parts[2] == "packages":
-                    self.answer(200 if parts[-1] in owner.packages else 404, {})
+                    self.say(200 if parts[-1] in owner.packages else 404, {})
                 elif parts[3] not in owner.jobs:
-                    self.answer(404, f"Job {parts[3]} does not exist")
+                    self.say(404, f"Job {parts[3]} does not exist")
                 elif parts[-1] == "logs":
-                    self.answer(200, {"logs": "line\nRuntimeError: no reward for an answer: 404\n"})
+                    self.say(200, {"logs": "line\nRuntimeError: no reward for an answer: 404\n"})
                 else:
-                    self.answer(200, owner.jobs[parts[3]])
+                    self.say(200, owner.jobs[parts[3]])
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        self.client = RayJobs(f"http://127.0.0.1:{self.server.server_port}")
+        self.server = LocalServer(Handler)
+        self.client = RayJobs(self.server.url)
 
 
 @pytest.fixture
 def ray() -> Iterator[Ray]:
     made = Ray()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with made.server:
+        yield made
 
 
 def make_spec(folder: Path, *, attempt: int = 1, recipe: Recipe = RECIPE, **options: Any) -> TrainSpec:

@@ -3,9 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -18,6 +16,7 @@ from gpu_workers.backends.openrlhf.plugin import distillation, lora
 from gpu_workers.backends.openrlhf.plugin.post_import import when_imported
 from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told, read_told
 from tests.gpu_workers.openrlhf.real_classes import import_openrlhf
+from tests.local_server import LocalHandler, LocalServer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
@@ -134,37 +133,26 @@ class Teacher:
         self.refusals = 1
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(LocalHandler):
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = json.loads(self.read())
                 if owner.refusals:
                     owner.refusals -= 1
                     self.send_error(503)
                     return
                 owner.asked.append(body)
                 scored = [None, *({str(token): {"logprob": logprob}} for token in body["prompt"][1:])]
-                answer = json.dumps({"choices": [{"prompt_logprobs": scored}]}).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
+                self.answer(200, json.dumps({"choices": [{"prompt_logprobs": scored}]}).encode())
 
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        self.server = LocalServer(Handler)
+        self.url = self.server.url
 
 
 @pytest.fixture
 def teacher() -> Iterator[Teacher]:
     made = Teacher(-1.0)
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with made.server:
+        yield made
 
 
 def make_maker(openrlhf: Any, told: Told) -> Any:
