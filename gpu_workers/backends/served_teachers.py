@@ -28,7 +28,11 @@ class TeacherError(TrainingError):
 
 
 class ServedTeacher:
-    """A model under its name on one server. Every method raises TeacherError."""
+    """A model under its name on one server. Every method raises TeacherError.
+
+    `context_length` is what it may be asked to read at once: the model's, less the one token that a server insists on
+    adding.
+    """
 
     def __init__(self, client: httpx.Client, url: str, model: str) -> None:
         """Ask the server how much the model may read at once."""
@@ -37,7 +41,7 @@ class ServedTeacher:
         self._model = model
         said = self._ask("/tokenize", {"prompt": "?"})
         try:
-            self.context_length = int(said["max_model_len"])
+            self.context_length = int(said["max_model_len"]) - 1
         except (KeyError, TypeError, ValueError) as error:
             raise TeacherError(f"{self._name}: wanted max_model_len, found {str(said)[:200]}") from error
 

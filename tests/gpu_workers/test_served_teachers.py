@@ -43,7 +43,7 @@ def test_a_served_teacher_says_what_the_local_one_says(engine: str) -> None:
     items = [(base.read_prompt(rollout.hinted_messages or []), rollout) for rollout in rollouts]
     ours = score_frozen(base, items)
     with open_teacher("served:desk", {"teacher_url": f"{engine}/v1"}) as teacher:
-        assert teacher.context_length == base.context_length
+        assert teacher.context_length == base.context_length - 1
         teacher.require_same_tokens(range(4, 500), base.codec)
         theirs = teacher.score(items)
     assert [len(row) for row in theirs] == [len(rollout.token_ids) for rollout in rollouts]
@@ -65,6 +65,25 @@ def test_a_run_under_a_served_teacher_is_the_run_under_the_base(engine: str, tmp
         assert yours["loss_opd"] == pytest.approx(mine["loss_opd"], abs=CLOSE_NATS)
     moved = max(float(tensor.abs().max()) for name, tensor in weights[0].items() if "lora_B" in name)
     assert max(float((weights[0][name] - weights[1][name]).abs().max()) for name in weights[0]) < 0.01 * moved
+
+
+def test_an_answer_that_fills_the_teachers_context_is_scored_up_to_its_last_token_or_counted(
+    engine: str, tmp_path: Path
+) -> None:
+    """A server wants to add a token of its own: one answer less is scored, and no run fails for it."""
+    base, (rollout, *others) = load_base("desk"), make_desk_rollouts()
+    room = base.context_length - len(base.read_prompt(rollout.hinted_messages or []))
+    found = []
+    for size in (room - 1, room):
+        tokens = [rollout.token_ids[0]] * size
+        long = replace(rollout, token_ids=tokens, logprobs=[-1.0] * size, sampled=[True] * size, steps=())
+        spec = make_spec(
+            tmp_path / str(size), [long, *others], recipe=RECIPE, base_model="desk", options={"teacher_url": engine}
+        )
+        result = run(spec, lambda _: None)
+        assert result.ok, result.error_message
+        found.append((result.summary["rollouts_hinted"], result.summary.get("refused_hint_longer_than_the_context")))
+    assert found == [(16, None), (15, 1)]
 
 
 @pytest.mark.parametrize(
