@@ -100,7 +100,7 @@ def note_sittings(*, project_id: int, sittings: Iterable[Sitting]) -> None:
     spoken = [one for one in sittings if one.rows]
     if not spoken:
         return
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):  # whoever cannot note what was said cannot have it said
         raters = _lock_raters(project_id, {one.handle: one.kind for one in spoken})
         kept = _keep(project_id, [(raters[one.handle].pk, row) for one in spoken for row in one.rows])
         changed = [rater for rater in raters.values() if any(row.counts for row in kept.get(rater.pk, ()))]

@@ -10,6 +10,7 @@ from celery.signals import worker_ready
 from django.conf import settings
 from django.db import close_old_connections
 
+from apps.base.garbage import settle_garbage
 from apps.outbox.links import keeper
 from apps.outbox.relay import silent_for
 
@@ -18,7 +19,8 @@ EXIT_CODE = 75  # EX_TEMPFAIL
 
 
 def start_watchdog(sender: Any = None, **_: Any) -> None:
-    """Watch this queue process from a thread of its own."""
+    """Watch this queue process, which has loaded everything by now, from a thread of its own."""
+    settle_garbage()
     queues = [str(name) for name in sender.app.amqp.queues.consume_from]
     concurrency = int(getattr(sender.pool, "limit", 1) or 1)
     threading.Thread(target=_watch, args=(queues, concurrency), name="watchdog", daemon=True).start()

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import close_old_connections, connection
 from django.db.utils import Error as DatabaseError
 
+from apps.base.garbage import settle_garbage
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import publish_due
 from apps.outbox.services import CHANNEL
@@ -28,6 +29,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
+        settle_garbage()
         was_away = False
         while not self.is_stopping:
             try:
