@@ -51,8 +51,8 @@ from apps.workers.models import Worker
 
 def go_on_after_work(task_id: int) -> None:
     """A scored task goes on, and where its worker has a shadow that is to do it too, that begins."""
-    learn_when_reviewed(task_id)
     task = Task.objects.select_related("worker").get(pk=task_id)
+    _learn_when_reviewed(task)
     if find_own_shadow(task) is not None:
         outbox.start("mirror", subject_id=task.pk, project_id=task.project_id)
 
@@ -62,9 +62,12 @@ def learn_when_reviewed(task_id: int) -> None:
 
     It waits until no judgement of it can be undone any more.
     """
-    task = Task.objects.get(pk=task_id)
+    _learn_when_reviewed(Task.objects.only("state", "project").get(pk=task_id))
+
+
+def _learn_when_reviewed(task: Task) -> None:
     if task.state == Task.State.LEARNING:
-        until = feedback.find_undo_until([task_id]).get(task_id)
+        until = feedback.find_undo_until([task.pk]).get(task.pk)
         outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
 
 
