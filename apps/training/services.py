@@ -221,7 +221,8 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
             end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
             return None
         taught = gates.describe(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
-        taught = dataclasses.replace(taught, reach=Recipe.from_json(run.recipe).reach)
+        if run.backend == "standalone":  # others count updates and scale tensors in their own way
+            taught = dataclasses.replace(taught, reach=Recipe.from_json(run.recipe).reach)
         watch_data(run, taught, changes["summary"], by=by)
         try:
             with transaction.atomic():

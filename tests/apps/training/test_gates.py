@@ -24,6 +24,7 @@ from apps.training import gates, schedule, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.desk import make_tickets
+from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.test_runs import make_result
 from tests.factories import make_judged_task, make_user
 
@@ -105,6 +106,16 @@ def test_what_it_was_taught_with_goes_with_the_adapter(batch: Batch, store: Path
     adapter = send_home(run, store, metrics=[{"loss": 0.1, "grad_norm": 1.0, "mean_length_tokens": 9.0}])
     assert (adapter.taught["rollouts"], adapter.taught["audited"], adapter.taught["held_out"]) == (4, 4, 0)
     assert (adapter.state, answers_of(run)["G5"], answers_of(run)["G7"]) == ("candidate", True, True)
+
+
+@pytest.mark.parametrize("backend", ["standalone", "tinker", "openrlhf"])
+def test_how_far_its_numbers_may_have_moved_is_known_of_the_own_optimiser_alone(
+    batch: Batch, store: Path, backend: str
+) -> None:
+    run = ask(batch)
+    TrainingRun.objects.filter(pk=run.pk).update(backend=backend)
+    reach = send_home(run, store).taught["reach"]
+    assert reach == (Recipe.from_json(run.recipe).reach if backend == "standalone" else None)
 
 
 @pytest.mark.parametrize(
