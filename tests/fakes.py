@@ -99,7 +99,7 @@ class FakeModelServer:
             data, kind = answer.encode(), "text/html"
         else:
             data, kind = json.dumps(answer).encode(), "application/json"
-        handler.answer(status, data, Content_Type=kind, **headers)
+        handler.answer(status, data, **{"Content-Type": kind, **headers})
 
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
         match self.mode:

@@ -29,10 +29,13 @@ def bar(adapters: Iterable[Adapter], *, words: str, by: str) -> list[Adapter]:
     Returns:
         Those that were not barred before.
     """
+    adapters = list(adapters)
+    served = Deployment.objects.filter(worker__in={one.worker_id for one in adapters}).order_by("pk")
+    list(served.select_for_update(of=("self",)).values_list("pk"))  # before the adapters, as who deploys one does
     rows = Adapter.objects.select_for_update(of=("self",)).filter(pk__in=[one.pk for one in adapters], barred="")
     barred = list(rows.exclude(state=Adapter.State.REFUSED).select_related("worker").order_by("pk"))
     for adapter in barred:
-        for deployment in Deployment.objects.select_for_update(of=("self",)).filter(canary=adapter):
+        for deployment in Deployment.objects.filter(canary=adapter):
             clear_canary(deployment, outcome="stopped", words=words[:300], by=by)
         for shadow in Shadow.objects.filter(adapter=adapter, state=Shadow.State.RUNNING):
             close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, words=words, by=by)

@@ -27,6 +27,13 @@ def require_triable(adapter: Adapter, *, percent: int) -> None:
         raise IllegalMoveError(f"{adapter.name} cannot be tried: wanted verified or retired, found {adapter.state}")
 
 
+def look_again(adapter: Adapter) -> Adapter:
+    """The adapter as it is now, locked in the running transaction: it may have been barred or suspected while it was
+    loaded.
+    """
+    return Adapter.objects.select_for_update(no_key=True).get(pk=adapter.pk)
+
+
 def require_share(percent: int) -> None:
     """Raises BadInputError where no trial can have this share."""
     if not 1 <= percent <= MOST_PERCENT:
@@ -39,6 +46,12 @@ def lock_deployment(worker: Worker, *, end_user: str) -> Deployment:
     return Deployment.objects.select_for_update().get(worker=worker, end_user=end_user)
 
 
+def hold_served(adapter: Adapter) -> None:
+    """Keep what serves an adapter's line from moving while the running transaction lasts; nothing is made."""
+    rows = Deployment.objects.filter(worker=adapter.worker_id, end_user__in={adapter.end_user, ""})
+    list(rows.order_by("pk").select_for_update().values_list("pk"))
+
+
 def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> Deployment:
     """Give an adapter, which the server has loaded, its share of the tasks above `after_task`.
 
@@ -46,9 +59,9 @@ def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> 
         BadInputError, IllegalMoveError: see `require_triable`.
         ConflictError: another one is being tried.
     """
-    require_triable(adapter, percent=percent)
     with transaction.atomic():
         deployment = lock_deployment(adapter.worker, end_user=adapter.end_user)
+        require_triable(look_again(adapter), percent=percent)
         if deployment.canary_id is not None:
             raise ConflictError(f"{adapter.worker.name} has a canary already: end that one first")
         Deployment.objects.filter(pk=deployment.pk).update(

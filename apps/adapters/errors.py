@@ -24,6 +24,13 @@ class WrongAdapterServedError(TentalisError):
     code = "wrong_adapter_served"
 
 
+class MovedMeanwhileError(TentalisError):
+    """What serves is not what was compared with any more: to be done again."""
+
+    status = 409
+    code = "moved_meanwhile"
+
+
 class WrongLineError(TentalisError):
     """An adapter that one person taught was about to serve another."""
 

@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.errors import AdapterBrokenError, AdapterNotServableError
+from apps.adapters.canary import hold_served
+from apps.adapters.errors import AdapterBrokenError, AdapterNotServableError, MovedMeanwhileError
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.adapters.panels import (
     Panel,
@@ -28,10 +29,10 @@ from apps.adapters.panels import (
 from apps.adapters.scales import serve_scaled
 from apps.adapters.selectors import find_anchor, find_deployed
 from apps.adapters.services import BASE, give_verdict, quarantine, refuse
-from apps.adapters.serving import client_of, load, probe
+from apps.adapters.serving import client_of, load, serve
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
-from apps.inference.errors import ProviderRefusedError
+from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, decide_alarms
 from tentalis.core.learning.gate import (
@@ -117,8 +118,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         if broken := [one for one in found if one.is_broken]:
             refuse(adapter, words=f"refused: {_join(broken)}", by=by)
             return
-        load(adapter)
-        probe(adapter)
+        serve(adapter)
     except (ProviderRefusedError, AdapterBrokenError) as error:
         refuse(adapter, words=f"refused: it cannot be served: {error}", by=by)
         return
@@ -126,7 +126,12 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     if panel is None:
         _store_unproved(adapter, found, by=by)
         return
-    _store(adapter, examine(adapter, deployed, panel, policy=policy, found=found), by=by)
+    try:
+        examination = examine(adapter, deployed, panel, policy=policy, found=found)
+    except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
+        serve(adapter)
+        examination = examine(adapter, deployed, panel, policy=policy, found=found)
+    _store(adapter, examination, by=by)
 
 
 def inspect_files(adapter: Adapter, deployed: Adapter | None) -> tuple[Finding, ...]:
@@ -343,6 +348,7 @@ class _Sides:
 def _store(adapter: Adapter, found: Examination, *, by: str) -> None:
     state = found.state
     with final_write():
+        _require_unmoved(adapter, found.deployed)
         PanelResult.objects.bulk_create([one for one in found.results if one._state.adding], ignore_conflicts=True)
         SideResult.objects.bulk_create(found.sides, ignore_conflicts=True)
         give_verdict(
@@ -372,6 +378,17 @@ def _store(adapter: Adapter, found: Examination, *, by: str) -> None:
                 is_anchor=False
             )
             Adapter.objects.filter(pk=adapter.pk).update(is_anchor=True)
+
+
+def _require_unmoved(adapter: Adapter, deployed: Adapter | None) -> None:
+    """Lock what serves in the running transaction, and see that it is what was compared with.
+
+    Raises:
+        MovedMeanwhileError: somebody took it back or put another into service; the gate asks anew.
+    """
+    hold_served(adapter)
+    if find_deployed(adapter.worker, end_user=adapter.end_user) != deployed:
+        raise MovedMeanwhileError(f"{_name(deployed)} served when {adapter.name} was measured, and serves no more")
 
 
 def _say(found: Examination) -> str:

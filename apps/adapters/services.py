@@ -10,12 +10,12 @@ from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.canary import clear_canary, lock_deployment
+from apps.adapters.canary import clear_canary, hold_served, lock_deployment
 from apps.adapters.errors import WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import find_deployment, find_fallback
-from apps.adapters.serving import load, probe
+from apps.adapters.selectors import find_deployed, find_deployment, find_fallback
+from apps.adapters.serving import serve
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
@@ -127,10 +127,27 @@ def promote_verified(adapter_id: int, *, by: str) -> None:
         return
     if read_gate_policy(adapter.project).canary_percent and not adapter.end_user:
         return
-    load(adapter)
-    probe(adapter)
+    serve(adapter)
     with final_write():
+        if words := find_outdated(adapter):
+            quarantine(adapter, words=words, by=by)
+            return
         deploy(adapter.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
+
+
+def find_outdated(adapter: Adapter) -> str:
+    """Why the gate's answer holds no more: what it was compared with serves no longer; "" while it holds.
+
+    Somebody took that back meanwhile, and what was just judged continues it. What serves is locked in the running
+    transaction.
+    """
+    hold_served(adapter)
+    verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
+    serving = find_deployed(adapter.worker, end_user=adapter.end_user)
+    now = serving.name if serving else ""
+    if verdict is None or adapter.is_rebuilt or verdict.compared_with == now:
+        return ""
+    return f"it was found safe beside {verdict.compared_with or BASE}, and {now or BASE} serves by now"
 
 
 def promote(*, adapter: Adapter, by: User) -> Deployment:
@@ -141,13 +158,15 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
     require_unbarred(adapter, "promoted")
-    if adapter.state == Adapter.State.CANDIDATE:
-        move(adapter, Adapter.State.VERIFIED, by=by.handle, payload={"words": "promoted without proof, by a person"})
-    if Adapter.State.DEPLOYED not in Adapter.MOVES[Adapter.State(adapter.state)]:
+    is_unproved = adapter.state == Adapter.State.CANDIDATE
+    if not is_unproved and Adapter.State.DEPLOYED not in Adapter.MOVES[Adapter.State(adapter.state)]:
         raise IllegalMoveError(f"{adapter.name} cannot be promoted: wanted verified or retired, found {adapter.state}")
-    load(adapter)
-    probe(adapter)
+    serve(adapter)
     with transaction.atomic():
+        lock_deployment(adapter.worker, end_user=adapter.end_user)
+        if is_unproved:
+            words = {"words": "promoted without proof, by a person"}
+            move(adapter, Adapter.State.VERIFIED, by=by.handle, payload=words)
         return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
 
 
@@ -213,8 +232,7 @@ def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
     adapter = deployment.canary
     if adapter is None:
         raise ConflictError(f"{deployment.worker.name} has no canary")
-    load(adapter)
-    probe(adapter)
+    serve(adapter)
     with transaction.atomic():
         if not Deployment.objects.select_for_update().filter(pk=deployment.pk, canary=adapter).exists():
             raise ConflictError(f"{adapter.name} is not tried any more")
@@ -227,7 +245,8 @@ def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
     Args:
         end_user: who has adapters of their own; after the first of them the worker's serve again.
     Raises:
-        ConflictError: nothing but the base model ever served it, or it learns with another.
+        ConflictError: nothing but the base model ever served it, it learns with another, or what serves it moved
+            meanwhile.
     """
     require_right(by, worker.project, Right.ADAPTERS_WRITE)
     require_own_line(worker, "roll back")
@@ -250,9 +269,12 @@ def _go_back(deployment: Deployment, *, by: str) -> Deployment:
     if target is not None and target.barred:
         target = find_fallback(target)
     if target is not None:
-        load(target)
-        probe(target)
+        serve(target)
     with transaction.atomic():
+        now = lock_deployment(deployment.worker, end_user=deployment.end_user)
+        if now.adapter_id != deployment.adapter_id:
+            found = now.adapter.name if now.adapter else BASE
+            raise ConflictError(f"{now.worker.name} is served by {found} by now: look again before you roll back")
         return deploy(deployment.worker, target, by=by, kind=Kind.DEPLOYMENT_ROLLED_BACK, end_user=deployment.end_user)
 
 

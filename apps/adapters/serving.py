@@ -18,7 +18,7 @@ from apps.adapters.servable import require_servable
 from apps.base.errors import TentalisError
 from apps.base.surviving import survive
 from apps.inference.client import ModelClient
-from apps.inference.errors import AdapterNameTakenError
+from apps.inference.errors import AdapterNameTakenError, ModelNotServedError
 from apps.inference.registry import find_kind
 from apps.inference.services import client_for, clients_for
 from apps.workers.models import Worker
@@ -46,6 +46,20 @@ def load(adapter: Adapter) -> None:
     """
     for client in clients_for(adapter.worker.provider):
         _load_on(client, adapter)
+
+
+def serve(adapter: Adapter) -> None:
+    """Load an adapter and prove that it is what answers; once more where a server that was restarted forgot it between.
+
+    Raises:
+        AdapterBrokenError, ProviderRefusedError, WrongAdapterServedError: see `load` and `probe`.
+    """
+    load(adapter)
+    try:
+        probe(adapter)
+    except ModelNotServedError:
+        load(adapter)
+        probe(adapter)
 
 
 def _load_on(client: ModelClient, adapter: Adapter) -> None:
@@ -176,8 +190,7 @@ def restore_served() -> int:
             continue
         for adapter in lost:
             try:
-                load(adapter)
-                probe(adapter)
+                serve(adapter)
                 loaded += 1
             except TentalisError as error:
                 logger.warning("%s is not served again: %s", adapter.name, error)

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.adapters.canary import require_triable
+from apps.adapters.canary import look_again, require_triable
 from apps.adapters.models import Adapter, Shadow
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
@@ -21,9 +21,9 @@ def open_shadow(adapter: Adapter, *, percent: int, after_task: int, by: str) -> 
         BadInputError, IllegalMoveError: see `require_triable`.
         ConflictError: another one is in the worker's shadow.
     """
-    require_triable(adapter, percent=percent)
     try:
         with transaction.atomic():
+            require_triable(look_again(adapter), percent=percent)
             shadow = Shadow.objects.create(
                 worker=adapter.worker, adapter=adapter, percent=percent, after_task=after_task
             )

@@ -12,12 +12,14 @@ class TentalisError(Exception):
         code: stable snake_case word for programs.
         errors: field -> what is wrong with it, where fields are at fault.
         is_final: trying again cannot help, so a job that meets it is not retried.
+        is_away: nothing is wrong but that somebody who is needed is not there, or has no time.
         members: what else the problem says at the REST edge, as JSON.
     """
 
     status = 500
     code = "internal"
     is_final = False
+    is_away = False
 
     def __init__(self, message: str, *, errors: Mapping[str, Sequence[str]] | None = None) -> None:
         super().__init__(message)

@@ -15,6 +15,7 @@ class ProviderBusyError(TentalisError):
 
     status = 503
     code = "provider_busy"
+    is_away = True
 
     def __init__(
         self,

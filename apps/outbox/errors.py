@@ -14,3 +14,4 @@ class BrokerAwayError(TentalisError):
 
     status = 503
     code = "broker_away"
+    is_away = True

@@ -53,10 +53,13 @@ def run_link(function: Callable[[int], Any], segment_id: int, position: int) -> 
         raise Ignore from error
     except Exception as error:  # the boundary: whatever a link raises is kept on its row
         is_final = isinstance(error, TentalisError) and error.is_final
+        is_away = isinstance(error, TentalisError) and error.is_away
         logger.log(
             logging.INFO if is_final else logging.WARNING, "%s failed: %r", claim.link, error, exc_info=not is_final
         )
-        services.fail_link(claim, error_type=type(error).__name__, message=str(error), is_final=is_final)
+        services.fail_link(
+            claim, error_type=type(error).__name__, message=str(error), is_final=is_final, is_away=is_away
+        )
         raise Ignore from error
     finally:
         keeper.remove(claim.fence)

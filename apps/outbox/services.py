@@ -44,6 +44,8 @@ WHERE id = %s AND fence = %s AND state = 'open'
 """
 KEPT_ERRORS = 20
 MAX_BACKOFF_S = 300.0
+AWAY_WAITS = 10
+"""First waits, one after the other, until somebody who was away is asked again."""
 
 
 @dataclass(frozen=True)
@@ -173,17 +175,29 @@ def end_link(claim: Claim) -> None:
             raise LostClaimError(words)
 
 
-def fail_link(claim: Claim, *, error_type: str, message: str, is_final: bool) -> None:
-    """Keep the error; try again after a wait, or bury the segment when trying again cannot help or was tried enough."""
+def fail_link(claim: Claim, *, error_type: str, message: str, is_final: bool, is_away: bool = False) -> None:
+    """Keep the error; try again after a wait, or bury the segment when trying again cannot help or was tried enough.
+
+    Args:
+        is_away: it did not fail, but whom it needs is away: that is waited for, as long as its kind says.
+    """
     with transaction.atomic():
         segment = Segment.objects.select_for_update().filter(pk=claim.segment_id, fence=claim.fence).first()
         if segment is None:
             return
         add_error(segment, error_type=error_type, message=message)
-        if is_final or segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
+        if is_away and _awaits(segment):
+            Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
+            release(segment, wait_s=AWAY_WAITS * backoff_s(1))
+        elif is_final or segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
             bury(segment, reason=f"{error_type}: {message}")
         else:
             release(segment, wait_s=backoff_s(segment.attempts))
+
+
+def _awaits(segment: Segment) -> bool:
+    patience = timedelta(seconds=KINDS[segment.kind].awaits_s)
+    return bool(patience) and Segment.objects.filter(pk=segment.pk, created_at__gt=Now() - patience).exists()
 
 
 def add_error(segment: Segment, *, error_type: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 
+from django.db import transaction
 from django.db.models import Avg, Case, Count, F, Max, Q, QuerySet, Value, Variance, When
 from django.db.models.functions import Coalesce
 
@@ -13,7 +14,7 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.panels import read_gate_policy
 from apps.adapters.selectors import find_deployment, goes_to_canary
-from apps.adapters.serving import load, probe
+from apps.adapters.serving import serve
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move
@@ -87,8 +88,7 @@ def read_canary(deployment: Deployment) -> CanaryReading:
 
 def _start(adapter: Adapter, *, percent: int, by: str) -> Deployment:
     canary.require_triable(adapter, percent=percent)
-    load(adapter)
-    probe(adapter)
+    serve(adapter)
     return canary.open_canary(adapter, percent=percent, after_task=_last_task(adapter.project_id), by=by)
 
 
@@ -100,9 +100,10 @@ def _end_when_clear(deployment: Deployment) -> bool:
     reading, adapter = read_canary(deployment), deployment.canary
     assert adapter is not None
     if reading.outcome is CanaryOutcome.HARM:
-        canary.end_canary(deployment, outcome="harm", words=reading.words, by=BY)
-        if adapter.state == Adapter.State.VERIFIED:
-            move(adapter, Adapter.State.REFUSED, by=BY, payload={"words": reading.words})
+        with transaction.atomic():
+            canary.end_canary(deployment, outcome="harm", words=reading.words, by=BY)
+            if canary.look_again(adapter).state == Adapter.State.VERIFIED:
+                move(adapter, Adapter.State.REFUSED, by=BY, payload={"words": reading.words})
         return True
     canary.note_reading(deployment, reading.words)
     if reading.outcome is CanaryOutcome.SAFE:

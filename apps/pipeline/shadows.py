@@ -17,7 +17,7 @@ from apps.adapters import shadows
 from apps.adapters.canary import require_triable
 from apps.adapters.models import Adapter, Shadow
 from apps.adapters.panels import read_gate_policy
-from apps.adapters.serving import load, probe
+from apps.adapters.serving import serve
 from apps.audit.services import move
 from apps.base.errors import IllegalMoveError
 from apps.tasks.models import Attempt, ShadowAttempt, Task
@@ -40,8 +40,7 @@ def start_shadow(*, adapter: Adapter, percent: int, by: User) -> Shadow:
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
     require_triable(adapter, percent=percent)
-    load(adapter)
-    probe(adapter)
+    serve(adapter)
     last = Task.objects.filter(project_id=adapter.project_id).aggregate(last=Max("pk"))["last"] or 0
     return shadows.open_shadow(adapter, percent=percent, after_task=last, by=by.handle)
 
