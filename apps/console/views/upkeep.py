@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.rights import Right
 from apps.audit.kinds import Kind
 from apps.console.selectors import upkeep
+from apps.console.selectors.timetable import read_timetable
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.console.views.training import read_choice
 from apps.outbox.models import Segment
@@ -21,7 +22,11 @@ from apps.rollouts.selectors import why_nothing_trains
 @require_GET
 @project_view(Right.ROLLOUTS_READ)
 def show_blockers(request: HttpRequest, scene: Scene) -> HttpResponse:
-    context = {"findings": why_nothing_trains(scene.project), "fragments": {"blockers"}}
+    context = {
+        "findings": why_nothing_trains(scene.project),
+        "timetable": read_timetable(scene.project, now=timezone.now()),
+        "fragments": {"blockers"},
+    }
     return show(request, scene, "blockers", context)
 
 

@@ -57,7 +57,7 @@ QUERIES: Mapping[str, int] = {
     "exchange": 20,
     "datasets": 11,
     "dataset": 11,
-    "blockers": 14,
+    "blockers": 17,
     "dead_letters": 11,
     "audit": 13,
     "exports": 10,

@@ -121,3 +121,12 @@ def test_what_nobody_set_is_folded_away_and_what_somebody_set_names_the_usual(cl
     assert "<summary>The optimiser</summary>" not in page
     assert "<summary>Imitation</summary>" in page
     assert "Usually: 0.9." in page
+
+
+def test_who_asks_why_nothing_trains_is_told_of_closed_hours_too(client: Client, project: Project) -> None:
+    address = reverse("console:blockers", args=("shop",))
+    assert "open now" in client.get(address).content.decode()
+    text = write_calendar(summary="Release night", begins_in=timedelta(hours=-1), lasts=timedelta(hours=3))
+    project.training_policy = {"calendar": text}
+    project.save(update_fields=["training_policy"])
+    assert "Its calendar says Release night until" in client.get(address).content.decode()
