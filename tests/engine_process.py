@@ -1,6 +1,5 @@
 """The local engine as a process of its own, for tests that ask it over HTTP."""
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.local_server import find_free_port
+
 
 @contextmanager
 def run_engine() -> Iterator[str]:
     """Serve the desk's model on a free port; its address. Where it does not start the test fails with what it said."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -1,5 +1,6 @@
 """A server on this machine, in a thread: what stands for a service that is not ours is served by it."""
 
+import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
@@ -42,3 +43,10 @@ class LocalServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def find_free_port() -> int:
+    """For a process that is told its port. Another may take it first; nobody here does."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        return int(holder.getsockname()[1])

@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import statistics
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from transformers import AutoModelForCausalLM
 from gpu_workers.desk import base_directory
 from gpu_workers.engine import Engine
 from tentalis.core.desk import make_tickets
+from tests.local_server import find_free_port
 
 PROMPTS, SAMPLES, MOST_TOKENS = 24, 8, 44
 TOLERANCE = 1e-4
@@ -58,13 +58,6 @@ def write_adapter(directory: Path, seed: int) -> Path:
                 parameter.normal_(0, 0.02)
     adapted.save_pretrained(str(directory))
     return directory
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class SwapTrial:
@@ -170,7 +163,7 @@ async def bench_swaps(swaps: int, streams: int, prompts: list[list[int]]) -> dic
     """Swap adapters under streams against a real engine process."""
     with tempfile.TemporaryDirectory() as folder:
         adapters = {f"bench@v{turn}": write_adapter(Path(folder) / str(turn), turn) for turn in range(1, swaps + 1)}
-        port = free_port()
+        port = find_free_port()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "gpu_workers.engine", "--port", str(port), stderr=asyncio.subprocess.DEVNULL
         )

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from tests.local_server import find_free_port
 
 HOME = Path(".cache/bench/gate")
 BETTER, WORSE_ALLOWED = 18, 0
@@ -213,9 +214,7 @@ def print_table(console: Console, judged: Sequence[Judged], served: float) -> No
 @contextmanager
 def serve_engine() -> Iterator[str]:
     """The product's engine on a port of its own; gives its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     command = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
     try:

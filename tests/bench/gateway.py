@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Any
 import psutil
 
 from tests.bench.gateway_load import PROFILES
+from tests.local_server import find_free_port
 
 CACHE = Path(".cache/bench")
 RLLM = ("rllm-model-gateway==0.1.0", "uvloop", "httptools")
@@ -130,12 +130,6 @@ def read_port(process: "subprocess.Popen[str]") -> int:
     return int(line)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def wait_until_it_answers(subject: Subject) -> bool:
     """Whether one small request comes back in time."""
     body = {"model": f"{subject.prefix}small", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
@@ -224,7 +218,7 @@ def bare_proxy(upstream: str, core: str, home: Path) -> Iterator[Subject]:
 
 @contextmanager
 def rllm_gateway(upstream: str, core: str, home: Path, python: Path) -> Iterator[Subject]:
-    port = free_port()
+    port = find_free_port()
     argv = [str(python.parent / "rllm-model-gateway"), "--host", "127.0.0.1", "--port", str(port)]
     argv += [
         "--worker",
@@ -242,7 +236,7 @@ def rllm_gateway(upstream: str, core: str, home: Path, python: Path) -> Iterator
 
 @contextmanager
 def litellm_proxy(upstream: str, core: str, home: Path, python: Path) -> Iterator[Subject]:
-    port = free_port()
+    port = find_free_port()
     models = [
         {
             "model_name": name,

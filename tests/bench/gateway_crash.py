@@ -11,7 +11,6 @@ import json
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from rich.table import Table
 from tentalis.platform.up import RunningStack
 from tests.apps.gateway.upstream import Plan, StubUpstream, make_choice, prompt_tokens_of
 from tests.chaos.stage import chaos_stack, environment_of
+from tests.local_server import find_free_port
 
 Json = dict[str, Any]
 SERVICES = ("postgres", "redis", "migrate", "gateway")
@@ -151,7 +151,7 @@ def run_load(load: Load, directory: Path) -> Report:
     """The whole of it, in a stack of its own."""
     report = Report()
     file = directory / "acknowledged.jsonl"
-    settings = {"TENTALIS_GATEWAY_PORT": _find_free_port()}
+    settings = {"TENTALIS_GATEWAY_PORT": str(find_free_port())}
     with StubUpstream() as upstream, chaos_stack(keep_in=directory / "home", settings=settings, only=SERVICES) as stack:
         token = run_beside(stack, "--prepare", upstream.url).strip()
         callers = Callers(stack.state().addresses["gateway_url"], token, load, file)
@@ -283,12 +283,6 @@ def _pages(values: list[uuid.UUID]) -> Iterator[list[uuid.UUID]]:
 def _hex_of(exchange: str) -> str:
     """An exchange's id without what an API puts before it."""
     return exchange.rsplit("-", 1)[-1].rsplit("_", 1)[-1] if len(exchange) > 36 else exchange
-
-
-def _find_free_port() -> str:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return str(holder.getsockname()[1])
 
 
 def print_report(console: Console, load: Load, report: Report) -> None:

@@ -35,7 +35,8 @@ from tentalis.core.desk import DeskVerdict, Family, Ticket, make_tickets, read_a
 from tentalis.platform.home import Home
 from tentalis.platform.up import running_stack
 from tests.bench.talker_user import User
-from tests.integrations.openclaw_process import OpenClaw, choose_port
+from tests.integrations.openclaw_process import OpenClaw
+from tests.local_server import find_free_port
 
 if TYPE_CHECKING:
     from apps.accounts.models import User as Person
@@ -227,7 +228,7 @@ def make_model(place: Path) -> Path:
 @contextmanager
 def serving(model: Path) -> Iterator[str]:
     """An engine that serves a model as `desk-claw`; its address."""
-    port = choose_port()
+    port = find_free_port()
     argv = [sys.executable, "-m", "gpu_workers.engine", "--model", str(model), "--served-name", "desk-claw"]
     log = model.with_suffix(".log")
     with log.open("wb") as output:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from django.db import connections
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
-from tests.e2e.browser import Watch, open_chromium
+from tests.e2e.browser import Watch, open_chromium, open_context
 from tests.e2e.server import serve
 
 
@@ -15,6 +15,13 @@ from tests.e2e.server import serve
 def browser() -> Iterator[Browser]:
     with open_chromium() as opened:
         yield opened
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[tuple[Page, Watch]]:
+    context, watch = open_context(browser)
+    yield context.new_page(), watch
+    context.close()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """The console in a real browser: what people do in it, live, with scripts and without, under the strict policy."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from django.urls import reverse
@@ -32,13 +31,6 @@ UNLABELLED = """() => [...document.querySelectorAll("input, select, textarea, bu
     .filter((one) => !one.ariaLabel && !one.getAttribute("aria-labelledby"))
     .map((one) => one.outerHTML.slice(0, 120))"""
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-
-
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[tuple[Page, Watch]]:
-    context, watch = open_context(browser)
-    yield context.new_page(), watch
-    context.close()
 
 
 def test_a_task_is_submitted_and_its_page_follows_it_without_a_reload(address: str, opened: tuple[Page, Watch]) -> None:

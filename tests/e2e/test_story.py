@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tentalis.core.desk import make_tickets
 from tests.chaos.stage import chaos_stack
-from tests.e2e.browser import Watch, open_context, sign_in
+from tests.e2e.browser import Watch, sign_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.broker, pytest.mark.torch, pytest.mark.slow]
 
@@ -21,13 +21,6 @@ def platform() -> Iterator[str]:
     """Address of a whole platform of this test's own."""
     with chaos_stack(settings={"TENTALIS_ADMIN_PASSWORD": PASSWORD}) as stack:
         yield stack.state().addresses["console_url"]
-
-
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[tuple[Page, Watch]]:
-    context, watch = open_context(browser)
-    yield context.new_page(), watch
-    context.close()
 
 
 def set_up(page: Page, address: str) -> None:

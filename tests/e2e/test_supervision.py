@@ -1,7 +1,6 @@
 """An agent asks over REST while a person watches: by mouse, by keyboard, by two people at once, and without scripts."""
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,13 +20,6 @@ from tests.e2e.browser import Watch, open_context, sign_in
 from tests.factories import make_project, make_user
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def opened(browser: Browser) -> Iterator[tuple[Page, Watch]]:
-    context, watch = open_context(browser)
-    yield context.new_page(), watch
-    context.close()
 
 
 class Agent:

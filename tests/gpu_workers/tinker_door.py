@@ -1,7 +1,6 @@
 """The door to Tinker as a process of its own, before a service on loopback."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.gpu_workers.tinker_server import KEY, MODEL, TinkerServer
+from tests.local_server import find_free_port
 
 
 @contextmanager
 def run_door(server: TinkerServer, base: Path, *, name: str = "base") -> Iterator[str]:
     """Serve on a free port; its address. Where it does not start the test fails with what it said."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     argv = [sys.executable, "-m", "gpu_workers.backends.tinker", "--base", str(base), "--model", MODEL]
     argv += ["--served-name", name, "--port", str(port)]
     environ = {**os.environ, "TENTALIS_TINKER_URL": server.url, "TENTALIS_TINKER_API_KEY": KEY}

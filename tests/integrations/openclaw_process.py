@@ -5,7 +5,6 @@ import os
 import platform
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tentalis.cli.openclaw import make_patch
+from tests.local_server import find_free_port
 
 VERSION = "2026.9.6"
 NODE_MAJOR = 24
@@ -52,11 +52,6 @@ def find_path(place: Path) -> str:
     return os.pathsep.join([str(binary), str(place / "openclaw" / "node_modules" / ".bin"), os.environ["PATH"]])
 
 
-def choose_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        return int(bound.getsockname()[1])
-
-
 class OpenClaw:
     """One OpenClaw, configured by `tentalis openclaw configure`.
 
@@ -81,7 +76,7 @@ class OpenClaw:
         is_plain: bool = False,
     ) -> None:
         self.home = home
-        self.port = choose_port()
+        self.port = find_free_port()
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self.log = home / "gateway.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,6 +1,5 @@
 """One running line for all tests of the pipeline: starting it takes most of a minute."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.history import History
 from tests.chaos.stage import chaos_stack, make_admin_token
 from tests.fakes import FakeModelServer
+from tests.local_server import find_free_port
 from tests.pipeline.line import SERVICES, Broker, Line, Replies
 
 QUEUES = "workers=threads:2;workers=threads:2;scorers,hints,control=threads:4"
@@ -18,9 +18,7 @@ QUEUES = "workers=threads:2;workers=threads:2;scorers,hints,control=threads:4"
 @pytest.fixture(scope="session")
 def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     directory: Path = tmp_path_factory.mktemp("line")
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        port = holder.getsockname()[1]
+    port = find_free_port()
     broker, replies, tally = Broker(directory / "broker", port), Replies(), Tally()
     broker.start()
     history = History(directory / "history.jsonl")

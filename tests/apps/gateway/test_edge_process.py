@@ -15,6 +15,7 @@ from tests.apps.gateway.running import HELLO, GatewayProcess
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.upstream import StubUpstream, prompt_tokens_of
 from tests.factories import make_task
+from tests.local_server import find_free_port
 
 pytestmark = pytest.mark.broker
 
@@ -80,9 +81,7 @@ def test_a_taken_port_is_said_in_one_line(helper: Worker) -> None:
 
 
 def test_its_address_is_the_settings(helper: Worker) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     with GatewayProcess(GATEWAY_PORT=str(port), arguments=()) as gateway:
         assert gateway.port == port
         assert json.loads(gateway.client.get("/health").text)["status"] == "ok"

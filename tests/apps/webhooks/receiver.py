@@ -5,7 +5,6 @@ The path says how it answers: /ok, /slow (20 s), /dribble (a header line for eve
 """
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -15,8 +14,6 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-
-FIRST_LINE_S = 30
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -112,12 +109,6 @@ def running_receiver(log: Path) -> Iterator[Receiver]:
         yield receiver
     finally:
         receiver.stop()
-
-
-def find_free_port() -> int:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return int(holder.getsockname()[1])
 
 
 def main() -> None:

@@ -164,11 +164,12 @@ def test_kappa_is_that_of_scikit_learn_on_random_matrices_with_gaps() -> None:
     assert worst <= 1e-9
 
 
+def kappa(drawn: Any) -> Agreement:
+    return cohen_kappa([left for left, _ in drawn], [right for _, right in drawn])
+
+
 def test_a_bootstrap_interval_is_repeated_by_its_seed_and_covers_the_coefficient() -> None:
     pairs = [(place % 2, place % 2 if place % 5 else 1 - place % 2) for place in range(60)]
-
-    def kappa(drawn: Any) -> Agreement:
-        return cohen_kappa([left for left, _ in drawn], [right for _, right in drawn])
 
     found = bootstrap_interval(pairs, kappa, rng=random.Random(3), draws=400)
     again = bootstrap_interval(pairs, kappa, rng=random.Random(3), draws=400)
@@ -183,9 +184,6 @@ def test_a_bootstrap_interval_is_repeated_by_its_seed_and_covers_the_coefficient
 def test_bootstrap_intervals_cover_the_true_kappa_about_as_often_as_they_say() -> None:
     """Both raters flip a fair coin's side with p = .1: agreement .82, kappa .64."""
     rng, covered, runs = random.Random(21), 0, 150
-
-    def kappa(drawn: Any) -> Agreement:
-        return cohen_kappa([left for left, _ in drawn], [right for _, right in drawn])
 
     for _ in range(runs):
         sides = [rng.random() < 0.5 for _ in range(60)]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.local_server import find_free_port
+
 pytestmark = pytest.mark.torch
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -21,13 +22,6 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 def run_engine(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "gpu_workers.engine", *arguments]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-
-
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until_healthy(port: int, process: subprocess.Popen[str]) -> None:

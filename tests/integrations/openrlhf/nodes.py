@@ -1,7 +1,6 @@
 """A Ray cluster of this one machine, whose nodes have OpenRLHF, vLLM's CPU build and the device shim."""
 
 import os
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,15 +9,9 @@ from pathlib import Path
 
 from tests.gpu_workers.openrlhf.peer import PLACE
 from tests.integrations.openrlhf.install import PYTHON
+from tests.local_server import find_free_port
 
 HERE = Path(__file__).parent
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 def node_environment() -> Mapping[str, str]:
@@ -50,7 +43,7 @@ def node_environment() -> Mapping[str, str]:
 def ray_cluster() -> Iterator[str]:
     """The address of a cluster's dashboard, for the length of a block."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        argv = [str(PYTHON), str(HERE / "ray_head.py"), folder, str(free_port())]
+        argv = [str(PYTHON), str(HERE / "ray_head.py"), folder, str(find_free_port())]
         with (Path(folder) / "head.log").open("w") as log:
             head = subprocess.Popen(
                 argv, env=dict(node_environment()), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

@@ -12,7 +12,8 @@ import pytest
 
 from tests.chaos.stage import chaos_stack
 from tests.integrations.openrlhf.install import CACHE, PYTHON
-from tests.integrations.openrlhf.nodes import free_port, ray_cluster
+from tests.integrations.openrlhf.nodes import ray_cluster
+from tests.local_server import find_free_port
 
 PATIENCE_S = 900.0
 SERVICES = ("bootstrap", "relay", "queues", "cluster")
@@ -29,7 +30,7 @@ def test_a_cancelled_run_is_stopped_and_a_killed_one_goes_on_once() -> None:
         "micro_batch": 32, "max_tokens": 160, "max_new_tokens": 44, "zero_stage": 0, "attention": "eager",
         "save_every": 3,
     }  # fmt: skip
-    web_port = free_port()
+    web_port = find_free_port()
     with ray_cluster() as url:
         settings = {
             "TENTALIS_RAY_URL": url,

@@ -14,7 +14,8 @@ import pytest
 
 from tests.chaos.stage import chaos_stack
 from tests.integrations.openrlhf.install import CACHE, PYTHON
-from tests.integrations.openrlhf.nodes import free_port, ray_cluster
+from tests.integrations.openrlhf.nodes import ray_cluster
+from tests.local_server import find_free_port
 
 PATIENCE_S = 1500.0
 
@@ -32,7 +33,7 @@ def ray_url() -> Iterator[str]:
 
 
 def test_a_cluster_trains_an_adapter_that_is_gated_and_served(ray_url: str) -> None:
-    engine_port, web_port = free_port(), free_port()
+    engine_port, web_port = find_free_port(), find_free_port()
     options = {
         "samples_per_prompt": 8, "prompts_per_step": 24, "episodes": 4, "micro_batch": 8, "max_tokens": 160,
         "max_new_tokens": 44, "zero_stage": 0, "attention": "eager", "sync": "gloo", "gpu_memory": 0.5, "save_every": 2,
