@@ -17,7 +17,7 @@ GATES = {
     "G2": (True, "4 of 4 prompts read out and in again are the very tokens that were answered", 4, 4),
     "G3": (True, "no task is split over two batches", 0, 0),
     "G6": (True, "its environments keep nothing between attempts", None, None),
-    "G8": (False, "3 of 192 attempts are on held-out tasks, 2 on the panel's own", 3, 0),
+    "G8": (False, "3 of 192 attempts are on held-out tasks, 2 hold one that is measured on", 3, 0),
     "G10": (True, "the base model is not quantised", None, None),
     "G4": (None, "not asked: the trainer told no validation loss", None, None),
     "G5": (True, "answers of 41.2 tokens where 44.0 were: 94%, 50% are wanted", 0.94, 0.5),
