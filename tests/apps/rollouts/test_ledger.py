@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from apps.accounts.models import Project
@@ -34,6 +35,17 @@ def test_every_attempt_becomes_one_rollout_in_one_batch_and_the_task_is_done(pro
     assert Rollout.objects.filter(task=task, is_usable=True).count() == 3
     assert TrainingUse.objects.count() == 3
     assert Task.objects.get(pk=task.pk).state == "done"
+
+
+def test_a_group_of_eight_is_built_with_as_many_statements_as_one_of_two(project: Project) -> None:
+    build(make_judged_task(project))  # opens the batch
+    counts = []
+    for group_size in (2, 8):
+        task = make_judged_task(project, group_size=group_size)
+        with CaptureQueriesContext(connection) as asked:
+            build(task)
+        counts.append(len(asked))
+    assert counts[0] == counts[1], "a column that is looked at and not loaded is asked for attempt by attempt"
 
 
 def test_building_twice_builds_once(project: Project) -> None:
