@@ -1,8 +1,8 @@
 """Losses over whole answers: pairs (DPO, IPO), single judged answers (KTO), demonstrations (SFT). They know no model.
 
 An answer's `gain` is the log-probability it won since the reference policy, in nats, summed over the tokens that count:
-sum_t log pi(a_t) - log pi_ref(a_t). Losses are sums divided by `total`, the weight of the whole update, so that
-micro-batches add up.
+sum_t log pi(a_t) - log pi_ref(a_t). Losses are weighted sums divided by `total`, the examples of the whole update, so
+that micro-batches add up and who is trusted less moves less.
 """
 
 from collections.abc import Sequence

@@ -54,12 +54,12 @@ class Recipe:
     """Everything that decides how a batch of rollouts changes an adapter.
 
     Args:
-        algorithm: `grpo` clips the token ratio (DAPO's clip-higher, token mean); `dr_grpo` is the same without dividing
-            by the group's std, and divides by `answer_tokens` an answer instead of by the tokens it has; `dapo` is
-            `grpo` on groups whose rewards differ alone, and a batch fills on until it holds enough of those;
-            `cispo` clips the weight and never the gradient; `reinforce_pp` takes the group's mean away and whitens over
-            the batch; `reward_weighted_sft` imitates. `dpo` and `ipo` learn from pairs of answers, `kto` from single
-            judged ones, `sft` imitates demonstrations.
+        algorithm: `grpo` clips the token ratio (DAPO's clip-higher; a mean over the tokens of every answer that was
+            compared, whatever it is worth); `dr_grpo` is the same without dividing by the group's std, and divides by
+            `answer_tokens` an answer instead of by the tokens it has; `dapo` is `grpo` on groups whose rewards differ
+            alone, and a batch fills on until it holds enough of those; `cispo` clips the weight and never the gradient;
+            `reinforce_pp` takes the group's mean away and whitens over the batch; `reward_weighted_sft` imitates. `dpo`
+            and `ipo` learn from pairs of answers, `kto` from single judged ones, `sft` imitates demonstrations.
         lora_rank, lora_alpha, target_modules: shape of the adapter; its scale is alpha / rank.
         precision: numbers that the frozen model and what flows through it are kept in; adapter, optimiser, log-probs
             and losses are float32 always.
