@@ -1,5 +1,6 @@
 """From a trained directory to a served adapter: record, gate, promote, roll back."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import clear_canary, hold_served, lock_deployment
-from apps.adapters.errors import WrongLineError
+from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.panels import read_gate_policy
 from apps.adapters.selectors import find_deployed, find_deployment, find_fallback
@@ -39,6 +40,7 @@ def record_adapter(
     end_user: str = "",
     taught: BatchFacts | None = None,
     is_rebuilt: bool = False,
+    made_by: Mapping[str, object] | None = None,
 ) -> Adapter:
     """Take a trained directory into the registry as a candidate, after checking every file's hash.
 
@@ -46,10 +48,14 @@ def record_adapter(
         end_user: whose own it is; "" for the worker's.
         taught: what it was trained with, for the gate; None where nobody can tell.
         is_rebuilt: it takes the place of one that was barred.
+        made_by: what its manifest must say of the training it came from.
     Raises:
-        AdapterBrokenError: the directory is not what it should be; nothing is written.
+        AdapterBrokenError: the directory is not what it should be, or of another training; nothing is written.
     """
     manifest = read_manifest(path_of(uri), sha256=sha256)
+    for name, wanted in (made_by or {}).items():
+        if (found := getattr(manifest, name)) != wanted:
+            raise AdapterBrokenError(f"the manifest is of another training: {name} must be {wanted}, found {found}")
     with transaction.atomic():
         Worker.objects.select_for_update(no_key=True).get(pk=worker.pk)
         last = Adapter.objects.filter(worker=worker).order_by("-version").first()

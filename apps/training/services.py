@@ -52,6 +52,9 @@ logger = logging.getLogger(__name__)
 MAX_ATTEMPTS = 3
 
 
+TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
+"""Fields of a spec that the manifest of what it made repeats."""
+
 BACKENDS = ("standalone", "openrlhf", "tinker")
 
 
@@ -236,6 +239,7 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
                     by=by,
                     taught=taught,
                     is_rebuilt=run.rebuilds_id is not None,
+                    made_by={name: run.spec[name] for name in TOLD_TWICE if name in run.spec},
                 )
         except AdapterBrokenError as error:
             end_failed(run, f"AdapterBrokenError: {error}", by=by, **changes)

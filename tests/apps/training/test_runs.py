@@ -45,8 +45,8 @@ def run(project: Project, worker: Worker, store: Path) -> TrainingRun:
     return queued
 
 
-def write_adapter(directory: Path, weights: bytes = b"weights") -> str:
-    """A directory with a manifest; returns the manifest's hash."""
+def write_adapter(directory: Path, weights: bytes = b"weights", **told: Any) -> str:
+    """A directory with a manifest, which says so of its training; returns the manifest's hash."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "adapter_model.safetensors").write_bytes(weights)
     entry = {"sha256": hashlib.sha256(weights).hexdigest(), "size_bytes": len(weights)}
@@ -65,13 +65,14 @@ def write_adapter(directory: Path, weights: bytes = b"weights") -> str:
         files={"adapter_model.safetensors": entry},
         versions={},
     )
-    content = canonical_json(manifest.to_json())
+    content = canonical_json(manifest.to_json() | told)
     (directory / "manifest.json").write_bytes(content)
     return hashlib.sha256(content).hexdigest()
 
 
 def make_result(run: TrainingRun, store: Path, **changes: Any) -> dict[str, Any]:
-    sha256 = write_adapter(store / "adapter")
+    told = {name: run.spec[name] for name in services.TOLD_TWICE if name in run.spec}
+    sha256 = write_adapter(store / "adapter", **told)
     values: dict[str, Any] = {"run_id": run.pk, "attempt": run.attempt, "ok": True, "sha256": sha256}
     values |= {"adapter_uri": (store / "adapter").as_uri(), "metrics": [{"reward": 0.5}]}
     return TrainResult(**values | changes).to_json()
@@ -125,6 +126,16 @@ def test_an_adapter_that_is_not_what_its_hash_says_never_gets_a_row(
     found = TrainingRun.objects.get()
     assert found.state == "failed"
     assert words in found.failure
+
+
+@pytest.mark.parametrize("field", services.TOLD_TWICE)
+def test_an_adapter_of_another_training_is_not_taken_for_this_ones(run: TrainingRun, store: Path, field: str) -> None:
+    """As a box would send that mixes two up, or one that still trains what was sent before a crash."""
+    spec = run.spec | {"run_id": 1, "attempt": 1, "rollouts_sha256": "2" * 64} | {field: 7}
+    TrainingRun.objects.update(spec=spec)
+    flow.take_result(make_result(run, store), by="control")
+    assert not Adapter.objects.exists()
+    assert f"of another training: {field} must be 7" in TrainingRun.objects.get().failure
 
 
 def test_an_adapter_outside_the_artifact_store_is_refused(run: TrainingRun, store: Path) -> None:
