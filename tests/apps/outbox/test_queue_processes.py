@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from kombu import Connection
+from kombu.transport.redis import Channel
 
 from tentalis.celery import app
 
@@ -18,8 +18,8 @@ assert kept > 1000 and young == YOUNG and rest == [10, 10], (kept, young, rest)
 
 def test_a_channel_sends_by_one_client_until_its_connections_are_new() -> None:
     with app.connection_for_write() as connection:
-        assert isinstance(connection, Connection)
         channel = connection.default_channel
+        assert isinstance(channel, Channel)
         with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
             assert first is second
             assert first.ping()
