@@ -6,7 +6,8 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.training.models import ManagerRun, TrainingRun
 from apps.workers.models import Worker
-from tests.apps.console.test_quality import look, sign_in
+from tests.apps.console.builders import sign_in
+from tests.apps.console.test_quality import look
 from tests.e2e.quality_scenery import let_a_manager_learn
 from tests.factories import make_user, make_worker
 

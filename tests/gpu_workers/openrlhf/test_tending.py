@@ -30,7 +30,7 @@ def test_a_nudge_starts_a_job_brings_its_adapter_home_and_says_why_one_cannot_be
         app.send_task("gpu.tend", args=[*args, "http://web/r"], queue="cluster")
 
     command = [sys.executable, "-m", "celery", "-A", "gpu_workers.celery:app", "worker", "-Q", "cluster", "-P", "solo"]
-    url = f"http://127.0.0.1:{ray.server.server_port}"
+    url = ray.server.url
     environ = os.environ | {"TENTALIS_REDIS_URL": broker, "TENTALIS_RAY_URL": url}
     box = subprocess.Popen(command, cwd=ROOT, env=environ)
     try:
