@@ -23,7 +23,7 @@ def test_a_channel_sends_by_one_client_until_its_connections_are_new() -> None:
         with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
             assert first is second
             assert first.ping()
-        channel._disconnect_pools()
+        channel._disconnect_pools()  # type: ignore[attr-defined]
         with channel.conn_or_acquire() as third:
             assert third is not first
             assert third.ping()
