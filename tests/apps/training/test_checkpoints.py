@@ -1,6 +1,7 @@
 """What a retried run goes on from, on the web's side."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_other_work_does_not_go_on_from_this_ones_checkpoint(first: TrainingRun)
 
 
 def test_a_silent_run_is_sent_again_and_goes_on(first: TrainingRun) -> None:
-    TrainingRun.objects.filter(pk=first.pk).update(heartbeat_at=Now())
+    TrainingRun.objects.filter(pk=first.pk).update(heartbeat_at=Now() - timedelta(hours=1))
     first.refresh_from_db()
     flow.wake_silent_run(first)
     first.refresh_from_db()
