@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from apps.adapters.measured import list_measured
-from apps.adapters.models import Adapter, Verdict
+from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import choose_panel, read_gate_policy
 from apps.adapters.services import refuse
 from apps.audit.services import move
@@ -194,10 +194,12 @@ def _ask_leak(run: TrainingRun, batch: Batch, policy: GatePolicy) -> GateAnswer:
 
 
 def ask_measured(adapter_id: int, *, by: str) -> None:
-    """G8 once more, before the gate: a candidate must know none of the tasks that are drawn for it, from no training.
+    """G8 once more, before the gate: a candidate must know none of the tasks that are drawn for it.
 
-    What is drawn follows from its hash, so that nobody could ask before it was trained. Asked of everything that its
-    run and those of all it continues learnt from; one that knows a task is refused for it, unmeasured.
+    What is drawn follows from its hash, so that nobody could ask before it was trained. Asked of what its own run
+    learnt from, and, where its panel is not the one that its parent was measured on, of all that it continues too: so
+    every panel is asked of the whole line once, and an update costs the same on a long line as on a short one. One
+    that knows a task is refused for it, unmeasured.
     """
     adapter = Adapter.objects.select_related("worker__project", "parent").get(pk=adapter_id)
     if adapter.state != Adapter.State.CANDIDATE:
@@ -206,9 +208,11 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
         return
-    batches = Batch.objects.filter(run__in=_list_runs(adapter)).order_by("pk")
+    known = PanelResult.objects.filter(adapter=adapter.parent_id, panel=panel.name).exists()
+    runs = [adapter.run_id] if known else _list_runs(adapter)
+    batches = Batch.objects.filter(run__in=runs).order_by("pk")
     found = find_leaks(batches, list_measured(panel, policy, sha256=adapter.sha256), world=None)
-    answer = ask_leak(0, found.measured, found.answers, what="answers of its line", tasks=found.tasks)
+    answer = ask_leak(0, found.measured, found.answers, what="answers that it learnt from", tasks=found.tasks)
     if answer.passed is False:
         if (run := TrainingRun.objects.filter(pk=adapter.run_id or 0).first()) is not None:
             _note(run, answer)

@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project
 from apps.adapters.measured import list_measured
-from apps.adapters.models import Adapter, Verdict
+from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import Panel, choose_panel, draw_fresh, read_gate_policy
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
@@ -223,24 +223,47 @@ def test_a_candidate_that_learnt_what_is_drawn_for_it_is_refused_unmeasured(batc
     task = plant_talk(batch, draw(adapter))
     gates.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
-    words = "0 of 10 answers of its line are on held-out tasks, 2 hold one that is measured on"
+    words = "0 of 10 answers that it learnt from are on held-out tasks, 2 hold one that is measured on"
     assert adapter.state == Adapter.State.REFUSED
     assert Verdict.objects.get().words == f"refused: G8: {words} (task {task.pk})"
     [answer] = TrainingRun.objects.get().gates
     assert (answer["gate"], answer["passed"], answer["found"]) == ("G8", False, 2)
 
 
-def test_what_it_continues_counts_as_what_it_learnt(worker: Worker, batch: Batch, adapter: Adapter) -> None:
+@pytest.fixture
+def child(worker: Worker, adapter: Adapter) -> Adapter:
+    """A candidate that continues the first one, by a run that learnt from one honest task."""
     own = Batch.objects.create(project=worker.project, worker=worker, number=2, target_tasks=1, state="closed")
     plant_task(own, "An honest one.")
     run = TrainingRun.objects.create(
         project=worker.project, worker=worker, batch=own, recipe={}, recipe_hash="0" * 64, state="succeeded"
     )
-    child = make_candidate(worker, run, version=2, parent=adapter)
+    return make_candidate(worker, run, version=2, parent=adapter)
+
+
+def test_what_it_continues_counts_as_what_it_learnt(batch: Batch, child: Adapter) -> None:
     gates.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.CANDIDATE
     plant_talk(batch, draw(child))
+    gates.ask_measured(child.pk, by="gate")
+    child.refresh_from_db()
+    assert child.state == Adapter.State.REFUSED
+
+
+def test_a_line_is_asked_once_for_each_panel(batch: Batch, child: Adapter) -> None:
+    """Its parent was measured on the same panel: what that learnt was asked then."""
+    panel = choose(child.worker, child.line_version)
+    PanelResult.objects.create(
+        worker=child.worker, adapter=child.parent, panel=panel.name, outcomes=[1.0], step_scores=[1.0]
+    )
+    plant_talk(batch, draw(child))
+    gates.ask_measured(child.pk, by="gate")
+    child.refresh_from_db()
+    assert child.state == Adapter.State.CANDIDATE
+    own = TrainingRun.objects.get(pk=child.run_id or 0).batch
+    assert own is not None
+    plant_talk(own, draw(child))
     gates.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.REFUSED
