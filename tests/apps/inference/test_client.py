@@ -44,6 +44,18 @@ def test_prompts_of_token_ids_are_sent_as_they_are() -> None:
     assert sample.prompt_token_ids == ids
 
 
+def test_vllm_is_told_to_sample_from_the_whole_distribution_whatever_the_model_recommends() -> None:
+    """Its server takes what a request leaves open from the model's generation_config.json."""
+    whole = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+    with FakeModelServer() as server:
+        client = ModelClient(server.url, kind="vllm", allow_private=True)
+        client.sample(["one"], model="desk", max_tokens=9)
+        client.chat([{"role": "user", "content": "one"}], model="desk", max_tokens=9, top_p=0.9)
+    sampled, chatted = (request.body for request in server.requests)
+    assert {**whole, "top_p": 1.0}.items() <= sampled.items()
+    assert {**whole, "top_p": 0.9}.items() <= chatted.items()
+
+
 def test_no_prompts_ask_nothing() -> None:
     with FakeModelServer() as server:
         assert ModelClient(server.url, allow_private=True).sample([], model="desk", max_tokens=9) == []
