@@ -9,7 +9,7 @@ joins the way at `learn`. Beside it those who judge learn too: step scorers (`la
 (`meta`, `adopt_manager`); a shadow does the same tasks and serves nobody (`mirror`).
 
 First the segments, each behind what it does at its end; then what people and other edges may do, in the order of the
-way.
+way. What stops a training, lets it go on or calls for another scorer stands in `trainings.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.base.errors import IllegalMoveError, NotAllowedError, TentalisError
+from apps.base.errors import NotAllowedError, TentalisError
 from apps.base.surviving import survive
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review
@@ -36,8 +36,6 @@ from apps.pipeline import conversing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
-from apps.scoring import reward_models
-from apps.scoring.models import RewardModel
 from apps.scoring.shadows import find_own_shadow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
@@ -418,82 +416,6 @@ def wake_silent_run(run: TrainingRun) -> str:
         found = training.give_up_silent(run, by="sweep")
         train_next(run.worker_id)
     return found
-
-
-def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
-    """Stop a training. Its segment goes first: who sends it has the segment's lock before the run's."""
-    with transaction.atomic():
-        outbox.cancel_segments(kind="train", subject_id=run.pk)
-        return training.cancel_run(run=run, by=by)
-
-
-def pause_run(*, run: TrainingRun, by: User) -> TrainingRun:
-    """Stop a run so that it can go on where it was."""
-    require_right(by, run.project, Right.RUNS_WRITE)
-    with transaction.atomic():
-        outbox.cancel_segments(kind="train", subject_id=run.pk)
-        return training.pause_run(run, why=f"paused by {by.handle}", by=by.handle)
-
-
-def resume_run(*, run: TrainingRun, by: User) -> TrainingRun:
-    """Let a paused run go on."""
-    require_right(by, run.project, Right.RUNS_WRITE)
-    with transaction.atomic():
-        training.resume_run(run, by=by.handle)
-        train_next(run.worker_id)
-    return run
-
-
-def retry_run(*, run: TrainingRun, by: User) -> TrainingRun:
-    """Train a run again that failed or was refused: by what serves then, on what its batch still holds.
-
-    Raises:
-        IllegalMoveError: it did not fail, and was not refused.
-    """
-    require_right(by, run.project, Right.RUNS_WRITE)
-    if run.state not in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED}:
-        raise IllegalMoveError(f"run {run.pk} cannot be tried again: wanted failed or refused, found {run.state}")
-    with transaction.atomic():
-        training.retry_run(run=run, by=by.handle)
-        train_next(run.worker_id)
-    return run
-
-
-def keep_hours() -> int:
-    """Pause what trains outside its project's hours, and let go on what was paused for that and may train again."""
-    overdue, resumable = schedule.find_overdue(), schedule.find_resumable()
-    for run in overdue:
-        with survive(f"run {run.pk} cannot be paused", IllegalMoveError, OSError):
-            training.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
-    for run in resumable:
-        with survive(f"run {run.pk} cannot go on", IllegalMoveError), transaction.atomic():
-            training.resume_run(run, by="schedule")
-            train_next(run.worker_id)
-    return len(overdue) + len(resumable)
-
-
-def label_due() -> int:
-    """Have steps labelled where a step scorer is wanted and enough of them are new. Returns of how many workers."""
-    with transaction.atomic():
-        due = scorers.find_due()
-        outbox.start_many("label", [(worker.pk, worker.project_id) for worker in due])
-    return len(due)
-
-
-def train_scorer(*, worker: Worker, by: User, backend: str | None = None) -> TrainingRun:
-    """Train a step scorer now, on what is labelled."""
-    with transaction.atomic():
-        run = scorers.queue_by_hand(worker=worker, by=by, backend=backend)
-        train_next(worker.pk)
-    return run
-
-
-def retire_scorer(*, model: RewardModel, by: User) -> RewardModel:
-    """Take a step scorer out of use by a person's decision."""
-    require_right(by, model.project, Right.RUNS_WRITE)
-    with transaction.atomic():
-        reward_models.retire(model, by=by.handle)
-    return model
 
 
 # --- adapters --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from apps.feedback.services import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
-from apps.pipeline import canary, conversing, flow, supervision
+from apps.pipeline import canary, conversing, flow, supervision, trainings
 from apps.training.cluster import tend_all
 from apps.training.services import find_silent_runs
 
@@ -54,13 +54,13 @@ def sweep_runs() -> None:
         with survive(f"run {run.pk} was silent, and stays so", TentalisError, OSError):
             logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
     flow.adopt_rebuilt()
-    flow.keep_hours()
+    trainings.keep_hours()
     flow.train_waiting()
 
 
 def label_steps() -> None:
     """Have steps labelled where enough of them are new to train a step scorer."""
-    if count := flow.label_due():
+    if count := trainings.label_due():
         logger.info("steps of %d workers are being labelled", count)
 
 

@@ -41,7 +41,7 @@ from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.selectors import IncompleteConversationError
-from apps.pipeline import canary, flow, shadows
+from apps.pipeline import canary, flow, shadows, trainings
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.training.models import TrainingRun
@@ -217,7 +217,7 @@ class RunViewSet(ResourceViewSet):
         """Stop a training: at once while it waits, at its next update while it runs."""
         run = self.get_object()
         self.read_body(NoFields)
-        return self.show(flow.cancel_run(run=run, by=current_user(request)))
+        return self.show(trainings.cancel_run(run=run, by=current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
@@ -225,7 +225,7 @@ class RunViewSet(ResourceViewSet):
         """Stop a training so that it can go on: at once while it waits, at its next update while it runs."""
         run = self.get_object()
         self.read_body(NoFields)
-        return self.show(flow.pause_run(run=run, by=current_user(request)))
+        return self.show(trainings.pause_run(run=run, by=current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
@@ -233,7 +233,7 @@ class RunViewSet(ResourceViewSet):
         """Let a paused training go on from its newest checkpoint, when its turn comes."""
         run = self.get_object()
         self.read_body(NoFields)
-        return self.show(flow.resume_run(run=run, by=current_user(request)))
+        return self.show(trainings.resume_run(run=run, by=current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
@@ -241,7 +241,7 @@ class RunViewSet(ResourceViewSet):
         """Train again what failed or was refused, when its turn comes: on the same batch, from what serves then."""
         run = self.get_object()
         self.read_body(NoFields)
-        return self.show(flow.retry_run(run=run, by=current_user(request)))
+        return self.show(trainings.retry_run(run=run, by=current_user(request)))
 
     @extend_schema(responses=RunMetricsOut)
     @action(detail=True)

@@ -16,7 +16,7 @@ from apps.api.serializers.learning import RunOut
 from apps.api.serializers.scorers import RewardModelIn, RewardModelOut
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
-from apps.pipeline import flow
+from apps.pipeline import trainings
 from apps.scoring.models import RewardModel
 
 
@@ -49,7 +49,7 @@ class RewardModelViewSet(ResourceViewSet):
         """Train one now; the answer is the run. 409 while another is trained, or nothing is labelled."""
         body = self.read_body(RewardModelIn)
         project = find_project_for(request, body["project"], Right.RUNS_WRITE)
-        run = flow.train_scorer(
+        run = trainings.train_scorer(
             worker=find_worker(project, body["worker"]), by=current_user(request), backend=body.get("backend")
         )
         return Response(RunOut(run, context=self.get_serializer_context()).data, status=201)
@@ -60,4 +60,4 @@ class RewardModelViewSet(ResourceViewSet):
         """Take it out of use; steps are then judged as before there was one. 409 when it is not in use."""
         model = self.get_object()
         self.read_body(NoFields)
-        return self.show(flow.retire_scorer(model=model, by=current_user(request)))
+        return self.show(trainings.retire_scorer(model=model, by=current_user(request)))

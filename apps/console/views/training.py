@@ -17,17 +17,20 @@ from apps.console.selectors.lineage import draw_lineage
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.console.views.trace import adapter_or_404
 from apps.console.words_learning import explain_alarms, explain_gates
-from apps.pipeline import flow
+from apps.pipeline import flow, trainings
 from apps.training.models import TrainingRun
 from apps.training.returns import find_return
 from apps.workers.models import Worker
 
 MOST_COMPARED = 5
 STEERING: Mapping[str, tuple[Callable[..., TrainingRun], Any]] = {
-    "cancel": (flow.cancel_run, gettext_lazy("Run %(id)s stops: at once while it waits, else at its next update.")),
-    "pause": (flow.pause_run, gettext_lazy("Run %(id)s pauses: at once while it waits, else at its next update.")),
-    "resume": (flow.resume_run, gettext_lazy("Run %(id)s goes on when its turn comes.")),
-    "retry": (flow.retry_run, gettext_lazy("Run %(id)s is tried again when its turn comes.")),
+    "cancel": (
+        trainings.cancel_run,
+        gettext_lazy("Run %(id)s stops: at once while it waits, else at its next update."),
+    ),
+    "pause": (trainings.pause_run, gettext_lazy("Run %(id)s pauses: at once while it waits, else at its next update.")),
+    "resume": (trainings.resume_run, gettext_lazy("Run %(id)s goes on when its turn comes.")),
+    "retry": (trainings.retry_run, gettext_lazy("Run %(id)s is tried again when its turn comes.")),
 }
 """What a button does to a run, and what is said when it was done."""
 

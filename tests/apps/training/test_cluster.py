@@ -14,7 +14,7 @@ from pytest_django import Settings
 from apps.accounts.models import Project, User
 from apps.adapters.artifacts import path_of
 from apps.base.errors import BadInputError
-from apps.pipeline import flow
+from apps.pipeline import flow, trainings
 from apps.rollouts.models import Batch, PreferencePair
 from apps.scoring.models import StepLabel
 from apps.training import cluster, forgetting, services
@@ -151,14 +151,14 @@ def test_preferences_of_unequal_trust_are_not_for_it(asked: Worker, alice: User)
 def test_a_step_scorer_is_asked_of_it_or_refused_in_words(asked: Worker, alice: User, settings: Settings) -> None:
     with_cluster = settings.TENTALIS
     with pytest.raises(BadInputError, match="step scorers are trained by standalone or openrlhf, found 'tinker'"):
-        flow.train_scorer(worker=asked, by=alice, backend="tinker")
+        trainings.train_scorer(worker=asked, by=alice, backend="tinker")
     settings.TENTALIS = {**with_cluster, "OPENRLHF_OPTIONS": {"micro_batch": 7}}
     with pytest.raises(BadInputError, match=r"recipe.batch 256 .*: wanted a multiple of 7"):
-        flow.train_scorer(worker=asked, by=alice, backend="openrlhf")
+        trainings.train_scorer(worker=asked, by=alice, backend="openrlhf")
     settings.TENTALIS = with_cluster
     attempt = make_attempt(make_task(asked.project, asked))
     StepLabel.objects.create(attempt=attempt, step=attempt.steps.get(index=0), source="verified", value=1.0)
-    run = flow.train_scorer(worker=asked, by=alice, backend="openrlhf")
+    run = trainings.train_scorer(worker=asked, by=alice, backend="openrlhf")
     assert (run.backend, run.purpose, HeadRecipe.from_json(run.recipe)) == ("openrlhf", "reward_model", HeadRecipe())
 
 

@@ -14,7 +14,7 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
 from apps.outbox.models import Segment
-from apps.pipeline import flow, sweep
+from apps.pipeline import flow, sweep, trainings
 from apps.rollouts.models import Batch
 from apps.training import services
 from apps.training.models import TrainingRun
@@ -187,7 +187,7 @@ def test_a_heartbeat_of_an_old_attempt_changes_nothing(run: TrainingRun) -> None
 
 
 def test_cancelling_a_run_at_work_tells_the_box(run: TrainingRun, store: Path, alice: User) -> None:
-    flow.cancel_run(run=run, by=alice)
+    trainings.cancel_run(run=run, by=alice)
     assert (store / "runs" / "1" / "cancel").exists()
     flow.take_result(make_result(run, store, ok=False, error_type="CancelledError", error_message="asked to"), by="c")
     assert TrainingRun.objects.get().state == "cancelled"
@@ -197,7 +197,7 @@ def test_a_run_that_ended_cannot_be_cancelled(run: TrainingRun, alice: User) -> 
     TrainingRun.objects.update(state="failed")
     run.refresh_from_db()
     with pytest.raises(IllegalMoveError, match="found failed"):
-        flow.cancel_run(run=run, by=alice)
+        trainings.cancel_run(run=run, by=alice)
 
 
 def queue_another(run: TrainingRun) -> TrainingRun:

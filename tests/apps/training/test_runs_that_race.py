@@ -16,7 +16,7 @@ from pytest_django import Settings
 from apps.accounts.models import User
 from apps.adapters.models import Adapter
 from apps.outbox.models import Segment
-from apps.pipeline import flow, sweep
+from apps.pipeline import flow, sweep, trainings
 from apps.training import forgetting, rebuilding, schedule, services
 from apps.training.models import GpuLease, TrainingRun
 from apps.workers.models import Worker
@@ -44,7 +44,7 @@ def send(run: TrainingRun, store: Path, *, attempt: int = 1, **changes: Any) -> 
     return output
 
 
-@pytest.mark.parametrize(("what", "file"), [(flow.cancel_run, "cancel"), (flow.pause_run, "pause")])
+@pytest.mark.parametrize(("what", "file"), [(trainings.cancel_run, "cancel"), (trainings.pause_run, "pause")])
 def test_who_stops_a_run_that_was_sent_meanwhile_stops_the_box(
     worker: Worker, store: Path, alice: User, what: Any, file: str
 ) -> None:
@@ -61,12 +61,12 @@ def test_who_cancels_cancels_the_attempt_that_trains_now(worker: Worker, store: 
     send(shown, store)
     shown.refresh_from_db()
     second = send(shown, store, attempt=2)
-    flow.cancel_run(run=shown, by=alice)
+    trainings.cancel_run(run=shown, by=alice)
     assert (second / "cancel").is_file()
 
 
 def test_a_cancelled_run_whose_box_died_is_not_sent_again(run: TrainingRun, alice: User) -> None:
-    flow.cancel_run(run=run, by=alice)
+    trainings.cancel_run(run=run, by=alice)
     fall_silent()
     sweep.sweep_runs()
     assert fetch(run).state == "cancelled"
@@ -75,7 +75,7 @@ def test_a_cancelled_run_whose_box_died_is_not_sent_again(run: TrainingRun, alic
 
 
 def test_a_paused_run_whose_box_died_is_paused(run: TrainingRun, alice: User) -> None:
-    flow.pause_run(run=run, by=alice)
+    trainings.pause_run(run=run, by=alice)
     fall_silent()
     sweep.sweep_runs()
     assert (fetch(run).state, fetch(run).waiting_reason) == ("paused", "paused by user:alice")
@@ -90,13 +90,13 @@ def test_what_is_given_up_is_told_to_stop(run: TrainingRun, store: Path) -> None
 
 
 def test_a_result_that_comes_after_the_cancel_is_not_adopted(run: TrainingRun, store: Path, alice: User) -> None:
-    flow.cancel_run(run=run, by=alice)
+    trainings.cancel_run(run=run, by=alice)
     flow.take_result(make_result(run, store), by="control")
     assert (fetch(run).state, Adapter.objects.count()) == ("cancelled", 0)
 
 
 def test_the_schedule_does_not_take_a_persons_pause_for_its_own(run: TrainingRun, store: Path, alice: User) -> None:
-    flow.pause_run(run=run, by=alice)
+    trainings.pause_run(run=run, by=alice)
     services.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
     asked = (store / "runs" / "1" / "pause").read_text()
     flow.take_result(make_result(run, store, ok=False, error_type="PausedError", error_message=asked), by="control")
@@ -205,7 +205,7 @@ def end_their_line(run: TrainingRun, alice: User) -> None:
 
 
 def cancel(run: TrainingRun, alice: User) -> None:
-    flow.cancel_run(run=run, by=alice)
+    trainings.cancel_run(run=run, by=alice)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -260,8 +260,8 @@ def test_cancel_pause_and_result_at_once_leave_one_truth(run: TrainingRun, store
     result = make_result(run, store)
     at_once(
         [
-            lambda: flow.cancel_run(run=fetch(run), by=alice),
-            lambda: flow.pause_run(run=fetch(run), by=alice),
+            lambda: trainings.cancel_run(run=fetch(run), by=alice),
+            lambda: trainings.pause_run(run=fetch(run), by=alice),
             lambda: flow.take_result(result, by="control"),
             lambda: flow.wake_silent_run(fetch(run)),
         ]

@@ -13,7 +13,7 @@ from apps.accounts.models import Project
 from apps.accounts.rules import check_project_settings
 from apps.base.errors import BadInputError, IllegalMoveError, NotFoundError
 from apps.outbox.models import Segment
-from apps.pipeline import flow, sweep
+from apps.pipeline import flow, sweep, trainings
 from apps.rollouts.models import Batch
 from apps.training import schedule, services
 from apps.training.models import GpuLease, TrainingRun
@@ -186,7 +186,7 @@ def test_a_run_at_work_is_told_to_pause_and_goes_on_when_asked(worker: Worker, t
         state="running", attempt=1, started_at=Now(), heartbeat_at=Now(), spec={"output_uri": output.as_uri()}
     )
     run.refresh_from_db()
-    flow.pause_run(run=run, by=boss)
+    trainings.pause_run(run=run, by=boss)
     assert (output / "pause").read_text() == "paused by user:boss"
     paused = make_result(run, tmp_path, ok=False, error_type="PausedError", error_message="paused by user:boss")
     flow.take_result(paused, by="control")
@@ -194,8 +194,8 @@ def test_a_run_at_work_is_told_to_pause_and_goes_on_when_asked(worker: Worker, t
     assert (run.state, run.failure) == ("paused", "")
     assert run.cost["gpu_s"] >= 0
     with pytest.raises(IllegalMoveError, match="cannot be paused: wanted queued or running, found paused"):
-        flow.pause_run(run=run, by=boss)
-    flow.resume_run(run=run, by=boss)
+        trainings.pause_run(run=run, by=boss)
+    trainings.resume_run(run=run, by=boss)
     assert is_sent(run)
 
 
@@ -218,14 +218,14 @@ def test_the_schedule_pauses_what_trains_after_hours_and_lets_it_go_on_when_they
     TrainingRun.objects.filter(pk=run.pk).update(
         state="running", attempt=1, started_at=Now(), heartbeat_at=Now(), spec={"output_uri": output.as_uri()}
     )
-    flow.keep_hours()
+    trainings.keep_hours()
     words = (output / "pause").read_text()
     assert words == schedule.OUTSIDE_HOURS
     run.refresh_from_db()
     flow.take_result(make_result(run, tmp_path, ok=False, error_type="PausedError", error_message=words), by="control")
-    assert flow.keep_hours() == 0
+    assert trainings.keep_hours() == 0
     set_policy(worker.project)
-    assert flow.keep_hours() == 1
+    assert trainings.keep_hours() == 1
     assert is_sent(run)
 
 
@@ -233,12 +233,12 @@ def test_a_run_that_was_refused_is_tried_again_when_somebody_asks(worker: Worker
     boss, charlie = make_user("boss", is_superuser=True), make_user("charlie")
     run = queue(worker)
     with pytest.raises(IllegalMoveError, match="cannot be tried again: wanted failed or refused, found queued"):
-        flow.retry_run(run=run, by=boss)
+        trainings.retry_run(run=run, by=boss)
     TrainingRun.objects.filter(pk=run.pk).update(state="refused", failure="G1: 12 distinct tasks are solved")
     run.refresh_from_db()
     with pytest.raises(NotFoundError):
-        flow.retry_run(run=run, by=charlie)
-    flow.retry_run(run=run, by=boss)
+        trainings.retry_run(run=run, by=charlie)
+    trainings.retry_run(run=run, by=boss)
     run.refresh_from_db()
     assert (run.state, run.failure) == ("queued", "")
     assert is_sent(run)

@@ -16,7 +16,7 @@ from apps.calibration.models import Rater
 from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.models import Feedback, StepFeedback
 from apps.inference.services import client_for, record_exchanges
-from apps.pipeline import flow
+from apps.pipeline import flow, trainings
 from apps.scoring.labelling import find_unlabelled, label_steps
 from apps.scoring.models import RewardModel, StepLabel, StepScore
 from apps.scoring.reward_models import read_manifest
@@ -135,7 +135,7 @@ def test_steps_become_a_scorer_that_is_gated_used_and_replaced_only_by_one_as_go
     assert whole.score == pytest.approx(min(score.score or 0 for score in said.exclude(step=None)))
     assert Rater.objects.get(handle="scorer:prm@ada-v1").audited == said.count()
 
-    flow.train_scorer(worker=ada, by=alice)
+    trainings.train_scorer(worker=ada, by=alice)
     again = TrainingRun.objects.exclude(pk=run.pk).get()
     train(again)
     second = RewardModel.objects.get(version=2)
@@ -198,6 +198,6 @@ def test_a_trusted_persons_word_on_a_step_is_mixed_into_its_label(project: Proje
 
 def test_only_who_may_train_here_trains_and_not_without_labels(ada: Worker, alice: User, charlie: User) -> None:
     with pytest.raises(ConflictError, match="no step of ada is labelled"):
-        flow.train_scorer(worker=ada, by=alice)
+        trainings.train_scorer(worker=ada, by=alice)
     with pytest.raises(NotFoundError):
-        flow.train_scorer(worker=ada, by=charlie)
+        trainings.train_scorer(worker=ada, by=charlie)

@@ -17,7 +17,7 @@ from apps.feedback.models import Feedback
 from apps.feedback.services import open_review
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
-from apps.pipeline import flow, meta
+from apps.pipeline import flow, meta, trainings
 from apps.tasks.models import Attempt, Task
 from apps.training import managers, refitting
 from apps.training.audits import find_words, write_judgements
@@ -174,7 +174,7 @@ def test_a_training_that_failed_refuses_its_fit_and_the_next_audits_start_anothe
 def test_a_cancelled_training_does_not_keep_the_manager_from_learning(worker: Worker, alice: User) -> None:
     audit(worker, [0.0, 1.0] * 30)
     fit, run = queue(worker)
-    flow.cancel_run(run=run, by=alice)
+    trainings.cancel_run(run=run, by=alice)
     audit(worker, [0.0, 1.0] * 24)
     again, _ = queue(worker)
     fit.refresh_from_db()

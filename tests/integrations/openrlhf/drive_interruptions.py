@@ -21,7 +21,7 @@ from django.conf import settings  # noqa: E402
 from apps.accounts.models import User  # noqa: E402
 from apps.adapters.models import Adapter  # noqa: E402
 from apps.audit.models import AuditEntry  # noqa: E402
-from apps.pipeline import flow  # noqa: E402
+from apps.pipeline import flow, trainings  # noqa: E402
 from apps.pipeline.demonstration import make_demo_project  # noqa: E402
 from apps.rollouts.models import Demonstration  # noqa: E402
 from apps.tasks.models import Task  # noqa: E402
@@ -49,7 +49,7 @@ def main(patience_s: float) -> dict[str, Any]:
 
     cancelled = start(worker, by, round_number=1)
     wait(lambda: has_checkpoint(cancelled, 1) or is_over(cancelled))
-    flow.cancel_run(run=TrainingRun.objects.get(pk=cancelled), by=by)
+    trainings.cancel_run(run=TrainingRun.objects.get(pk=cancelled), by=by)
     wait(lambda: is_over(cancelled))
     after_cancel = {**describe(cancelled), "processes": len(find_processes(cancelled, 1))}
 
