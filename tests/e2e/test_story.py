@@ -29,14 +29,14 @@ def set_up(page: Page, address: str) -> None:
     page.get_by_label("Attempts at a task").fill("4")
     page.get_by_label("Tasks in a training batch").fill("1")
     page.get_by_role("button", name="Save Project").click()
-    expect(page.get_by_role("status")).to_contain_text("saved")
+    expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
     page.get_by_label("Reviewers").select_option(label="A person")
     page.get_by_label("Time to undo, in seconds").fill("0")
     page.get_by_role("button", name="Save Who reviews what").click()
-    expect(page.get_by_role("status")).to_contain_text("saved")
+    expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
     page.get_by_label("Learning rate").fill("0.00001")
     page.get_by_role("button", name="Save Training recipe").click()
-    expect(page.get_by_role("status")).to_contain_text("saved")
+    expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
 
 
 def submit_ticket(page: Page, address: str) -> None:

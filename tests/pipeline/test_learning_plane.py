@@ -43,14 +43,12 @@ def test_labelled_steps_train_a_scorer_that_is_gated_and_scores_new_work(plane: 
 
 
 def test_a_rubrics_manager_is_refitted_after_trainings(plane: Plane) -> None:
-    """Its rubric has every rule wrong: what was verified turns its word."""
-    fit = only(
-        plane.wait_for(
-            "a fit is in use that knows better than the rubric",
-            "SELECT metrics, audits FROM training_managerrun WHERE state = 'applied' AND audits >= 60",
-        )
+    """Its rubric has every rule wrong: what was verified turns its word, once a round could learn from another."""
+    plane.wait_for(
+        "a fit is in use that knows far better than the rubric",
+        "SELECT id FROM training_managerrun WHERE state = 'applied' AND audits >= 60 "
+        "AND (metrics->>'auc_after')::float > (metrics->>'control')::float + 0.2",
     )
-    assert fit["metrics"]["auc_after"] > fit["metrics"]["control"]
     assert plane.ask("SELECT id FROM outbox_segment WHERE kind = 'meta' AND state = 'done'")
 
 
