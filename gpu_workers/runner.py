@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpu_workers.artifacts import ArtifactError, path_from_uri, write_file
 from gpu_workers.backends import find_backend
-from gpu_workers.backends.errors import CancelledError, PausedError, UnfitAdapterError
+from gpu_workers.backends.errors import CancelledError, DivergedError, PausedError, UnfitAdapterError
 from gpu_workers.tracking import Tracking
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
@@ -41,7 +42,7 @@ def run(spec: TrainSpec, report: Callable[[Mapping[str, float]], None]) -> Train
             tracking.write(metrics)
             report(metrics)
 
-        result = _train(spec, output, tell)
+        result = require_numbers(_train(spec, output, tell), spec)
         result = dataclasses.replace(result, tracking=tracking.close(result))
         write_file(output / RESULT_FILE, canonical_json(result.to_json()))
     except (ArtifactError, ContractError) as error:
@@ -74,6 +75,16 @@ def _train(spec: TrainSpec, output: Path, report: Callable[[Mapping[str, float]]
         summary=trained.summary,
         versions=trained.versions,
     )
+
+
+def require_numbers(result: TrainResult, spec: TrainSpec) -> TrainResult:
+    """The result, or the failure of one that tells numbers which are none: no JSON could hold it."""
+    updates = [(f"update {number}", metrics) for number, metrics in enumerate(result.metrics, start=1)]
+    for place, metrics in [*updates, ("the summary", result.summary)]:
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                return _failure(spec, DivergedError(f"{name} of {place} must be finite, found {value}"))
+    return result
 
 
 def _failure(spec: TrainSpec, error: Exception) -> TrainResult:

@@ -15,7 +15,7 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import LoraTensors, describe_adapter, publish_adapter, start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
-from gpu_workers.runner import run
+from gpu_workers.runner import require_numbers, run
 from tentalis.core.contracts import AdapterManifest, TrainResult, TrainSpec
 from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
@@ -273,6 +273,23 @@ def test_a_token_that_nobody_could_have_sampled_costs_its_own_attempt_and_no_oth
     broken = dataclasses.replace(rollouts[0], logprobs=[-9999.0] * len(rollouts[0].token_ids))
     result, _ = train_well(make_spec(tmp_path, [broken, *rollouts[1:]]))
     assert (result.summary["refused_impossible_log_prob"], result.summary["rollouts_learned"]) == (1, 11)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"metrics": [{"loss": 0.5}, {"loss": 0.5, "kl": float("nan")}]}, "kl of update 2 must be finite, found nan"),
+        ({"summary": {"reward": float("inf")}}, "reward of the summary must be finite, found inf"),
+    ],
+)
+def test_numbers_that_are_none_end_a_run_at_once_instead_of_silencing_it(
+    tmp_path: Path, told: dict[str, Any], words: str
+) -> None:
+    spec = make_spec(tmp_path, [])
+    good = TrainResult(run_id=spec.run_id, attempt=spec.attempt, ok=True, metrics=[{"loss": 0.5}])
+    assert require_numbers(good, spec) is good
+    failed = require_numbers(dataclasses.replace(good, **told), spec)
+    assert (failed.ok, failed.error_type, failed.error_message) == (False, "DivergedError", words)
 
 
 def test_a_run_with_a_divergence_term_reports_it(tmp_path: Path) -> None:
