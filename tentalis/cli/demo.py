@@ -19,7 +19,8 @@ Seconds = Annotated[float, typer.Option("--install-s", hidden=True)]
 
 def demo(updates: Updates = 24, seed: Seed = 0, keep: Keep = False, install_s: Seconds = 0.0) -> None:
     """Watch a worker learn a company's rules from its manager."""
-    stack = launch_stack(Home.find(os.environ), os.environ, dies_with_us=not keep)
+    home = Home.find(os.environ)
+    stack = launch_stack(home, os.environ, dies_with_us=not keep)
     try:
         environment = stack.environment(os.environ)
         console_url = stack.state().addresses["console_url"]
@@ -29,4 +30,10 @@ def demo(updates: Updates = 24, seed: Seed = 0, keep: Keep = False, install_s: S
     finally:
         if not keep:
             stack.stop()
+    if keep:
+        typer.echo(
+            f"{console_url}: sign in as `admin`, admin_password is in {home.config_file}; "
+            f"TENTALIS_HOME={home.root} tentalis down stops it",
+            err=True,
+        )
     raise typer.Exit(done.returncode)
