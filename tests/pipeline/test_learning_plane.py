@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tentalis.core.meta import judge_items
+from tentalis.core.scoring.ranking import measure_auc
 from tests.pipeline.plane import Plane, only, running_plane
 
 pytestmark = [pytest.mark.broker, pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -43,12 +45,22 @@ def test_labelled_steps_train_a_scorer_that_is_gated_and_scores_new_work(plane: 
 
 
 def test_a_rubrics_manager_is_refitted_after_trainings(plane: Plane) -> None:
-    """Its rubric has every rule wrong: what was verified turns its word, once a round could learn from another."""
-    plane.wait_for(
-        "a fit is in use that knows far better than the rubric",
-        "SELECT id FROM training_managerrun WHERE state = 'applied' AND audits >= 60 "
-        "AND (metrics->>'auc_after')::float > (metrics->>'control')::float + 0.2",
+    """Its rubric has every rule wrong: what was verified turns its word."""
+    fit = only(
+        plane.wait_for(
+            "a fit to all that was audited is in use",
+            "SELECT weights, metrics FROM training_managerrun WHERE state = 'applied' AND audits >= 60",
+        )
     )
+    audited = plane.ask(
+        "SELECT word.items, one.truth FROM calibration_comparison one JOIN feedback_stepfeedback word "
+        "ON word.attempt_id = one.attempt_id AND word.step_id IS NULL AND word.items <> '{}' "
+        "WHERE one.step_id IS NULL"
+    )
+    scores = [judge_items(fit["weights"], one["items"]) for one in audited]
+    refitted = measure_auc(scores, [one["truth"] for one in audited]).value
+    assert refitted is not None
+    assert refitted > fit["metrics"]["control"] + 0.3
     assert plane.ask("SELECT id FROM outbox_segment WHERE kind = 'meta' AND state = 'done'")
 
 
