@@ -1,5 +1,6 @@
 """What is left of a batch, when a part of it was forgotten, in a batch of its own."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Max, QuerySet
@@ -9,6 +10,13 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, TrainingUse
 from apps.workers.models import Worker
+
+SIDES: Mapping[Batch.Kind, Sequence[str]] = {
+    Batch.Kind.ROLLOUTS: ("attempt",),
+    Batch.Kind.PAIRS: ("chosen", "rejected"),
+    Batch.Kind.DEMONSTRATIONS: ("attempt",),
+}
+"""What a batch holds -> the fields of it that are attempts."""
 
 
 def list_uses(batch: Batch) -> tuple[QuerySet[Any], str]:

@@ -10,7 +10,7 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.feedback.models import Feedback
 from apps.rollouts.models import Batch, Rollout
-from apps.rollouts.moving import list_uses
+from apps.rollouts.moving import SIDES, list_uses
 from apps.tasks.models import Attempt, Environment, Task
 from apps.training.models import TrainingRun
 from tentalis.core.canon import content_hash
@@ -96,7 +96,6 @@ def _find_heard(batch: Batch, handle: str) -> dict[str, float]:
     return {kind: sum(found) / len(found) for kind, found in counted.items()}
 
 
-_SIDES = {Batch.Kind.PAIRS: ("chosen", "rejected"), Batch.Kind.DEMONSTRATIONS: ("attempt",)}
 Word = tuple[Task, str, Sequence[Rollout]]
 """A thing that is learnt: its task, whose feedback it is or hints at it ("": nobody's), and whose rewards it tells."""
 
@@ -109,7 +108,7 @@ def _list_words(batch: Batch) -> Iterator[Word]:
         return
     uses, _ = list_uses(batch)
     items: list[Any] = list(uses.select_related("task", "feedback").defer("messages", "text", "task__reference"))
-    names = _SIDES[Batch.Kind(batch.kind)]
+    names = SIDES[Batch.Kind(batch.kind)]
     sides = {getattr(one, f"{name}_id") for one in items for name in names if one.feedback_id is None}
     rollouts_of = {one.attempt_id: one for one in Rollout.objects.filter(attempt__in=sides - {None}).defer("steps")}
     for one in items:

@@ -1,6 +1,7 @@
 """The words a training reads, whatever its batch holds, and which of them it would be measured on."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from apps.environments.registry import get_world
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.rollouts.moving import SIDES, list_uses
 from apps.rollouts.tokens import list_exchanges
 from apps.tasks.models import FurtherExchange, Task
 from tentalis.core.conversations.turns import find_last_said
@@ -17,6 +19,8 @@ from tentalis.core.learning.leaks import KeptPrompts, list_texts
 from tentalis.core.worlds import World
 
 PAGE = 200
+SAME = 256
+"""Texts that are remembered: the attempts at a task and the sides of a pair come together and say much the same."""
 
 
 class Learnt(NamedTuple):
@@ -53,24 +57,23 @@ def find_leaks(batches: Iterable[Batch], measured: Iterable[str], *, world: Worl
     Args:
         measured: prompts. world: theirs; None where nothing is measured.
     """
-    kept = KeptPrompts(measured)
+    occurs_in = lru_cache(SAME)(KeptPrompts(measured).occurs_in)
+    is_kept_back = lru_cache(SAME)(partial(_is_held_out, world))
     answers = held_out = found = 0
     tasks = set()
     for task, texts in (one for batch in batches for one in iterate_learnt(batch)):
-        is_held_out = get_world(task.environment).is_held_out(task.prompt) or (
-            world is not None and any(_is_held_out(world, text) for text in texts)
-        )
-        is_measured = any(kept.occurs_in(text) for text in texts)
+        is_held_out = get_world(task.environment).is_held_out(task.prompt) or any(map(is_kept_back, texts))
+        is_measured = any(map(occurs_in, texts))
         answers, held_out, found = answers + 1, held_out + is_held_out, found + is_measured
         if is_held_out or is_measured:
             tasks.add(task.pk)
     return Leaks(answers, held_out, found, sorted(tasks))
 
 
-def _is_held_out(world: World, text: str) -> bool:
+def _is_held_out(world: World | None, text: str) -> bool:
     """Whether a text as a whole is one of the world's tasks, and one that is only measured on."""
     try:
-        return world.is_held_out(text)
+        return world is not None and world.is_held_out(text)
     except ValueError:
         return False
 
@@ -107,11 +110,10 @@ _EXCHANGES = (
 
 def _list_rows(batch: Batch) -> tuple[QuerySet[Any], Sequence[str]]:
     """What the batch holds, and which of its fields are attempts."""
-    if batch.kind == Batch.Kind.PAIRS:
-        return PreferencePair.objects.filter(batch=batch).select_related("chosen", "rejected"), ("chosen", "rejected")
-    if batch.kind == Batch.Kind.DEMONSTRATIONS:
-        return Demonstration.objects.filter(batch=batch).select_related("attempt"), ("attempt",)
-    return Rollout.objects.filter(training_use__batch=batch).select_related("attempt", "hint"), ("attempt",)
+    names = SIDES[Batch.Kind(batch.kind)]
+    if batch.kind == Batch.Kind.ROLLOUTS:
+        return Rollout.objects.filter(training_use__batch=batch).select_related("hint", *names), names
+    return list_uses(batch)[0].select_related(*names), names
 
 
 def _read_words(row: Rollout | PreferencePair | Demonstration) -> Iterable[str]:
