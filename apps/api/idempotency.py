@@ -1,17 +1,20 @@
 """`Idempotency-Key`: the same request again gives the same answer again, and acts once."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Q
 from django.http import HttpResponse
 from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.models import User
+from apps.accounts.models import ApiToken, Project, User
 from apps.api.models import IdempotencyKey
 from apps.base.errors import BadInputError, ConflictError
 from tentalis.core.canon import canonical_json
@@ -29,6 +32,12 @@ class StillRunningError(ConflictError):
     code = "still_running"
     is_final = False
     retry_after_s = 1
+
+
+class AnswerForgottenError(ConflictError):
+    """The request acted once; its answer went with the words of somebody who was forgotten."""
+
+    code = "answer_forgotten"
 
 
 class KeyReusedError(BadInputError):
@@ -60,6 +69,7 @@ def answer_once(
     Raises:
         StillRunningError: the first request under this key is at work.
         KeyReusedError: the key belongs to another request.
+        AnswerForgottenError: it was done, and nobody may read the answer any more.
     """
     key_hash = hashlib.sha256(key.encode()).hexdigest()
     fingerprint = find_fingerprint(request)
@@ -73,14 +83,39 @@ def answer_once(
         if found is not None:
             if found.fingerprint != fingerprint:
                 raise KeyReusedError("this Idempotency-Key was sent before with another request")
+            if found.is_forgotten:
+                raise AnswerForgottenError("this request was done; its answer held words of a person who was forgotten")
             return _replay(found)
         response = handle()
         kept = IdempotencyKey(user=user, key_hash=key_hash, fingerprint=fingerprint, status=response.status_code)
         kept.body = _render(response, secret_fields)
+        kept.project_id = find_concerned_project(request)
         kept.location = response.headers.get("Location", "")
         kept.save(force_insert=True)
         drop_old_answers()
     return response
+
+
+def note_concerned_project(request: Any, project: Project) -> None:
+    """Remember whose words the answer to this request may hold."""
+    request.concerned_project = project.pk
+
+
+def find_concerned_project(request: Request) -> int | None:
+    """The project that this request named or was found to be about; None where it is about none."""
+    noted: int | None = getattr(request, "concerned_project", None)
+    token = request.auth
+    return noted if noted is not None or not isinstance(token, ApiToken) else token.project_id
+
+
+def forget_answers(project: Project, end_user: str, text: str) -> int:
+    """Empty the answers of one project that hold a text, or name an end user; how many.
+
+    The keys stay: a request sent again is still not done twice.
+    """
+    quoted = json.dumps(end_user or text.strip(), ensure_ascii=False)
+    held = Q(body__contains=quoted) if end_user else Q(body__icontains=quoted[1:-1])
+    return IdempotencyKey.objects.filter(held, project=project).update(body="", location="", is_forgotten=True)
 
 
 def find_fingerprint(request: Request) -> str:

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.api.idempotency import note_concerned_project
 from apps.api.permissions import current_user, visible_projects
 from apps.base.errors import NotFoundError
 from apps.workers.models import Worker
@@ -25,6 +26,7 @@ def find_project(request: Request | Any, slug: str) -> Project:
     project: Project | None = visible_projects(request).filter(slug=slug).first()
     if project is None:
         raise refuse("project", "project", slug)
+    note_concerned_project(request, project)
     return project
 
 
@@ -52,5 +54,7 @@ def find_row(request: Request, rows: QuerySet[Row], pk: int, *, field: str, righ
     row = rows.filter(project__in=visible_projects(request), pk=pk).first()
     if row is None:
         raise refuse(field, field, pk)
-    require_right(current_user(request), row.project, right)  # type: ignore[attr-defined]
+    project: Project = row.project  # type: ignore[attr-defined]
+    note_concerned_project(request, project)
+    require_right(current_user(request), project, right)
     return row

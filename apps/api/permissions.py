@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from apps.accounts.models import ApiToken, Member, Project, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.services import require_right
+from apps.api.idempotency import note_concerned_project
 from apps.base.errors import NotAllowedError, NotSignedInError
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class HasScope(BasePermission):
     def has_object_permission(self, request: Request, view: "APIView", obj: Any) -> bool:
         right = right_of(view, request.method or "")
         project = obj if isinstance(obj, Project) else getattr(obj, "project", None)
+        if isinstance(project, Project):
+            note_concerned_project(request, project)
         if project is not None and right not in (None, PUBLIC, SIGNED_IN):
             require_right(current_user(request), project, Right(right))
         return True

@@ -31,6 +31,8 @@ from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Step, Task
 
 SHORTEST_TEXT_CHARS, LONGEST_TEXT_CHARS = 3, 500
+SHORTEST_END_USER_CHARS = 3
+"""Of a name that nobody here is known by; one that is known may be shorter."""
 CHUNK = 500
 
 _EXCHANGES = """
@@ -92,10 +94,11 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
         text: words to look for in everything that was said, in any case.
     Raises:
         NotFoundError, NotAllowedError: `by` may not change the project.
-        BadInputError: not exactly one of the two, or a text that is too short or too long.
+        BadInputError: not exactly one of the two, a text that is too short or too long, or a short name that no
+            session here has.
     """
     require_right(by, project, Right.PROJECTS_WRITE)
-    _check(end_user, text)
+    _check(project, end_user, text)
     sessions, loose, tasks = _find(project, end_user, text)
     exchanges = _find_exchanges(sessions, loose, tasks)
     rollouts = Rollout.objects.filter(task__in=tasks)
@@ -124,7 +127,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     What a gateway has yet to store of it is not stored: gateways store nothing meanwhile, and look here afterwards.
     """
     require_right(by, project, Right.PROJECTS_WRITE)
-    _check(end_user, text)
+    _check(project, end_user, text)
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_GATEWAYS)
@@ -163,7 +166,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     return forgetting
 
 
-def _check(end_user: str, text: str) -> None:
+def _check(project: Project, end_user: str, text: str) -> None:
     if bool(end_user.strip()) == bool(text.strip()):
         message = "wanted either an end user or a text, found " + ("both" if text.strip() else "neither")
         raise BadInputError(message, errors={"end_user": [message]})
@@ -173,6 +176,17 @@ def _check(end_user: str, text: str) -> None:
         )
     if "\x00" in end_user + text:
         raise BadInputError("wanted text without NUL characters, found one")
+    if end_user and len(end_user.strip()) < SHORTEST_END_USER_CHARS and not _is_known(project, end_user):
+        raise BadInputError.at(
+            "end_user",
+            f"wanted the name of an end user as sessions here have it, or {SHORTEST_END_USER_CHARS} characters at"
+            f" least; found {len(end_user.strip())} that no session has",
+        )
+
+
+def _is_known(project: Project, end_user: str) -> bool:
+    """Whether a conversation or a batch of this project has exactly this name."""
+    return any(rows.filter(project=project, end_user=end_user).exists() for rows in (Session.objects, Batch.objects))
 
 
 def _find(project: Project, end_user: str, text: str) -> tuple[list[int], set[int], list[int]]:

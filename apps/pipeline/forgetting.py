@@ -4,7 +4,7 @@ What they taught is made again without them: adapters (`rebuilding`), step score
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -41,6 +41,15 @@ class Forgotten:
     files: int
 
 
+_OTHERS: list[Callable[[Project, str, str], object]] = []
+
+
+def also_forget(forget: Callable[[Project, str, str], object]) -> None:
+    """Have an edge delete what it keeps itself: `forget(project, end_user, text)`, in the same transaction."""
+    if forget not in _OTHERS:
+        _OTHERS.append(forget)
+
+
 def find_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgotten:
     """What would be deleted of a person, and made again without them; see `apps.conversations.forgetting`."""
     found = conversations.find_person(project=project, by=by, end_user=end_user, text=text)
@@ -71,6 +80,8 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         rebuilt = rebuilding.rebuild(
             project=project, forgetting=forgetting.pk, batches=forgetting.batches, by=by.handle
         )
+        for forget in _OTHERS:
+            forget(project, end_user, text)
         judges = refitting.refit(project=project, forgetting=forgetting.pk, by=by.handle)
         if judges.fits:
             meta.learn_again(project)

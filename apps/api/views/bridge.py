@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.api.idempotency import answer_once
+from apps.api.idempotency import answer_once, note_concerned_project
 from apps.api.lookup import find_project_for, find_row
 from apps.api.permissions import PUBLIC, current_user, projects_with, visible_projects
 from apps.api.serializers.bridge import (
@@ -55,6 +55,7 @@ def find_chosen_project(request: Request, metadata: dict[str, Any], right: Right
     if len(found) != 1:
         raise BadInputError.at("metadata", "name a project in metadata.project: you may in none or several")
     project: Project = found[0]
+    note_concerned_project(request, project)
     return project
 
 

@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_row
-from apps.api.models import IdempotencyKey
 from apps.api.permissions import current_user
 from apps.api.serializers.conversations import ForgetIn, ForgetOut, TurnOut
 from apps.api.serializers.judgement import FeedbackIn, FeedbackOut
@@ -110,7 +109,6 @@ class ForgetView(ApiView):
             found = find_person(project=project, by=by, **body)
         else:
             found = forget_person(project=project, by=by, **body)
-            IdempotencyKey.objects.filter(body__icontains=subject).delete()
         data = {"dry_run": dry_run, "subject_hash": hash_subject(subject), **asdict(found)}
         return Response(ForgetOut(data).data)
 

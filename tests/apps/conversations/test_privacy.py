@@ -191,10 +191,20 @@ def test_a_text_is_found_wherever_it_stands(talk: Talk, read: Read) -> None:
     assert not Turn.objects.exists()
 
 
-@pytest.mark.parametrize("asked", [{}, {"end_user": "a", "text": "bcd"}, {"text": "ab"}, {"text": "x" * 501}])
+@pytest.mark.parametrize(
+    "asked", [{}, {"end_user": "a", "text": "bcd"}, {"end_user": "e"}, {"text": "ab"}, {"text": "x" * 501}]
+)
 def test_what_is_to_be_forgotten_must_be_said_clearly(project: Project, asked: dict[str, str]) -> None:
     with pytest.raises(BadInputError):
         forget_person(project=project, by=make_owner(project), **asked)
+
+
+def test_a_short_name_is_forgotten_where_a_conversation_has_exactly_that(project: Project) -> None:
+    owner = make_owner(project)
+    Talk(project, end_user="al").ask(user("Hello"), answer="Hello.")
+    with pytest.raises(BadInputError, match="no session has"):
+        find_person(project=project, by=owner, end_user="a")
+    assert find_person(project=project, by=owner, end_user="al").counts["sessions"] == 1
 
 
 def test_only_owners_forget(project: Project, alice: User) -> None:
