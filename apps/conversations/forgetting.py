@@ -140,7 +140,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             Task.objects.filter(pk__in=chunk).delete()
         for chunk in _chunks(found.exchanges):
             Exchange.objects.filter(pk__in=chunk).delete()
-        keys = list(Session.objects.filter(pk__in=found.sessions).values_list("key", flat=True))
+        keys = list(Session.objects.filter(pk__in=found.sessions).values_list("key", "agent"))
         Session.objects.filter(pk__in=found.sessions).delete()
         forgetting = Forgetting.objects.create(
             project=project,
@@ -152,7 +152,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             adapters=list(found.adapters),
             files=len(found.files),
             sealed_subject=seal_text(text),
-            session_hashes=[hash_session(key) for key in keys],
+            session_hashes=[hash_session(key, agent) for key, agent in keys],
         )
         payload = {
             "what": forgetting.what,

@@ -37,7 +37,7 @@ class Forgotten(NamedTuple):
     Args:
         at: when, in seconds since the epoch. person: hash of their name; "" where a text was looked for.
         text: in lower case; None: it is not known any more, or none was looked for.
-        sessions: hashes of the keys of the sessions that were deleted.
+        sessions: hashes of the agents and keys of the sessions that were deleted.
     """
 
     id: int
@@ -47,7 +47,9 @@ class Forgotten(NamedTuple):
     text: str | None
     sessions: frozenset[str]
 
-    def covers(self, *, project: int, at: float, session: str, end_user: str, tell: Callable[[], str]) -> bool:
+    def covers(
+        self, *, project: int, at: float, session: str, agent: str, end_user: str, tell: Callable[[], str]
+    ) -> bool:
         """Whether a record is theirs.
 
         Args:
@@ -55,7 +57,8 @@ class Forgotten(NamedTuple):
         """
         if project != self.project or at > self.at + SLACK_S:
             return False
-        if hash_session(session) in self.sessions or (self.person and hash_subject(end_user) == self.person):
+        named = {hash_session(session, agent), hash_session(session)}  # by the key alone: forgotten before an update
+        if named & self.sessions or (self.person and hash_subject(end_user) == self.person):
             return True
         if self.person:
             return False
@@ -95,8 +98,9 @@ def hash_subject(subject: str) -> str:
     return salted_hmac("tentalis.forget", subject.strip().casefold(), algorithm="sha256").hexdigest()
 
 
-def hash_session(key: str) -> str:
-    return salted_hmac("tentalis.forget.session", key, algorithm="sha256").hexdigest()[:32]
+def hash_session(key: str, agent: str = "") -> str:
+    named = f"{agent}\0{key}" if agent else key
+    return salted_hmac("tentalis.forget.session", named, algorithm="sha256").hexdigest()[:32]
 
 
 def _open(sealed: bytes) -> str | None:

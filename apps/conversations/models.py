@@ -174,7 +174,7 @@ class Forgetting(Timestamped):
         adapters: names of those that were trained on it.
         files: batch files that held it and were removed.
         sealed_subject: the text that was looked for, encrypted, while records of before may still come; b"" after that.
-        session_hashes: keyed SHA-256 of the keys of the sessions that were deleted.
+        session_hashes: keyed SHA-256 of the agents and keys of the sessions that were deleted.
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="forgettings")

@@ -12,7 +12,7 @@ from apps.base.errors import ConflictError
 from apps.conversations.forgotten import FIND_FORGOTTEN, SLACK_S, Forgotten, read_forgotten
 from apps.gateway.capture import Captured
 from apps.gateway.lineage import Lineages
-from apps.gateway.rows import COPY, SESSION_KEY_CHARS, TYPES, SessionSeen, fit, make_row, see_session
+from apps.gateway.rows import AGENT_CHARS, COPY, SESSION_KEY_CHARS, TYPES, SessionSeen, fit, make_row, see_session
 from apps.gateway.spool import Position
 from apps.inference.selectors import LATEST_LINKS
 from tentalis.core.lineage import Link
@@ -38,17 +38,18 @@ _SEE_SESSIONS = """
         %s::timestamptz[]
     ) AS seen (project_id, key, worker_name, agent, end_user, began_at, seen_at, closed_at)
     JOIN accounts_project AS project ON project.id = seen.project_id
-    ON CONFLICT (project_id, key) DO UPDATE SET
+    ON CONFLICT (project_id, key, agent) DO UPDATE SET
         last_seen_at = greatest(known.last_seen_at + interval '1 microsecond', excluded.last_seen_at),
         closed_at = excluded.closed_at,
         worker_name = CASE known.worker_name WHEN '' THEN excluded.worker_name ELSE known.worker_name END,
         end_user = CASE known.end_user WHEN '' THEN excluded.end_user ELSE known.end_user END
-    RETURNING project_id, key, id, xmax = 0
+    RETURNING project_id, key, agent, id, xmax = 0
 """
 _NEXT_IDS = "SELECT nextval(pg_get_serial_sequence('inference_exchange', 'id')) FROM generate_series(1, %s)"
 _KNOWN_PROVIDERS = "SELECT id FROM inference_provider WHERE id = ANY(%s)"
 
-SessionKey = tuple[int, str]
+SessionKey = tuple[int, str, str]
+"""Project, key and agent: another agent's session of the same key is another session."""
 
 
 class MovedError(ConflictError):
@@ -135,12 +136,13 @@ class Store:
         seen: dict[SessionKey, SessionSeen] = {}
         for one in captured:
             now = see_session(one)
-            before = seen.get((now.project_id, now.key))
+            name = now.project_id, now.key, now.agent
+            before = seen.get(name)
             if before is None or before.seen_at <= now.seen_at:
-                seen[now.project_id, now.key] = now if before is None else now._replace(began_at=before.began_at)
+                seen[name] = now if before is None else now._replace(began_at=before.began_at)
         columns = zip(*(seen[key] for key in sorted(seen)), strict=True)
         cursor.execute(_SEE_SESSIONS, [list(column) for column in columns])
-        return {(project, key): _KnownSession(pk, is_new) for project, key, pk, is_new in cursor}
+        return {(project, key, agent): _KnownSession(pk, is_new) for project, key, agent, pk, is_new in cursor}
 
     def _load_lineages(self, cursor: psycopg.Cursor[Any], sessions: Any) -> None:
         unknown: dict[int, list[Link]] = {one.id: [] for one in sessions if one.id not in self._lineages}
@@ -182,8 +184,12 @@ def _is_forgotten(captured: Captured, forgotten: Sequence[Forgotten]) -> bool:
         return json.dumps([said, named], ensure_ascii=False)
 
     project, at, session, end_user = header["project"], header["at"], header["session"], header["end_user"]
-    return any(one.covers(project=project, at=at, session=session, end_user=end_user, tell=tell) for one in forgotten)
+    return any(
+        one.covers(project=project, at=at, session=session, agent=header["agent"], end_user=end_user, tell=tell)
+        for one in forgotten
+    )
 
 
 def _key(captured: Captured) -> SessionKey:
-    return captured.header["project"], fit(captured.header["session"], SESSION_KEY_CHARS)
+    header = captured.header
+    return header["project"], fit(header["session"], SESSION_KEY_CHARS), fit(header["agent"], AGENT_CHARS)

@@ -62,7 +62,7 @@ async def run(*, host: str, port: int) -> None:
     }
     server = GatewayServer(
         edge,
-        lambda project, key, after, limit: knowledge.ask(lambda: read_traces(project, key, after, limit)),
+        lambda caller, key, after, limit: knowledge.ask(lambda: read_traces(caller, key, after, limit)),
         lambda caller, key: knowledge.ask(
             partial(close_session, caller.project, key, agent=caller.agent, spool=spool.directory.name, end=spool.end)
         ),

@@ -28,6 +28,7 @@ COLUMNS: Mapping[str, str] = {
 COPY = "COPY inference_exchange ({}) FROM STDIN (FORMAT BINARY)".format(", ".join(COLUMNS))
 TYPES = tuple(COLUMNS.values())
 SESSION_KEY_CHARS = 200
+AGENT_CHARS = 160
 
 
 class SessionSeen(NamedTuple):
@@ -58,7 +59,7 @@ def see_session(captured: Captured) -> SessionSeen:
         project_id=header["project"],
         key=fit(header["session"], SESSION_KEY_CHARS),
         worker_name=fit(header["worker"], 64),
-        agent=fit(header["agent"], 160),
+        agent=fit(header["agent"], AGENT_CHARS),
         end_user=fit(header["end_user"], 200),
         began_at=datetime.fromtimestamp(header["at"], UTC),
         seen_at=seen_at,
@@ -83,7 +84,7 @@ def make_row(
         session_id,
         provider_id,
         fit(header["worker"], 64),
-        fit(header["agent"], 160),
+        fit(header["agent"], AGENT_CHARS),
         fit(header["token"], 32),
         fit(header["api"], 16),
         fit(header["turn"], 8),

@@ -36,8 +36,8 @@ DIALECT_PATHS = {
 }
 _SESSION = re.compile(r"/sessions/(?P<session>[^/].*?)(?P<rest>/v1(?:/.*)?|/traces|/done)")
 
-FindTraces = Callable[[int, str, int, int], Awaitable["dict[str, Any] | None"]]
-"""(project, session key, after, limit) -> a page of its exchanges as JSON; None where there is no such session."""
+FindTraces = Callable[[Caller, str, int, int], Awaitable["dict[str, Any] | None"]]
+"""(caller, session key, after, limit) -> a page of its exchanges as JSON; None where they see no such session."""
 CloseSession = Callable[[Caller, str], Awaitable[bool]]
 """(caller, session key) -> whether the caller has such a session, which is closed now."""
 
@@ -156,7 +156,7 @@ class GatewayServer:
     async def _list_traces(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
         after = _read_count(request.query.get("after"), "after", 0, 2**62)
         limit = _read_count(request.query.get("limit"), "limit", 50, 200)
-        page = await self._find_traces(caller.project, session, after, max(1, limit))
+        page = await self._find_traces(caller, session, after, max(1, limit))
         if page is None:
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
         return _json(page)

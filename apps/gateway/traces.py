@@ -15,16 +15,21 @@ WAIT_S = 2.0
 _ID = re.compile(r"[a-z]+[-_]([0-9a-f]{32})")
 
 
-def read_traces(project: int, key: str, after: int, limit: int) -> dict[str, Any] | None:
+def read_traces(caller: Caller, key: str, after: int, limit: int) -> dict[str, Any] | None:
     """A page of a session's exchanges, whole conversations with their token ids; None where there is no such session.
+
+    An agent sees its own, as over REST; a person those of every agent that used the key, each with its agent's name.
 
     Args:
         after: id of the last exchange that is known already.
     """
-    session = Session.objects.filter(project_id=project, key=key).first()
-    if session is None:
+    sessions = Session.objects.filter(project_id=caller.project, key=key)
+    if caller.is_agent:
+        sessions = sessions.filter(agent=caller.agent)
+    known = list(sessions)
+    if not known:
         return None
-    found = find_session_exchanges(session, after=after, most=limit + 1)
+    found = find_session_exchanges(*known, after=after, most=limit + 1)
     page = found[:limit]
     conversations = read_conversations(page)
     data = []
@@ -36,6 +41,7 @@ def read_traces(project: int, key: str, after: int, limit: int) -> dict[str, Any
                 "id": exchange.pk,
                 "exchange": exchange.public_id.hex,
                 "choice": exchange.choice,
+                "agent": exchange.agent,
                 "at": exchange.created_at.isoformat(),
                 "api": exchange.api,
                 "turn": exchange.turn,
@@ -63,8 +69,8 @@ def read_traces(project: int, key: str, after: int, limit: int) -> dict[str, Any
         )
     return {
         "object": "list",
-        "session": session.key,
-        "is_closed": session.closed_at is not None,
+        "session": key,
+        "is_closed": all(session.closed_at is not None for session in known),
         "data": data,
         "has_more": len(found) > limit,
         "last_id": page[-1].pk if page else after,

@@ -264,10 +264,11 @@ def _is_theirs(body: bytes, forgotten: Sequence[Forgotten]) -> bool:
     try:
         record = unpack_record(body)
         header = record.header
-        project, at, session, end_user = header["project"], header["at"], header["session"], header["end_user"]
+        project, at, session, agent = header["project"], header["at"], header["session"], header["agent"]
+        end_user = header["end_user"]
         words = _read_words(record)
         return any(
-            one.covers(project=project, at=at, session=session, end_user=end_user, tell=lambda: words)
+            one.covers(project=project, at=at, session=session, agent=agent, end_user=end_user, tell=lambda: words)
             for one in forgotten
         )
     except _UNREADABLE:

@@ -99,8 +99,8 @@ class Session(Timestamped):
     """A conversation seen by the gateway.
 
     Attributes:
-        key: as its agent names it; unique in the project.
-        agent: handle of the user whose token spoke first.
+        key: as its agent names it; unique among the project's sessions of that agent.
+        agent: handle of the user whose tokens speak in it; nobody else's do.
         end_user: who talks to the agent, as the agent names them; "" where it does not say.
         closed_at: it was said to be done, or was idle for the project's time.
     """
@@ -114,7 +114,7 @@ class Session(Timestamped):
     closed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "key"], name="session_key_is_unique")]
+        constraints = [models.UniqueConstraint(fields=["project", "key", "agent"], name="session_key_is_the_agents")]
         indexes = [
             models.Index(fields=["project", "-last_seen_at"], name="session_by_project"),
             models.Index(fields=["last_seen_at"], condition=Q(closed_at__isnull=True), name="session_open"),

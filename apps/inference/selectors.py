@@ -66,9 +66,9 @@ def read_messages(exchange: Exchange) -> list[Any]:
     return conversation.messages
 
 
-def find_session_exchanges(session: Session, *, after: int = 0, most: int | None = None) -> list[Exchange]:
-    """A session's exchanges in order, those behind the id `after`."""
-    found = Exchange.objects.filter(session=session, pk__gt=after).order_by("pk")
+def find_session_exchanges(*sessions: Session, after: int = 0, most: int | None = None) -> list[Exchange]:
+    """Sessions' exchanges in order, those behind the id `after`."""
+    found = Exchange.objects.filter(session__in=sessions, pk__gt=after).order_by("pk")
     return list(found if most is None else found[:most])
 
 

@@ -113,11 +113,9 @@ def log_session(
         raise BadInputError.at("messages", "wanted at least one message of the role assistant, found none")
     last = places[-1]
     with transaction.atomic():
-        session, is_new = Session.objects.get_or_create(
-            project=project, key=key, defaults={"worker_name": worker_id, "agent": by.handle}
+        session, _ = Session.objects.get_or_create(
+            project=project, key=key, agent=by.handle, defaults={"worker_name": worker_id}
         )
-        if not is_new and session.agent != by.handle:
-            raise ConflictError(f"session {key} is another agent's")
         Session.objects.filter(pk=session.pk).update(last_seen_at=timezone.now())
         return Exchange.objects.create(
             project=project,

@@ -171,7 +171,7 @@ class GatewayThread:
         )
         server = GatewayServer(
             self.edge,
-            lambda project, key, after, limit: knowledge.ask(lambda: read_traces(project, key, after, limit)),
+            lambda caller, key, after, limit: knowledge.ask(lambda: read_traces(caller, key, after, limit)),
             host="127.0.0.1",
             port=0,
         )
