@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from apps.audit.kinds import Kind
-from apps.audit.models import AuditEntry, AuditSeal
+from apps.audit.models import AuditEntry, AuditSeal, Place
 from apps.audit.services import record
 from tentalis.core.canon import canonical_json
 
@@ -55,21 +55,20 @@ def seal_entries(limit: int = SEAL_LIMIT) -> int:
         for entry in _find_unsealed(last, limit):
             seq += 1
             digest = hash_entry(previous, entry)
-            seals.append(AuditSeal(seq=seq, entry_id=entry.pk, xid=entry.xid, previous_hash=previous, hash=digest))
+            place = {"epoch": entry.epoch, "xid": entry.xid, "entry_id": entry.pk}
+            seals.append(AuditSeal(seq=seq, **place, previous_hash=previous, hash=digest))
             previous = digest
         AuditSeal.objects.bulk_create(seals, batch_size=1000)
     return len(seals)
 
 
 def _find_unsealed(last: AuditSeal | None, limit: int) -> list[AuditEntry]:
-    after_xid, after_id = (last.xid, last.entry_id) if last else (0, 0)
-    return list(
-        AuditEntry.objects.raw(
-            "SELECT * FROM audit_auditentry WHERE (xid, id) > (%s, %s) "
-            "AND xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY xid, id LIMIT %s",
-            [after_xid, after_id, limit],
-        )
-    )
+    entries = AuditEntry.objects.settled().in_commit_order()
+    return list((entries.behind(_place_of(last)) if last else entries)[:limit])
+
+
+def _place_of(seal: AuditSeal) -> Place:
+    return Place(seal.epoch, seal.xid, seal.entry_id)
 
 
 def hash_entry(previous: str, entry: AuditEntry) -> str:
@@ -78,7 +77,7 @@ def hash_entry(previous: str, entry: AuditEntry) -> str:
 
 
 def entry_content(entry: AuditEntry) -> dict[str, Any]:
-    """Everything an entry says, in JSON's terms."""
+    """Everything an entry says, in JSON's terms: what is hashed, so that it never changes."""
     return {
         "id": entry.pk,
         "kind": entry.kind,
@@ -185,8 +184,8 @@ def _pairs(after: int, last: int | None, size: int = 2000) -> Iterator[tuple[Aud
 def _count_hidden(last: AuditSeal) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM audit_auditentry e WHERE (e.xid, e.id) <= (%s, %s) "
+            "SELECT count(*) FROM audit_auditentry e WHERE (e.epoch, e.xid, e.id) <= (%s, %s, %s) "
             "AND NOT EXISTS (SELECT FROM audit_auditseal s WHERE s.entry_id = e.id)",
-            [last.xid, last.entry_id],
+            _place_of(last),
         )
         return int(cursor.fetchone()[0])

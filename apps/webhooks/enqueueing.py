@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from django.db import connection, transaction
-from django.db.models import Q
+from django.db import transaction
 
-from apps.audit.models import AuditEntry
-from apps.webhooks.models import Delivery, Webhook
+from apps.audit.models import AuditEntry, Place, find_horizon
+from apps.webhooks.models import CURSOR, Delivery, Webhook
 
 PAGE = 500
 IDLE_TRANSACTIONS = 1000
@@ -36,31 +35,27 @@ def enqueue(webhook_id: int) -> int:
         horizon = find_horizon()
         page = list(find_entries(webhook, horizon)[:PAGE])
         if len(page) == PAGE:
-            webhook.cursor_xid, webhook.cursor_id = page[-1].xid, page[-1].pk
-        elif page or horizon - webhook.cursor_xid > IDLE_TRANSACTIONS:
-            webhook.cursor_xid, webhook.cursor_id = horizon, 0
+            webhook.cursor = Place(page[-1].epoch, page[-1].xid, page[-1].pk)
+        elif page or _is_far(webhook.cursor, horizon):
+            webhook.cursor = horizon
         else:
             return 0
         Delivery.objects.bulk_create([make_delivery(webhook, entry) for entry in page], ignore_conflicts=True)
-        webhook.save(update_fields=["cursor_xid", "cursor_id"])
+        webhook.save(update_fields=CURSOR)
     return len(page)
 
 
-def find_horizon() -> int:
-    """The first transaction that may still be running."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-        return int(cursor.fetchone()[0])
+def _is_far(cursor: Place, horizon: Place) -> bool:
+    return cursor.epoch < horizon.epoch or horizon.xid - cursor.xid > IDLE_TRANSACTIONS
 
 
-def find_entries(webhook: Webhook, horizon: int) -> Any:
+def find_entries(webhook: Webhook, horizon: Place) -> Any:
     """What the webhook wants of the entries between its cursor and the horizon, in the order of transactions."""
-    is_behind = Q(xid__gt=webhook.cursor_xid) | Q(xid=webhook.cursor_xid, pk__gt=webhook.cursor_id)
-    rows = AuditEntry.objects.filter(is_behind, xid__gte=webhook.cursor_xid, xid__lt=horizon)
+    rows = AuditEntry.objects.behind(webhook.cursor).before(horizon)
     rows = rows.filter(project_id=webhook.project_id).exclude(kind__startswith=OWN)
     if webhook.kinds:
         rows = rows.filter(kind__in=webhook.kinds)
-    return rows.order_by("xid", "pk")
+    return rows.in_commit_order()
 
 
 def make_delivery(webhook: Webhook, entry: AuditEntry) -> Delivery:

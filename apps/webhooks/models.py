@@ -8,7 +8,10 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project
+from apps.audit.models import Place
 from apps.base.models import Timestamped
+
+CURSOR = ("cursor_epoch", "cursor_xid", "cursor_id")
 
 
 class Webhook(Timestamped):
@@ -19,7 +22,8 @@ class Webhook(Timestamped):
         kinds: of `apps.audit.kinds.Kind`; empty: every kind. What webhooks themselves do is never told.
         include_details: messages carry the entry's payload too, which may hold free text.
         allow_private: loopback and private addresses are allowed; only an installation's admin may say so.
-        cursor_xid, cursor_id: the last entry looked at; what comes behind it is still to be enqueued.
+        cursor_epoch, cursor_xid, cursor_id: `cursor`, the last entry looked at; what comes behind it is still to be
+            enqueued.
         failures, failing_since: failed attempts in a row, of whatever message, and since when.
         paused_until: nothing is sent before: the address failed a moment ago.
         disabled_reason: why it was switched off without a person; "" where it was not.
@@ -38,6 +42,7 @@ class Webhook(Timestamped):
     include_details = models.BooleanField(default=False)
     allow_private = models.BooleanField(default=False)
     is_active = models.BooleanField(default=True)
+    cursor_epoch = models.IntegerField(default=0)
     cursor_xid = models.BigIntegerField(default=0)
     cursor_id = models.BigIntegerField(default=0)
     failures = models.PositiveIntegerField(default=0)
@@ -59,6 +64,14 @@ class Webhook(Timestamped):
 
     def __str__(self) -> str:
         return f"webhook {self.pk} of {self.project}"
+
+    @property
+    def cursor(self) -> Place:
+        return Place(self.cursor_epoch, self.cursor_xid, self.cursor_id)
+
+    @cursor.setter
+    def cursor(self, place: Place) -> None:
+        self.cursor_epoch, self.cursor_xid, self.cursor_id = place
 
     def sealed_for(self, field: str = "") -> str:
         """What its secrets are bound to, so that they open in no other row."""

@@ -13,11 +13,12 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
+from apps.audit.models import find_horizon
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.webhooks.addresses import check_address
-from apps.webhooks.enqueueing import OWN, find_horizon
-from apps.webhooks.models import Delivery, Webhook
+from apps.webhooks.enqueueing import OWN
+from apps.webhooks.models import CURSOR, Delivery, Webhook
 from apps.webhooks.secrets import give_secret, replace_secret
 
 MOST = 20
@@ -66,7 +67,7 @@ def create_webhook(
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         if Webhook.objects.filter(project=project).count() >= MOST:
             raise ConflictError(f"{project.slug} has {MOST} webhooks already, which is the most")
-        webhook.cursor_xid = find_horizon()
+        webhook.cursor = find_horizon()
         webhook.save(force_insert=True)
         text = give_secret(webhook)
         webhook.save(update_fields=["secret_sealed"])
@@ -92,7 +93,7 @@ def change_webhook(*, webhook: Webhook, by: User, **changes: Any) -> Webhook:
             fields = {*changed}
             if changed.get("is_active") is False:
                 _wake(row)
-                fields |= {"cursor_xid", "cursor_id", "failures", "failing_since", "disabled_reason", "paused_until"}
+                fields |= {*CURSOR, "failures", "failing_since", "disabled_reason", "paused_until"}
             if "url" in changed:
                 row.fence = row.lease_until = None  # what is on its way to the old address is not counted
                 fields |= {"fence", "lease_until"}
@@ -193,7 +194,7 @@ def _lock(webhook: Webhook) -> Webhook:
 
 
 def _wake(row: Webhook) -> None:
-    row.cursor_xid, row.cursor_id = find_horizon(), 0
+    row.cursor = find_horizon()
     row.failures, row.failing_since, row.disabled_reason = 0, None, ""
     row.paused_until = timezone.now()
 

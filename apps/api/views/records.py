@@ -1,10 +1,9 @@
 """The audit, metrics, dead letters."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.db.models import Q, QuerySet
-from django.db.models.expressions import RawSQL
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
@@ -28,7 +27,7 @@ from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.audit.chain import entry_content, verify_chain
 from apps.audit.kinds import Kind
-from apps.audit.models import AuditEntry, AuditSeal
+from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, Place
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.training.returns import find_returns
@@ -73,16 +72,15 @@ def _read_start(request: Request) -> int | None:
     return int(text)
 
 
-def after_entry(entries: QuerySet[AuditEntry], last: int | None) -> QuerySet[AuditEntry]:
+def after_entry(entries: AuditEntryQuerySet, last: int | None) -> AuditEntryQuerySet:
     """Committed entries behind one, in the order of their transactions."""
-    settled: RawSQL = RawSQL("pg_snapshot_xmin(pg_current_snapshot())::text::bigint", ())
-    rows = entries.filter(xid__lt=settled).order_by("xid", "pk")
+    rows = entries.settled().in_commit_order()
     if not last:
         return rows
-    xid = AuditEntry.objects.filter(pk=last).values_list("xid", flat=True).first()
-    if xid is None:
+    place = AuditEntry.objects.filter(pk=last).values_list("epoch", "xid", "pk").first()
+    if place is None:
         raise ValidationError({"after": [f"no entry {last}"]})
-    return rows.filter(Q(xid__gt=xid) | Q(xid=xid, pk__gt=last))
+    return rows.behind(Place(*place))
 
 
 class AuditFilterSet(filters.FilterSet):  # type: ignore[misc]
@@ -135,13 +133,13 @@ class AuditViewSet(ResourceViewSet):
     @action(detail=False, pagination_class=None)
     def export(self, request: Request) -> StreamingHttpResponse:
         """The entries that the filters leave, one JSON line each, with their place in the chain and its hashes."""
-        rows = self.filter_queryset(self.get_queryset())
+        rows = cast(AuditEntryQuerySet, self.filter_queryset(self.get_queryset()))
         start = _read_start(request)
         after_entry(rows, start)
         return stream(request, _audit_lines(rows, start), media_type="application/x-ndjson", filename="audit.jsonl")
 
 
-def _audit_lines(rows: QuerySet[AuditEntry], last: int | None) -> Iterator[bytes]:
+def _audit_lines(rows: AuditEntryQuerySet, last: int | None) -> Iterator[bytes]:
     while page := list(after_entry(rows, last)[:PAGE]):
         seals = {seal.entry_id: seal for seal in AuditSeal.objects.filter(entry_id__in=[entry.pk for entry in page])}
         for entry in page:
