@@ -10,7 +10,6 @@ from tentalis.env import read_environment
 
 KEY_PREFIX = "tentalis:"
 GPU_QUEUE = "gpu"
-CONTROL_QUEUE = "control"
 
 
 def make_app(redis_url: str) -> Celery:
@@ -25,11 +24,17 @@ def make_app(redis_url: str) -> Celery:
         worker_prefetch_multiplier=1,
         worker_concurrency=1,
         worker_pool="solo",
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
             "global_keyprefix": KEY_PREFIX,
+            # what it took and has not done yet: names of its own, for it may not see what others took
+            "unacked_key": "box-unacked",
+            "unacked_index_key": "box-unacked-index",
+            "unacked_mutex_key": "box-unacked-mutex",
             "socket_timeout": 30,
             "socket_connect_timeout": 5,
             "socket_keepalive": True,

@@ -22,7 +22,11 @@ PAUSE_FILE = "pause"
 logger = logging.getLogger(__name__)
 
 
-def run(spec: TrainSpec, report: Callable[[Mapping[str, float]], None]) -> TrainResult:
+def run(
+    spec: TrainSpec,
+    report: Callable[[Mapping[str, float]], None],
+    sign: Callable[[TrainResult], None] | None = None,
+) -> TrainResult:
     """Train one spec and write `result.json` into its output directory.
 
     A failure is a result with `ok` False and its reason, never an exception. A spec whose result lies there already is
@@ -30,6 +34,7 @@ def run(spec: TrainSpec, report: Callable[[Mapping[str, float]], None]) -> Train
 
     Args:
         report: called with each update's metrics.
+        sign: called with the result before it is written, to leave word beside it of who made it; None by hand.
     """
     try:
         output = path_from_uri(spec.output_uri)
@@ -44,6 +49,8 @@ def run(spec: TrainSpec, report: Callable[[Mapping[str, float]], None]) -> Train
 
         result = require_numbers(_train(spec, output, tell), spec)
         result = dataclasses.replace(result, tracking=tracking.close(result))
+        if sign is not None:
+            sign(result)
         write_file(output / RESULT_FILE, canonical_json(result.to_json()))
     except (ArtifactError, ContractError) as error:
         return _failure(spec, error)

@@ -5,16 +5,17 @@ It may come any number of times, at any time: the run's job on the cluster has o
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from kombu.exceptions import OperationalError
+import redis
 
 from gpu_workers.artifacts import ArtifactError, path_from_uri
 from gpu_workers.backends.errors import CancelledError, TrainingError
 from gpu_workers.backends.openrlhf.backend import advance, find_cluster
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError
-from gpu_workers.celery import CONTROL_QUEUE, app
-from gpu_workers.jobs import HEARTBEAT_JOB, send_result
+from gpu_workers.celery import app
+from gpu_workers.posting import leave_letter, send_heartbeat, send_result
 from gpu_workers.runner import CANCEL_FILE, PAUSE_FILE, RESULT_FILE, run
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
@@ -25,11 +26,13 @@ logger = logging.getLogger(__name__)
 
 
 @app.task(name="gpu.tend", queue=CLUSTER_QUEUE)
-def tend(spec_json: Mapping[str, Any], reward_url: str) -> None:
+def tend(spec_json: Mapping[str, Any], reward_url: str, key: str = "") -> None:
     """Start or look at the cluster's job of a `TrainSpec`; its result goes home once it ended or cannot begin.
 
     A cluster that does not answer is no failure of the run: no sign of life goes home, and the sweep decides.
 
+    Args:
+        key: of this attempt, which its letters home are signed with.
     Raises:
         ContractError: the argument is no spec.
     """
@@ -43,14 +46,15 @@ def tend(spec_json: Mapping[str, Any], reward_url: str) -> None:
     except (TrainingError, ContractError, ArtifactError) as error:
         name, said = type(error).__name__, str(error)
         failure = TrainResult(run_id=spec.run_id, attempt=spec.attempt, ok=False, error_type=name, error_message=said)
-        send_result(failure, for_s=SEND_FOR_S)
+        send_result(failure, key=key, for_s=SEND_FOR_S)
         return
     if is_over:
-        send_result(run(spec, latest.update), for_s=SEND_FOR_S)
+        result = run(spec, latest.update, partial(leave_letter, spec, key=key))
+        send_result(result, key=key, for_s=SEND_FOR_S)
         return
     try:
-        app.send_task(HEARTBEAT_JOB, args=[spec.run_id, spec.attempt, latest], queue=CONTROL_QUEUE, retry=False)
-    except (OperationalError, OSError) as error:
+        send_heartbeat(latest, key=key, run_id=spec.run_id, attempt=spec.attempt)
+    except (redis.RedisError, OSError) as error:
         logger.warning("a heartbeat could not be sent: %s", error)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from django.conf import settings
 
 from apps.adapters.errors import AdapterBrokenError
-from tentalis.core.contracts import AdapterManifest, ContractError
+from tentalis.core.contracts import AdapterManifest
 
 MANIFEST = "manifest.json"
 
@@ -50,7 +50,7 @@ def read_manifest(directory: Path, *, sha256: str) -> AdapterManifest:
         raise AdapterBrokenError(f"the manifest must hash to {sha256}, found {found}")
     try:
         manifest = AdapterManifest.from_json(json.loads(content))
-    except (ValueError, TypeError, ContractError) as error:
+    except (ValueError, RecursionError) as error:
         raise AdapterBrokenError(f"the manifest cannot be read: {error}") from error
     for name, entry in manifest.files.items():
         _check_file(directory, name, entry)

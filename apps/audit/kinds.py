@@ -99,6 +99,7 @@ class Kind(models.TextChoices):
     RUN_PAUSED = "run.paused"
     RUN_REFUSED = "run.refused"
     RUN_ALARMED = "run.alarmed"
+    LETTER_REFUSED = "letter.refused"
     MANAGER_FITTED = "manager.fitted"
     MANAGER_APPLIED = "manager.applied"
     MANAGER_REFUSED = "manager.refused"

@@ -39,10 +39,11 @@ from apps.rollouts.models import Batch
 from apps.scoring.shadows import find_own_shadow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import cluster, gates, rebuilding, schedule, scorers, verdict_managers
+from apps.training import cluster, gates, letters, rebuilding, schedule, scorers, verdict_managers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.contracts import TrainResult
 
 SERVER_PATIENCE_S = 7200.0
 """What a training cost is not thrown away because a model server is being restarted, or the broker is."""
@@ -376,30 +377,31 @@ def train_next(worker_id: int) -> None:
             outbox.start("train", subject_id=run.pk, project_id=run.project_id)
 
 
-def take_result(data: Mapping[str, Any], *, by: str) -> None:
+def take_result(data: object, *, by: str) -> None:
     """A result came from the box: what it trained goes to the gate.
 
     One that cannot even be written down ends its run, with the reason; else it would be tried again for ever.
     """
     try:
+        result = TrainResult.from_json(data)
         with transaction.atomic():
-            _take_home(data, by=by)
-    except (DataError, OSError, ValueError, TypeError, KeyError) as error:
+            _take_home(result, by=by)
+    except (DataError, OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".replace("\0", "?")
         if not training.fail_result(data, reason=reason, by=by):
             raise
 
 
-def _take_home(data: Mapping[str, Any], *, by: str) -> None:
-    if scorers.is_scorer_run(int(data.get("run_id", 0))):
-        if (model := scorers.record_head(data, by=by)) is not None:
+def _take_home(result: TrainResult, *, by: str) -> None:
+    if scorers.is_scorer_run(result.run_id):
+        if (model := scorers.record_head(result, by=by)) is not None:
             outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
         return
-    if verdict_managers.is_manager_run(int(data.get("run_id", 0))):
-        if (fit := verdict_managers.record_fit(data, by=by)) is not None:
+    if verdict_managers.is_manager_run(result.run_id):
+        if (fit := verdict_managers.record_fit(result, by=by)) is not None:
             outbox.start("adopt_manager", subject_id=fit.pk, project_id=fit.project_id)
         return
-    adapter = training.record_result(data, by=by)
+    adapter = training.record_result(result, by=by)
     if adapter is not None and adapter.is_rebuilt:
         adopt_rebuilt()
         train_next(adapter.worker_id)
@@ -409,7 +411,7 @@ def _take_home(data: Mapping[str, Any], *, by: str) -> None:
 
 def wake_silent_run(run: TrainingRun) -> str:
     """A run whose box went silent: take the result it left behind, end it as asked, send it again, or give it up."""
-    if (data := training.find_result(run)) is not None:
+    if (data := letters.find_result(run)) is not None:
         take_result(data, by="sweep")
         return "recorded"
     with transaction.atomic():

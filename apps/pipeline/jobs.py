@@ -17,8 +17,8 @@ def record_training(result: dict[str, Any]) -> None:
 
 
 @app.task(name="training.heartbeat")
-def note_heartbeat(run_id: int, attempt: int, metrics: dict[str, Any]) -> None:
-    training.note_heartbeat(run_id, attempt, metrics)
+def note_heartbeat(run_id: int, attempt: int, metrics: dict[str, Any], number: int) -> None:
+    training.note_heartbeat(run_id, attempt, metrics, number)
 
 
 @link("pipeline.judge_bulk")

@@ -20,7 +20,7 @@ from apps.inference.services import client_for
 from apps.scoring.answers import Answer
 from apps.scoring.models import RewardModel
 from apps.workers.models import Worker
-from tentalis.core.contracts import ContractError, HeadManifest
+from tentalis.core.contracts import HeadManifest
 
 AT_ONCE = 256
 """Answers of one request."""
@@ -63,7 +63,7 @@ def read_manifest(directory: Path, *, sha256: str) -> HeadManifest:
                 raise AdapterBrokenError(f"file {name!r} is not what the manifest says")
     except OSError as error:
         raise AdapterBrokenError(f"the reward model cannot be read: {error.strerror}") from error
-    except (ContractError, ValueError, TypeError, KeyError) as error:
+    except (ValueError, RecursionError) as error:
         raise AdapterBrokenError(f"the reward model's manifest cannot be read: {error}") from error
     return manifest
 

@@ -7,6 +7,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from apps.outbox.errors import BrokerAwayError
 from tentalis.celery import app
 from tentalis.core.contracts import TrainSpec
+from tentalis.core.letters import draw_key
 
 TRAIN = "gpu.train"
 QUEUE = "gpu"
@@ -22,7 +23,13 @@ def send_spec(spec: TrainSpec) -> None:
     """
     waits_elsewhere = spec.backend == "tinker" and settings.TENTALIS["TINKER_API_KEY"]
     queue = TINKER_QUEUE if waits_elsewhere else QUEUE
+    args = [spec.to_json(), key_of(spec)]
     try:
-        app.signature(TRAIN, args=[spec.to_json()], queue=queue, immutable=True).apply_async(retry=False)
+        app.signature(TRAIN, args=args, queue=queue, immutable=True).apply_async(retry=False)
     except (BrokerError, redis.RedisError, OSError) as error:
         raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
+
+
+def key_of(spec: TrainSpec) -> str:
+    """What this attempt's letters are signed with. Drawn anew each time it is needed, stored nowhere."""
+    return draw_key(settings.SECRET_KEY, run_id=spec.run_id, attempt=spec.attempt, spec_hash=spec.content_hash)

@@ -18,6 +18,7 @@ from apps.base.errors import BadInputError
 from apps.outbox.errors import BrokerAwayError
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
 from apps.training import asking
+from apps.training.box import key_of
 from apps.training.models import TrainingRun
 from apps.training.rewards import open_door
 from apps.workers.models import Worker
@@ -107,7 +108,7 @@ def tend(spec: TrainSpec) -> None:
 
 def _nudge(spec: TrainSpec, reward_url: str) -> None:
     try:
-        app.signature(TEND, args=[spec.to_json(), reward_url], queue=QUEUE, immutable=True).apply_async(
+        app.signature(TEND, args=[spec.to_json(), reward_url, key_of(spec)], queue=QUEUE, immutable=True).apply_async(
             retry=False, expires=EXPIRES_S
         )
     except (BrokerError, redis.RedisError, OSError) as error:

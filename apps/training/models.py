@@ -34,7 +34,7 @@ class TrainingRun(Stateful):
         alarms: [{"detector", "found", "allowed", "words", "update"}, …], raised while it trained.
         cost: {"gpu_s", "judge_tokens", "judge_usd", "human_minutes", …}, what it took.
         tracking: {"tensorboard": uri, …}, where its curves lie.
-        heartbeat_at: last sign of life from the training box, database time.
+        heartbeat_at: last sign of life from the training box, database time; last_letter: its number, which grows.
     """
 
     class State(models.TextChoices):
@@ -104,6 +104,7 @@ class TrainingRun(Stateful):
     tracking = models.JSONField(default=dict)
     failure = models.TextField(blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
+    last_letter = models.BigIntegerField(default=0)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -1,8 +1,5 @@
 """Step scorers as runs: queued when enough steps are labelled; what they trained is recorded and gated."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
@@ -26,6 +23,7 @@ from apps.training.labelled import find_truth, iterate_pages, split_of
 from apps.training.models import TrainingRun
 from apps.training.services import describe_result, end_failed, lock_awaited
 from apps.workers.models import Worker
+from tentalis.core.contracts import TrainResult
 from tentalis.core.learning.head_recipes import HeadRecipe
 from tentalis.core.scoring.ranking import Scored
 from tentalis.core.scoring.scorer_gate import ScorerPolicy, judge_scorer
@@ -124,10 +122,10 @@ def is_scorer_run(run_id: int) -> bool:
     return TrainingRun.objects.filter(pk=run_id, purpose=TrainingRun.Purpose.REWARD_MODEL).exists()
 
 
-def record_head(data: Mapping[str, Any], *, by: str) -> RewardModel | None:
+def record_head(result: TrainResult, *, by: str) -> RewardModel | None:
     """Take a trained head into the registry, or its failure onto the run; as `services.record_result` for adapters."""
     with transaction.atomic():
-        if (awaited := lock_awaited(data)) is None:
+        if (awaited := lock_awaited(result)) is None:
             return None
         run, result = awaited
         changes = describe_result(run, result)

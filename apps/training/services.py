@@ -1,7 +1,6 @@
 """Training runs: queued for a full batch, sent to the box, watched, recorded."""
 
 import dataclasses
-import json
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
@@ -16,7 +15,6 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.models import Adapter
 from apps.adapters.services import record_adapter, refuse
@@ -42,7 +40,7 @@ from apps.training.schedule import OUTSIDE_HOURS, leave_place, renew_place, take
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
+from tentalis.core.contracts import TrainResult, TrainSpec
 from tentalis.core.learning.recipes import Recipe, RecipeError
 from tentalis.core.learning.refusals import find_refusal
 from tentalis.core.learning.suspicion import BatchFacts
@@ -155,6 +153,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             spec=spec.to_json(),
             checkpoint_uri=spec.resume_uri or "",
             heartbeat_at=Now(),
+            last_letter=0,
             started_at=Now(),
             finished_at=None,
             metrics=[],
@@ -187,17 +186,21 @@ def _describe_backend(run: TrainingRun) -> dict[str, Any]:
     return {"options": {"teacher_url": settings.TENTALIS["TEACHER_URL"]}} if is_served else {}
 
 
-def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> None:
-    """Keep a sign of life of the run's present attempt, with its latest update; {} before the first."""
+def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any], number: int) -> None:
+    """Keep a sign of life of the run's present attempt, with its latest update; {} before the first.
+
+    Args:
+        number: of its letter; one that is not above the last is an old one said again, and dropped.
+    """
     with transaction.atomic():
         run = (
             TrainingRun.objects.select_for_update(no_key=True)
             .filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
             .first()
         )
-        if run is None:
+        if run is None or number <= run.last_letter:
             return
-        changes: dict[str, Any] = {"heartbeat_at": Now()}
+        changes: dict[str, Any] = {"heartbeat_at": Now(), "last_letter": number}
         if metrics and is_storable(metrics) and dict(metrics) not in run.metrics:
             changes["metrics"] = [*run.metrics, dict(metrics)]
             watch_training(run, changes["metrics"], by="monitor")
@@ -205,7 +208,7 @@ def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any]) -> Non
         renew_place(run_id)
 
 
-def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
+def record_result(result: TrainResult, *, by: str) -> Adapter | None:
     """Take a result home: the adapter into the registry, or the failure onto the run.
 
     A result of another attempt than the run's, or of a run that has ended, is dropped.
@@ -214,7 +217,7 @@ def record_result(data: Mapping[str, Any], *, by: str) -> Adapter | None:
         The adapter, to be gated; None where there is none.
     """
     with transaction.atomic():
-        if (awaited := lock_awaited(data)) is None:
+        if (awaited := lock_awaited(result)) is None:
             return None
         run, result = awaited
         changes = describe_result(run, result)
@@ -257,16 +260,12 @@ class Awaited(NamedTuple):
     result: TrainResult
 
 
-def lock_awaited(data: Mapping[str, Any]) -> Awaited | None:
+def lock_awaited(result: TrainResult) -> Awaited | None:
     """What a result is taken home by; None where it is of another attempt, or the run has ended.
 
     The row alone is locked and read: what is joined to it would be as it was before the lock was waited for. Who asked
     for a stop gets one, also where the training had ended by then.
-
-    Raises:
-        ContractError: it is no result.
     """
-    result = TrainResult.from_json(data)
     run = TrainingRun.objects.select_for_update(no_key=True).filter(pk=result.run_id).first()
     if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
         logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
@@ -277,10 +276,10 @@ def lock_awaited(data: Mapping[str, Any]) -> Awaited | None:
     return Awaited(run, result)
 
 
-def fail_result(data: Mapping[str, Any], *, reason: str, by: str) -> bool:
+def fail_result(data: object, *, reason: str, by: str) -> bool:
     """End a run whose result cannot be taken home, with the reason; whether it waited for that one."""
-    run_id, attempt = data.get("run_id"), data.get("attempt")
-    if not isinstance(run_id, int) or not isinstance(attempt, int):
+    run_id, attempt = (data.get("run_id"), data.get("attempt")) if isinstance(data, Mapping) else (None, None)
+    if type(run_id) is not int or type(attempt) is not int:
         return False
     with transaction.atomic():
         waits = TrainingRun.objects.filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
@@ -472,14 +471,3 @@ def _add_unheard(run: TrainingRun) -> dict[str, float]:
         return dict(run.cost)
     took_s = max(0.0, (run.heartbeat_at - run.started_at).total_seconds())
     return {**run.cost, "gpu_s": round(run.cost.get("gpu_s", 0.0) + took_s, 3)}
-
-
-def find_result(run: TrainingRun) -> dict[str, Any] | None:
-    """The result a box left in the artifact store, whose message may have been lost; None for another attempt's."""
-    try:
-        content = (path_of(run.spec["output_uri"]) / "result.json").read_bytes()
-        data = json.loads(content)
-        result = TrainResult.from_json(data)
-    except (OSError, ValueError, TypeError, ContractError, AdapterBrokenError, KeyError):
-        return None
-    return dict(data) if (result.run_id, result.attempt) == (run.pk, run.attempt) else None

@@ -6,7 +6,7 @@ Each training starts from the base and learns the whole window anew, so that no 
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,14 +199,14 @@ def is_manager_run(run_id: int) -> bool:
     return TrainingRun.objects.filter(pk=run_id, purpose=TrainingRun.Purpose.MANAGER).exists()
 
 
-def record_fit(data: Mapping[str, Any], *, by: str) -> ManagerRun | None:
+def record_fit(result: TrainResult, *, by: str) -> ManagerRun | None:
     """Take a manager's trained adapter onto its fit, or the failure onto the run; as `services.record_result`.
 
     Returns:
         The fit, to be gated; None where there is nothing to.
     """
     with transaction.atomic():
-        if (awaited := lock_awaited(data)) is None:
+        if (awaited := lock_awaited(result)) is None:
             return None
         run, result = awaited
         changes = describe_result(run, result)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tentalis.core.canon import content_hash
+from tentalis.core.typed import MistypedError, require_typed
 
 TRAIN_SPEC_SCHEMA = "tentalis.train-spec/1"
 TRAIN_RESULT_SCHEMA = "tentalis.train-result/1"
@@ -270,9 +271,9 @@ class TrainSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ContractError for an unknown schema, a missing or unknown field, or a hash that does not match."""
+        """Raises ContractError for an unknown schema, a missing, unknown or mistyped field, or a hash that differs."""
         body = {key: value for key, value in data.items() if key != "content_hash"}
-        spec = cls(**_fields(cls, body, TRAIN_SPEC_SCHEMA))
+        spec = cls(**_typed_fields(cls, body, TRAIN_SPEC_SCHEMA))
         if "content_hash" in data and data["content_hash"] != spec.content_hash:
             raise ContractError(f"content_hash is {data['content_hash']!r}, the spec hashes to {spec.content_hash!r}")
         return spec
@@ -307,8 +308,16 @@ class TrainResult:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**_fields(cls, data, TRAIN_RESULT_SCHEMA))
+    def from_json(cls, data: object) -> Self:
+        return cls(**_typed_fields(cls, data, TRAIN_RESULT_SCHEMA))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestEntry:
+    """What a manifest says of one file beside it: lower-case hex SHA-256, and its length."""
+
+    sha256: str
+    size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,8 +348,8 @@ class AdapterManifest:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**_fields(cls, data, MANIFEST_SCHEMA))
+    def from_json(cls, data: object) -> Self:
+        return cls(**_typed_fields(cls, data, MANIFEST_SCHEMA))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,8 +446,28 @@ class HeadManifest:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**_fields(cls, data, HEAD_MANIFEST_SCHEMA))
+    def from_json(cls, data: object) -> Self:
+        return cls(**_typed_fields(cls, data, HEAD_MANIFEST_SCHEMA))
+
+
+def _typed_fields(cls: type[Any], data: object, schema: str) -> dict[str, Any]:
+    """The fields of what came from elsewhere, each of its type; `files` with what is said of each.
+
+    Raises:
+        ContractError: it is no such object.
+    """
+    if not isinstance(data, Mapping):
+        raise ContractError(f"{cls.__name__} must be an object, found {type(data).__name__}")
+    values = _fields(cls, data, schema)
+    try:
+        require_typed(cls, values)
+        for name, entry in values.get("files", {}).items():
+            require_typed(ManifestEntry, {"sha256": None, "size_bytes": None} | dict(entry))
+            if not name or "/" in name or "\0" in name or name in (".", ".."):
+                raise ContractError(f"{cls.__name__}: files must be plain names, found {ascii(name)[:60]}")
+    except MistypedError as error:
+        raise ContractError(f"{cls.__name__}: {error}") from None
+    return values
 
 
 def _fields(cls: type[Any], data: Mapping[str, Any], schema: str) -> dict[str, Any]:

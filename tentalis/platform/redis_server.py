@@ -7,10 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tentalis.platform import redis_users
 from tentalis.platform.errors import BinaryMissingError
 from tentalis.platform.home import Home, write_private_file
 
-MINIMUM_VERSION = (6, 2)  # the queue's transport needs ZADD GT and ZRANGE BYSCORE
+MINIMUM_VERSION = (7, 0)  # rights that let somebody write a key and not read it
 VERSION_TIMEOUT_S = 10
 
 
@@ -65,6 +66,7 @@ def write_redis_config(home: Home, *, port: int, password: str, is_throwaway: bo
         'save ""',
         "maxmemory-policy noeviction",
         "daemonize no",
+        *redis_users.write_user_lines({user: redis_users.password_of(user, password) for user in redis_users.RULES}),
     ]
     write_private_file(home.redis_config_file, "\n".join(lines) + "\n")
 

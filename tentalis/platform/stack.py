@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tentalis.env import PREFIX, VARIABLES
-from tentalis.platform import postgres_server, redis_server
+from tentalis.platform import postgres_server, redis_server, redis_users
 from tentalis.platform.config import Config, read_settings
 from tentalis.platform.errors import UnknownServiceError
 from tentalis.platform.home import Home
@@ -113,15 +113,16 @@ def plan_stack(
     addresses["engine_url"] = plan.settings["ENGINE_URL"] or f"http://{LOOPBACK}:{engine_port}"
     environment = web_environment(home, config, environ, addresses)
     store_names = tuple(service.name for service in stores)
+    of = {user: _in_redis_as(user, plan, environment) for user in ("web", "queues", "gateway", "box")}
     services = [
         *stores,
         *_plan_engine(plan, _torch_environment(environment), engine_port),
-        *_plan_box(plan, environment, store_names),
-        *_plan_set_up(plan, environment, store_names),
-        _plan_web(plan, environment, web_port),
-        _plan_gateway(plan, environment, gateway_port),
-        Service(name="relay", argv=_manage("relay"), environment=environment, after=("migrate",)),
-        *_plan_queues(plan, environment),
+        *_plan_box(plan, of["box"], store_names),
+        *_plan_set_up(plan, of["web"], store_names),
+        _plan_web(plan, of["web"], web_port),
+        _plan_gateway(plan, of["gateway"], gateway_port),
+        Service(name="relay", argv=_manage("relay"), environment=of["queues"], after=("migrate",)),
+        *_plan_queues(plan, of["queues"]),
     ]
     stack = Stack(tuple(services), addresses)
     return stack.only(only) if only else stack
@@ -145,6 +146,15 @@ def web_environment(
     if engine_url := addresses.get("engine_url"):
         environment[f"{PREFIX}ENGINE_URL"] = engine_url
     return environment
+
+
+def _in_redis_as(user: str, plan: _Plan, environment: Mapping[str, str]) -> dict[str, str]:
+    """A process's environment with the rights in Redis of its kind; in somebody else's server those of its address."""
+    if plan.settings["REDIS_URL"]:
+        return dict(environment)
+    name = f"{PREFIX}REDIS_URL"
+    password = redis_users.password_of(user, plan.config.secrets.redis_password)
+    return dict(environment) | {name: redis_users.url_of(user, password, environment[name])}
 
 
 def _base_environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:

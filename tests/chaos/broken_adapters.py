@@ -3,10 +3,12 @@
 import hashlib
 import json
 import shutil
+import time
 from pathlib import Path
 
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainResult
+from tentalis.core.letters import RESULT, Letter
 
 WEIGHTS = "adapter_model.safetensors"
 MANIFEST = "manifest.json"
@@ -43,10 +45,12 @@ def make_nan(whole: Path, target: Path) -> str:
     return hash_of(manifest)
 
 
-def make_result(*, run_id: int, attempt: int, directory: Path, sha256: str) -> dict[str, object]:
-    """The message by which a box says that it trained this directory."""
+def make_result(*, run_id: int, attempt: int, directory: Path, sha256: str, key: str) -> bytes:
+    """The letter by which a box that has the attempt's key says that it trained this directory."""
     result = TrainResult(run_id=run_id, attempt=attempt, ok=True, adapter_uri=directory.as_uri(), sha256=sha256)
-    return result.to_json()
+    number = time.time_ns()
+    letter = Letter.write(RESULT, result.to_json(), key=key, run_id=run_id, attempt=attempt, number=number)
+    return canonical_json(letter.to_json())
 
 
 def hash_of(path: Path) -> str:

@@ -13,9 +13,9 @@ from typing import Any, LiteralString, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import psycopg
-from celery import Celery
-from kombu.exceptions import OperationalError
+import redis
 
+from tentalis.core.letters import LETTER_BOX, draw_key
 from tentalis.platform.up import RunningStack
 from tests.chaos.broken_adapters import make_nan, make_result, make_truncated
 from tests.chaos.history import History
@@ -31,7 +31,8 @@ IN_TRAINING = frozenset({FaultKind.KILL_TRAINING, FaultKind.TRUNCATED_ADAPTER, F
 POLL_S = 0.02
 
 RUNNING: LiteralString = (
-    "SELECT id, attempt, spec->>'output_uri' FROM training_trainingrun WHERE state = 'running' ORDER BY id LIMIT 1"
+    "SELECT id, attempt, spec->>'output_uri', spec->>'content_hash' FROM training_trainingrun "
+    "WHERE state = 'running' ORDER BY id LIMIT 1"
 )
 WHOLE: LiteralString = (
     "SELECT uri FROM adapters_adapter WHERE state IN ('deployed', 'retired', 'verified') ORDER BY id LIMIT 1"
@@ -104,12 +105,14 @@ class Nemesis:
         staged = self._freeze_in_training()
         if staged is None:
             return None
-        pid, run_id, attempt = staged
+        pid, run_id, attempt, spec_hash = staged
         try:
             target = self.stack.home.artifacts / "broken" / f"{run_id}-{attempt}-{uuid.uuid4().hex[:6]}"
             target.parent.mkdir(exist_ok=True)
             sha256 = make(whole, target)
-            if not self._send(make_result(run_id=run_id, attempt=attempt, directory=target, sha256=sha256)):
+            secret = self.stack.environment(os.environ)["TENTALIS_SECRET_KEY"]
+            key = draw_key(secret, run_id=run_id, attempt=attempt, spec_hash=spec_hash)
+            if not self._send(make_result(run_id=run_id, attempt=attempt, directory=target, sha256=sha256, key=key)):
                 return None
             return self._was_taken(run_id, attempt)
         finally:
@@ -128,23 +131,22 @@ class Nemesis:
             time.sleep(POLL_S)
         return None
 
-    def _freeze_in_training(self) -> tuple[int, int, int] | None:
-        """The box stopped with a run under way whose result does not lie there yet: (its pid, run, attempt)."""
+    def _freeze_in_training(self) -> tuple[int, int, int, str] | None:
+        """The box stopped in a run whose result does not lie there yet: (its pid, run, attempt, the spec's hash)."""
         row = self._ask(RUNNING)
         if row is None:
             return None
         pid = self.stack.signal("gpu", signal.SIGSTOP)
         if self._ask(RUNNING) == row and not (path_of(row[2]) / "result.json").exists():
-            return pid, row[0], row[1]
+            return pid, row[0], row[1], row[3]
         os.kill(pid, signal.SIGCONT)
         return None
 
-    def _send(self, result: dict[str, object]) -> bool | None:
-        app = Celery("nemesis", broker=self.stack.state().addresses["redis_url"])
-        app.conf.broker_transport_options = {"global_keyprefix": "tentalis:"}
+    def _send(self, letter: bytes) -> bool | None:
         try:
-            app.send_task("training.record", args=[result], queue="control", retry=False)
-        except (OperationalError, OSError):
+            with redis.Redis.from_url(self.stack.state().addresses["redis_url"]) as client:
+                client.lpush(f"tentalis:{LETTER_BOX}", letter)
+        except (redis.RedisError, OSError):
             return None
         return True
 

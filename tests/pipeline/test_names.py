@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from django.conf import settings
 
 from apps.outbox.registry import KINDS, queue_of
+from apps.pipeline.letter_box import HEARTBEAT_JOB, RECORD_JOB
 from apps.training import cluster
 from apps.training.box import QUEUE, TRAIN
 from tentalis.celery import app
@@ -43,13 +43,17 @@ def test_every_link_is_a_job_on_a_queue_that_is_read(name: str) -> None:
 def test_the_box_has_the_job_that_we_send_it_and_answers_to_jobs_that_we_have() -> None:
     app.loader.import_default_modules()
     code = (
-        "import gpu_workers.jobs as jobs; from gpu_workers.celery import app, GPU_QUEUE, CONTROL_QUEUE; "
-        f"print({TRAIN!r} in app.tasks, GPU_QUEUE, CONTROL_QUEUE, jobs.RECORD_JOB, jobs.HEARTBEAT_JOB)"
+        "import gpu_workers.jobs; from gpu_workers.celery import app, GPU_QUEUE; "
+        f"print({TRAIN!r} in app.tasks, GPU_QUEUE)"
     )
-    has_job, queue, control, record, heartbeat = run_python(code).split()
-    assert (has_job, queue) == ("True", QUEUE)
-    assert control == settings.CELERY_TASK_DEFAULT_QUEUE
-    assert {record, heartbeat} <= set(app.tasks)
+    assert run_python(code).split() == ["True", QUEUE]
+    assert {RECORD_JOB, HEARTBEAT_JOB} <= set(app.tasks)
+
+
+def test_no_process_takes_orders_by_remote_control() -> None:
+    told = "from gpu_workers.celery import app; print(app.conf.worker_enable_remote_control)"
+    assert run_python(told) == "False"
+    assert app.conf.worker_enable_remote_control is False
 
 
 def test_the_box_tends_the_runs_on_a_cluster_by_the_name_and_the_queue_we_send_to() -> None:

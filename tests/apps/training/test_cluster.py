@@ -52,12 +52,14 @@ def read_sent(queue: str) -> list[list[Any]]:
 def test_a_run_goes_to_the_cluster_with_its_options_and_its_door(run: TrainingRun) -> None:
     services.dispatch_run(run.pk, by="control")
     run.refresh_from_db()
-    ((spec_json, reward_url),) = read_sent(cluster.QUEUE)
+    ((spec_json, reward_url, key),) = read_sent(cluster.QUEUE)
     spec = TrainSpec.from_json(spec_json)
     assert (run.state, run.external_id) == ("running", f"run-{run.pk}-1")
     assert spec.options == {"stops": ["</call>"], "engines": 2}
     assert reward_url.startswith("http://web/api/v1/rewards/")
     assert reward_url.rpartition("/")[2] not in json.dumps([run.spec, spec_json])
+    assert len(key) == 64
+    assert key not in json.dumps([run.spec, spec_json])
     assert RewardDoor.objects.get().attempt == 1
     assert spec.resume_uri is None
 
@@ -83,7 +85,7 @@ def test_the_next_attempt_goes_on_from_what_the_last_one_kept(run: TrainingRun, 
     services.retry_run(run=run, by="sweep")
     read_sent(cluster.QUEUE)
     services.dispatch_run(run.pk, by="control")
-    ((spec_json, _),) = read_sent(cluster.QUEUE)
+    ((spec_json, _, _),) = read_sent(cluster.QUEUE)
     assert (spec_json["attempt"], spec_json["resume_uri"]) == (2, kept.resolve().as_uri())
 
 
@@ -171,7 +173,7 @@ def test_what_was_given_up_here_is_asked_after_until_the_cluster_has_stopped_it(
         forgetting.end_line(project=run.project, end_user="", stand_in="nobody", by="user:olivia")
     read_sent(cluster.QUEUE)
     assert cluster.tend_all() == 1
-    ((spec_json, reward_url),) = read_sent(cluster.QUEUE)
+    ((spec_json, reward_url, _),) = read_sent(cluster.QUEUE)
     assert (spec_json["run_id"], reward_url) == (run.pk, "")
     (path_of(run.spec["output_uri"]) / "result.json").write_text("{}")
     assert cluster.tend_all() == 0

@@ -225,7 +225,8 @@ def test_an_update_that_alarms_is_told_once(batch: Batch) -> None:
     run = ask(batch)
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1)
     for update in (1, 2, 3):
-        services.note_heartbeat(run.pk, 1, {"update": update, "entropy": 0.1, "max_ratio": 50.0 if update > 1 else 1.0})
+        metrics = {"update": update, "entropy": 0.1, "max_ratio": 50.0 if update > 1 else 1.0}
+        services.note_heartbeat(run.pk, 1, metrics, update)
     run.refresh_from_db()
     assert [(one["detector"], one["update"]) for one in run.alarms] == [("max_ratio", 2)]
     entry = AuditEntry.objects.get(kind=Kind.RUN_ALARMED)

@@ -1,7 +1,6 @@
 """Runs: what comes home is checked, what fails is kept with its reason, what goes silent is taken up."""
 
 import hashlib
-import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, TrainResult
+from tests.apps.training.boxes import leave_result, send_out
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,9 @@ def test_an_adapter_outside_the_artifact_store_is_refused(run: TrainingRun, stor
 
 
 def test_a_silent_run_whose_result_lies_in_the_store_is_recorded(run: TrainingRun, store: Path) -> None:
-    (store / "runs" / "1" / "result.json").write_text(json.dumps(make_result(run, store)))
+    output = store / "runs" / "1"
+    spec = send_out(run, output)
+    leave_result(spec, make_result(run, store), output)
     fall_silent()
     sweep.sweep_runs()
     assert Adapter.objects.count() == 1
@@ -168,21 +170,21 @@ def test_a_run_silent_too_often_fails_with_that_reason(run: TrainingRun) -> None
 
 
 def test_a_run_that_shows_life_is_left_alone(run: TrainingRun) -> None:
-    services.note_heartbeat(run.pk, 1, {"reward": 0.25})
+    services.note_heartbeat(run.pk, 1, {"reward": 0.25}, 1)
     sweep.sweep_runs()
     found = TrainingRun.objects.get()
     assert (found.state, found.metrics) == ("running", [{"reward": 0.25}])
 
 
 def test_heartbeats_gather_the_updates_and_the_same_one_counts_once(run: TrainingRun) -> None:
-    for metrics in ({}, {"update": 1.0}, {"update": 1.0}, {"update": 2.0}):
-        services.note_heartbeat(run.pk, 1, metrics)
+    for number, metrics in enumerate(({}, {"update": 1.0}, {"update": 1.0}, {"update": 2.0}), start=1):
+        services.note_heartbeat(run.pk, 1, metrics, number)
     assert TrainingRun.objects.get().metrics == [{"update": 1.0}, {"update": 2.0}]
 
 
 def test_a_heartbeat_of_an_old_attempt_changes_nothing(run: TrainingRun) -> None:
     TrainingRun.objects.update(attempt=2)
-    services.note_heartbeat(run.pk, 1, {"reward": 0.25})
+    services.note_heartbeat(run.pk, 1, {"reward": 0.25}, 1)
     assert TrainingRun.objects.get().metrics == []
 
 

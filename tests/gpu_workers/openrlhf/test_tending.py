@@ -27,7 +27,7 @@ def test_a_nudge_starts_a_job_brings_its_adapter_home_and_says_why_one_cannot_be
     spec = make_spec(folders["whole"])
 
     def nudge(*args: object) -> None:
-        app.send_task("gpu.tend", args=[*args, "http://web/r"], queue="cluster")
+        app.send_task("gpu.tend", args=[*args, "http://web/r", "key"], queue="cluster")
 
     command = [sys.executable, "-m", "celery", "-A", "gpu_workers.celery:app", "worker", "-Q", "cluster", "-P", "solo"]
     url = ray.server.url
@@ -35,22 +35,27 @@ def test_a_nudge_starts_a_job_brings_its_adapter_home_and_says_why_one_cannot_be
     box = subprocess.Popen(command, cwd=ROOT, env=environ)
     try:
         nudge(spec.to_json())
-        assert receive_until(app, "training.heartbeat")[-1][1] == [3, 1, {}]
+        beat = receive_until(broker, "heartbeat")[-1]
+        assert (beat.run_id, beat.attempt, beat.body) == (3, 1, {})
+        assert beat.is_signed_with("key")
         write_saved(folders["whole"] / "out" / "1" / "saved")
         ray.jobs["run-3-1"]["status"] = "SUCCEEDED"
         for _ in range(2):  # the second finds the result of the first
             nudge(spec.to_json())
-            ((_, (result,)),) = receive_until(app, "training.record")
+            (letter,) = receive_until(broker, "result")
+            result = letter.body
             assert (result["ok"], result["run_id"], result["error_message"]) == (True, 3, "")
         ray.jobs.clear()
         nudge(make_spec(folders["full"], max_new_tokens=62).to_json())
-        ((_, (result,)),) = receive_until(app, "training.record")
+        (letter,) = receive_until(broker, "result")
+        result = letter.body
         assert (result["ok"], result["error_type"]) == (False, "NothingToLearnError")
         for file, error in (("cancel", "CancelledError"), ("pause", "PausedError")):
             unwanted = make_spec(folders[file])
             (folders[file] / "out" / "1" / file).touch()
             nudge(unwanted.to_json())
-            ((_, (result,)),) = receive_until(app, "training.record")
+            (letter,) = receive_until(broker, "result")
+            result = letter.body
             assert result["error_type"] == error
         assert ray.jobs == {}
     finally:

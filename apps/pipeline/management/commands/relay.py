@@ -15,6 +15,7 @@ from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import publish_due
 from apps.outbox.services import CHANNEL
 from apps.pipeline import beat
+from apps.pipeline.letter_box import LetterBox
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         settle_garbage()
+        letters = LetterBox()
+        letters.start()
         was_away = False
         while not self.is_stopping:
             try:
@@ -45,6 +48,7 @@ class Command(BaseCommand):
                     logger.warning("waiting: %s", error)
                 was_away = True
                 time.sleep(AWAY_S)
+        letters.stop()
         connection.close()
 
     def _stop(self, *_: Any) -> None:
