@@ -7,14 +7,15 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import ContractError
 from tentalis.core.typed import MistypedError, require_typed
 
 LETTER_SCHEMA = "tentalis.letter/1"
-RESULT, HEARTBEAT = "result", "heartbeat"
+RESULT: Final = "result"
+HEARTBEAT: Final = "heartbeat"
 KINDS = (RESULT, HEARTBEAT)
 LETTER_BOX = "letters"
 """Name of the list in the broker, without the prefix that all names there have."""

@@ -1,11 +1,10 @@
 """Whether JSON that came from elsewhere is of the types a dataclass says, all the way down."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 MOST_SHOWN = 60
 
@@ -23,16 +22,16 @@ def require_typed(cls: type[Any], values: Mapping[str, Any]) -> None:
     Raises:
         MistypedError: naming the first that is not.
     """
-    wanted = _hints(cls)
+    wanted = _read_hints(cast("Any", cls))
     for name, value in values.items():
         if name in wanted:
             _require(value, wanted[name], name)
 
 
-@cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    hints = get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+@lru_cache
+def _read_hints(cls: Any) -> dict[str, Any]:
+    hints: dict[str, Any] = get_type_hints(cls)
+    return hints
 
 
 def _require(value: Any, wanted: Any, place: str) -> None:

@@ -42,7 +42,7 @@ def receive_until(broker: str, kind: str, *, within_s: float = 120) -> list[Lett
     """The letters that arrive, up to and with the first of this kind."""
     deadline = time.monotonic() + within_s
     received: list[Letter] = []
-    with redis.Redis.from_url(broker) as client:
+    with redis.Redis.from_url(broker, socket_timeout=None) as client:
         while not received or received[-1].kind != kind:
             found: Any = client.brpop([f"{KEY_PREFIX}{LETTER_BOX}"], timeout=max(0.1, deadline - time.monotonic()))
             if found is None:

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -51,14 +51,14 @@ def spec(project: Project, worker: Worker, settings: Settings, tmp_path: Path) -
 def read_passed_on(broker: "redis.Redis") -> list[tuple[str, list[Any]]]:
     """(job, arguments) of what lies on queue `control`, oldest first; it is empty afterwards."""
     found: list[tuple[str, list[Any]]] = []
-    while (message := broker.rpop(f"{PREFIX}{app.conf.task_default_queue}")) is not None:
+    while (message := cast("bytes | None", broker.rpop(f"{PREFIX}{app.conf.task_default_queue}"))) is not None:
         data = json.loads(message)
         found.append((data["headers"]["task"], json.loads(base64.b64decode(data["body"]))[0]))
     return found
 
 
 def failure_of(spec: TrainSpec, **changes: Any) -> dict[str, Any]:
-    values = {"run_id": spec.run_id, "attempt": spec.attempt, "ok": False, "error_type": "OSError"}
+    values: dict[str, Any] = {"run_id": spec.run_id, "attempt": spec.attempt, "ok": False, "error_type": "OSError"}
     return dict(json.loads(json.dumps(TrainResult(**values | changes).to_json())))
 
 
