@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from apps.accounts.models import ApiToken, Member, Project, User
+from apps.accounts.models import ApiToken, BrowserSession, Member, Project, User
 from apps.base.admin import ReadOnlyAdmin
 
 
@@ -34,3 +34,11 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     search_fields = ["key_id", "name", "user__username"]
     list_select_related = ["user", "project"]
     exclude = ["secret_hash"]
+
+
+@admin.register(BrowserSession)
+class BrowserSessionAdmin(ReadOnlyAdmin):
+    list_display = ["user", "address", "device", "signed_in_at", "seen_at", "expire_date"]
+    search_fields = ["user__username", "address"]
+    list_select_related = ["user"]
+    exclude = ["session_data"]

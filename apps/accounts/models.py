@@ -1,10 +1,12 @@
 """People and agents, the projects they share, their rights and their tokens."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.auth.models import AbstractUser
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from apps.base.models import Timestamped
 
@@ -125,9 +127,38 @@ class ApiToken(Timestamped):
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    made_with = models.ForeignKey(
+        "self", models.SET_NULL, null=True, blank=True, related_name="children",
+        help_text="The token that made this one: it ends with that one at the latest.",
+    )  # fmt: skip
 
     class Meta:
         ordering = ["-id"]
 
     def __str__(self) -> str:
         return f"tnt_{self.key_id}_…"
+
+
+class BrowserSession(AbstractBaseSession):
+    """A browser that is signed in, or about to be. Only the keyed hash of its cookie is kept.
+
+    Attributes:
+        user: None while nobody is signed in.
+        address, device: of the browser when it signed in; `device` in its own words.
+    """
+
+    session_key = models.CharField(max_length=64, primary_key=True)
+    user = models.ForeignKey(User, models.CASCADE, null=True, related_name="browser_sessions")
+    address = models.CharField(max_length=64, blank=True)
+    device = models.CharField(max_length=300, blank=True)
+    signed_in_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"browser of {self.user}"
+
+    @classmethod
+    def get_session_store_class(cls) -> Any:
+        from apps.accounts.browser_sessions import SessionStore
+
+        return SessionStore

@@ -78,3 +78,6 @@ ROLE_RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
         ),
     }
 )
+
+BEFORE_ANY_PROJECT = frozenset({Right.PROJECTS_WRITE, *_LOOK})
+"""Rights a person has before any project stands: looking, and making a first project or token of their own."""

@@ -1,14 +1,15 @@
 """Projects and their members: made, changed and guarded."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib.auth import authenticate
+from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from apps.accounts.models import ApiToken, Member, Project, Role, User
-from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.accounts.models import ApiToken, BrowserSession, Member, Project, Role, User
+from apps.accounts.rights import ALL_RIGHTS, BEFORE_ANY_PROJECT, ROLE_RIGHTS, Right
 from apps.accounts.rules import check_project_settings
 from apps.accounts.tokens import change_token, create_token, find_token, revoke_token
 from apps.audit.kinds import Kind
@@ -18,15 +19,20 @@ from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotF
 __all__ = [
     "add_member",
     "change_member",
+    "change_password",
     "change_project",
     "change_token",
     "create_project",
     "create_token",
     "create_user",
     "delete_project",
+    "end_other_sessions",
+    "end_session",
+    "find_needed_scopes",
     "find_rights",
     "find_role",
     "find_token",
+    "may_make_projects",
     "remove_member",
     "require_right",
     "require_role",
@@ -135,8 +141,11 @@ def create_user(
     return user
 
 
-def sign_in(*, username: str, password: str, name: str) -> tuple[ApiToken, str]:
-    """A token of every scope for a name and password; both outcomes are audited.
+def sign_in(*, username: str, password: str, name: str, scopes: Iterable[str] | None = None) -> tuple[ApiToken, str]:
+    """A token for a name and password; both outcomes are audited.
+
+    Args:
+        scopes: default: those that the person's roles have.
 
     Raises:
         NotSignedInError: they do not belong together, or the user is an agent or switched off.
@@ -146,9 +155,65 @@ def sign_in(*, username: str, password: str, name: str) -> tuple[ApiToken, str]:
         record(Kind.SIGN_IN_FAILED, by="nobody", payload={"username": username})
         raise NotSignedInError("name and password do not belong together")
     with transaction.atomic():
-        token, text = create_token(user=user, name=name, scopes=Right.values, expires_in_days=SIGN_IN_DAYS, by=user)
+        wanted = find_needed_scopes(user) if scopes is None else scopes
+        token, text = create_token(user=user, name=name, scopes=wanted, expires_in_days=SIGN_IN_DAYS, by=user)
         record(Kind.USER_SIGNED_IN, subject=user, by=user.handle, payload={"key_id": token.key_id})
     return token, text
+
+
+def find_needed_scopes(user: User) -> frozenset[Right]:
+    """What a person can use at all: what their roles have, and what everybody has before any role."""
+    if user.is_superuser or may_make_projects(user):
+        return ALL_RIGHTS
+    roles = Member.objects.filter(user=user).values_list("role", flat=True).distinct()
+    return BEFORE_ANY_PROJECT.union(*(ROLE_RIGHTS[Role(role)] for role in roles))
+
+
+def may_make_projects(user: User) -> bool:
+    return user.is_active and not user.is_agent
+
+
+def change_password(*, user: User, current: str, new: str) -> None:
+    """Give oneself another password. Every token of theirs ends with the old one, and every other session.
+
+    Raises:
+        NotSignedInError: `current` is not the password.
+        BadInputError: `new` cannot be one.
+    """
+    if user.is_agent or not user.check_password(current):
+        raise NotSignedInError.at("current", "this is not your password")
+    try:
+        validate_password(new, user)
+    except ValidationError as error:
+        raise BadInputError(" ".join(error.messages), errors={"new": error.messages}) from None
+    with transaction.atomic():
+        row = User.objects.select_for_update().get(pk=user.pk)
+        row.set_password(new)
+        row.save(update_fields=["password"])
+        record(Kind.PASSWORD_CHANGED, subject=row, by=row.handle)
+    user.password = row.password
+
+
+def end_session(*, session: BrowserSession, by: User) -> None:
+    """Sign a browser out. Its pages and sockets end with the next thing they ask or hear.
+
+    Raises:
+        NotFoundError: it is somebody else's.
+    """
+    if session.user_id != by.pk:
+        raise NotFoundError("no such session")
+    with transaction.atomic():
+        if BrowserSession.objects.filter(pk=session.pk).delete()[0]:
+            record(Kind.USER_SIGNED_OUT, subject=by, by=by.handle, payload={"sessions": 1, "device": session.device})
+
+
+def end_other_sessions(*, user: User, keep: str) -> int:
+    """Sign out every browser but one. Args: keep: hash of the one's cookie. Returns: how many."""
+    with transaction.atomic():
+        ended = BrowserSession.objects.filter(user=user).exclude(pk=keep).delete()[0]
+        if ended:
+            record(Kind.USER_SIGNED_OUT, subject=user, by=user.handle, payload={"sessions": ended})
+    return ended
 
 
 def create_project(*, name: str, slug: str, by: User, **settings: Any) -> Project:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
@@ -25,6 +25,7 @@ KEY_ID_LENGTH = 12
 SECRET_LENGTH = 43  # of 62 signs: 256 bits
 FORM = re.compile(rf"tnt_([A-Za-z0-9]{{{KEY_ID_LENGTH}}})_([A-Za-z0-9]{{{SECRET_LENGTH}}})")
 MAX_DAYS = 365
+DEFAULT_DAYS = 90
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
 REFUSAL = "this token is not valid: unknown, expired or revoked"
 
@@ -41,21 +42,26 @@ def create_token(
     scopes: Iterable[str],
     by: User,
     project: Project | None = None,
-    expires_in_days: int = 90,
+    expires_in_days: int | None = None,
     limits: Mapping[str, Any] | None = None,
+    made_with: ApiToken | None = None,
 ) -> tuple[ApiToken, str]:
     """Make a token for `user`. Its plain text is in the return value and nowhere else.
 
     Args:
         scopes: rights the token may use, of those its user has.
         project: bind the token to one project; needed when `by` makes it for an agent.
+        expires_in_days: default 90, or what is left of `made_with`.
         limits: as a project's, for this token alone.
+        made_with: the token this one is asked for with. It ends with that one, and lives no longer.
     Raises:
-        NotAllowedError: `by` may make none for `user`.
+        NotAllowedError: `by` may make none for `user`, or it would outlive the token that makes it.
         NotFoundError: `user` is no member of the project.
         BadInputError: naming the field.
     """
-    wanted = _check(name=name, scopes=scopes, expires_in_days=expires_in_days)
+    wanted = _check(
+        name=name, scopes=scopes, expires_in_days=DEFAULT_DAYS if expires_in_days is None else expires_in_days
+    )
     limits = _read_limits(limits or {})
     _require_maker(user=user, project=project, by=by)
     secret = "".join(secrets.choice(ALPHABET) for _ in range(SECRET_LENGTH))
@@ -67,9 +73,12 @@ def create_token(
         project=project,
         scopes=wanted,
         limits=limits,
-        expires_at=timezone.now() + timedelta(days=expires_in_days),
+        expires_at=timezone.now() + timedelta(days=DEFAULT_DAYS if expires_in_days is None else expires_in_days),
+        made_with=made_with,
     )
     with transaction.atomic():
+        if made_with is not None:
+            _end_with_maker(token, made_with, is_asked=expires_in_days is not None)
         token.save(force_insert=True)
         payload = {"key_id": token.key_id, "user": user.username, "name": name, "scopes": wanted}
         record(Kind.TOKEN_CREATED, subject=token, by=by.handle, payload=payload)
@@ -122,18 +131,44 @@ def change_token(*, token: ApiToken, by: User, limits: Mapping[str, Any]) -> Api
 
 
 def revoke_token(*, token: ApiToken, by: User) -> ApiToken:
-    """Make a token worthless from the next request on. Revoking twice is revoking once.
+    """Make a token, and every token made with it, worthless from the next request on. Twice is once.
 
     Raises:
         NotFoundError: it is neither theirs nor of an agent of a project they own.
     """
     _require_keeper(token, by)
     with transaction.atomic():
-        now = timezone.now()
-        if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=now):
-            token.revoked_at = now
-            record(Kind.TOKEN_REVOKED, subject=token, by=by.handle, payload={"key_id": token.key_id})
+        end_tokens(ApiToken.objects.filter(pk=token.pk), by=by.handle)
+    token.refresh_from_db(fields=["revoked_at"])
     return token
+
+
+def end_tokens(tokens: QuerySet[ApiToken], *, by: str) -> int:
+    """Revoke these tokens and all that were made with them, and audit each. Within a transaction; how many."""
+    now, ended = timezone.now(), 0
+    generation = list(tokens.select_for_update(no_key=True).order_by("pk"))
+    while generation:
+        for token in generation:
+            if token.revoked_at is None:
+                token.revoked_at = now
+                token.save(update_fields=["revoked_at"])
+                record(Kind.TOKEN_REVOKED, subject=token, by=by, payload={"key_id": token.key_id})
+                ended += 1
+        children = ApiToken.objects.filter(made_with__in=[token.pk for token in generation])
+        generation = list(children.select_for_update(no_key=True).order_by("pk"))
+    return ended
+
+
+def _end_with_maker(token: ApiToken, maker: ApiToken, *, is_asked: bool) -> None:
+    """Hold the maker, so that it is not revoked meanwhile, and let the token live no longer than it."""
+    held = ApiToken.objects.select_for_update(no_key=True).get(pk=maker.pk)
+    if held.revoked_at is not None:
+        raise NotSignedInError(REFUSAL)
+    if token.expires_at > held.expires_at:
+        if is_asked:
+            message = f"this token ends at {held.expires_at:%Y-%m-%d %H:%M} UTC and can make none that outlives it"
+            raise NotAllowedError(message, errors={"expires_in_days": [message]})
+        token.expires_at = held.expires_at
 
 
 def _require_keeper(token: ApiToken, by: User) -> None:

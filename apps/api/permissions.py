@@ -6,7 +6,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from apps.accounts.models import ApiToken, Member, Project, User
-from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.accounts.rights import BEFORE_ANY_PROJECT, ROLE_RIGHTS, Right
 from apps.accounts.services import require_right
 from apps.api.idempotency import note_concerned_project
 from apps.base.errors import NotAllowedError, NotSignedInError
@@ -63,11 +63,6 @@ def _is_unhandled(view: "APIView", request: Request) -> bool:
 def _may_without_a_project(user: Any, right: Right) -> bool:
     """Rights a person has before any project stands: looking, and making a first project or token of their own."""
     return not user.is_agent and (user.is_superuser or right in BEFORE_ANY_PROJECT)
-
-
-BEFORE_ANY_PROJECT = frozenset({Right.PROJECTS_WRITE, Right.TOKENS_READ, Right.TOKENS_WRITE}) | {
-    right for right in Right if right.endswith(":read") and right not in {Right.AUDIT_READ, Right.WEBHOOKS_READ}
-}
 
 
 def current_user(request: Request) -> User:

@@ -16,6 +16,8 @@ class Kind(models.TextChoices):
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
     USER_CREATED = "user.created"
     USER_SIGNED_IN = "user.signed_in"
+    USER_SIGNED_OUT = "user.signed_out"
+    PASSWORD_CHANGED = "user.password_changed"  # noqa: S105
     SIGN_IN_FAILED = "user.sign_in_failed"
     ACCESS_DENIED = "access.denied"
     # webhooks

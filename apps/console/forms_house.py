@@ -49,6 +49,30 @@ class PreferenceForm(forms.Form):
         return said | {"tour_step": tour_step}
 
 
+class PasswordForm(forms.Form):
+    """Another password for oneself."""
+
+    current = forms.CharField(
+        label=_("Present password"), strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )  # fmt: skip
+    new = forms.CharField(
+        label=_("New password"), strip=False, max_length=1000,
+        help_text=_("At least ten characters, and no common one."),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )  # fmt: skip
+    again = forms.CharField(
+        label=_("New password, again"), strip=False, max_length=1000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )  # fmt: skip
+
+    def clean_again(self) -> str:
+        again: str = self.cleaned_data["again"]
+        if again != self.cleaned_data.get("new"):
+            raise forms.ValidationError(_("The two are not the same."))
+        return again
+
+
 class KeysForm(forms.Form):
     """One field for each key that can be another one."""
 

@@ -51,6 +51,10 @@ def record_sign_in(*, user: User, address: str) -> None:
     record(Kind.USER_SIGNED_IN, subject=user, by=user.handle, payload={"address": address})
 
 
+def record_sign_out(*, user: User) -> None:
+    record(Kind.USER_SIGNED_OUT, subject=user, by=user.handle, payload={"sessions": 1})
+
+
 def _subject_of(username: str) -> dict[str, object]:
     """The audit's subject for this name, so that its index finds the few rows that count."""
     user_id = User.objects.filter(username=username).values_list("pk", flat=True).first()

@@ -40,7 +40,7 @@ def login(
 
 
 def logout() -> None:
-    """Revoke the token and forget it."""
+    """Revoke the token, and those made with it, and forget it."""
     from tentalis.cli.session import CredentialsError, credentials_file, find_credentials
     from tentalis.client import Client, NotSignedInError
 

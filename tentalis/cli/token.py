@@ -21,11 +21,16 @@ def create(
     ] = None,
     project: Project = "",
     agent: Annotated[str, typer.Option(help="An agent of a project you own; default: yourself.")] = "",
-    days: Annotated[int, typer.Option(min=1, max=365, help="How long it lives.")] = 90,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=365, help="How long it lives; default: 90, or what is left of the token you sign in with."
+        ),
+    ] = None,
     limit: Limits = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it, this once."""
+    """Make a token and print it, this once. It ends with the one you are signed in with; the console makes others."""
     from tentalis.cli.session import open_client
 
     with open_client() as client:
@@ -57,7 +62,7 @@ def list_tokens(as_json: AsJson = False) -> None:
 
 @app.command()
 def revoke(token_id: Annotated[int, typer.Argument(min=1, help="Number of the token.")]) -> None:
-    """Make a token worthless at once."""
+    """Make a token, and those made with it, worthless at once."""
     from tentalis.cli.session import open_client
 
     with open_client() as client:

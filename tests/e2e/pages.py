@@ -198,6 +198,7 @@ def find_own_pages() -> dict[str, str]:
     """The pages that stand above projects."""
     return {
         "preferences": reverse("console:preferences"),
+        "signing_in": reverse("console:signing-in"),
         "keys": reverse("console:keys"),
         "admin": reverse("admin:index"),
         "admin_audit": reverse("admin:audit_auditentry_changelist"),

@@ -111,6 +111,9 @@ class TokenOut(serializers.ModelSerializer[ApiToken]):
     username = serializers.CharField(source="user.username")
     project = serializers.CharField(source="project.slug", allow_null=True, default=None)
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Right.choices))
+    made_with = serializers.IntegerField(
+        source="made_with_id", allow_null=True, help_text="The token that made it, and with which it ends."
+    )
 
     class Meta:
         model = ApiToken
@@ -126,6 +129,7 @@ class TokenOut(serializers.ModelSerializer[ApiToken]):
             "expires_at",
             "last_used_at",
             "revoked_at",
+            "made_with",
         ]
 
 
@@ -147,7 +151,10 @@ class TokenIn(StrictSerializer):
     )
     project = TextField(required=False, max_length=64, help_text="Bind it to one project.")
     username = TextField(required=False, max_length=150, help_text="An agent of a project you own; default: yourself.")
-    expires_in_days = WholeNumberField(required=False, min_value=1, max_value=365)
+    expires_in_days = WholeNumberField(
+        required=False, min_value=1, max_value=365,
+        help_text="Default 90, or what is left of the token that asks; never more than that.",
+    )  # fmt: skip
     limits = ObjectField(required=False, help_text=LIMITS_HELP)
 
 
@@ -163,6 +170,10 @@ class SignIn(StrictSerializer):
     username = TextField(max_length=150)
     password = TextField(max_length=1000)
     name = TextField(required=False, max_length=100, help_text="What to call the token.")
+    scopes = serializers.ListField(
+        child=WordField(choices=Right.choices), required=False, allow_empty=False,
+        help_text="Default: those that your roles have.",
+    )  # fmt: skip
 
 
 class MembershipOut(serializers.Serializer[Any]):

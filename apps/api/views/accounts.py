@@ -171,7 +171,8 @@ class TokenViewSet(ResourceViewSet):
 
     @extend_schema(request=TokenIn, responses={201: NewTokenOut})
     def create(self, request: Request) -> Response:
-        """Make a token. Its text is in this answer and nowhere else."""
+        """Make a token. Its text is in this answer and nowhere else. One made with a token lives no longer than
+        that, is revoked with it, and has no scope or limit beyond its own."""
         body = self.read_body(TokenIn)
         project = find_project(request, body["project"]) if "project" in body else None
         token, text = services.create_token(
@@ -179,9 +180,10 @@ class TokenViewSet(ResourceViewSet):
             name=body["name"],
             scopes=self._narrow(request, body.get("scopes")),
             project=project or self._bound_to(request),
-            expires_in_days=body.get("expires_in_days", 90),
+            expires_in_days=body.get("expires_in_days"),
             limits=self._narrow_limits(request, body.get("limits", {})),
             by=current_user(request),
+            made_with=current_token(request),
         )
         token.token = text  # type: ignore[attr-defined]
         return Response(NewTokenOut(token).data, status=201)
@@ -195,7 +197,7 @@ class TokenViewSet(ResourceViewSet):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revoke a token: it is worthless from the next request on."""
+        """Revoke a token, and those made with it: they are worthless from the next request on."""
         services.revoke_token(token=self.get_object(), by=current_user(request))
         return Response(status=204)
 

@@ -26,9 +26,15 @@ class LoginView(ApiView):
 
     @extend_schema(request=SignIn, responses={201: NewTokenOut}, operation_id="login", auth=[])
     def post(self, request: Request) -> Response:
-        """Sign in. The token lives 30 days and has every scope."""
+        """Sign in. The token lives 30 days, has the scopes that your roles have or those you name, and ends with your
+        password."""
         body = self.read_body(SignIn)
-        token, text = sign_in(username=body["username"], password=body["password"], name=body.get("name", "sign-in"))
+        token, text = sign_in(
+            username=body["username"],
+            password=body["password"],
+            name=body.get("name", "sign-in"),
+            scopes=body.get("scopes"),
+        )
         token.token = text  # type: ignore[attr-defined]
         return Response(NewTokenOut(token).data, status=201)
 
@@ -40,7 +46,7 @@ class LogoutView(ApiView):
 
     @extend_schema(request=NoFields, responses={204: None}, operation_id="logout")
     def post(self, request: Request) -> Response:
-        """Revoke the token this request came with."""
+        """Revoke the token this request came with, and those made with it."""
         self.read_body(NoFields)
         if (token := current_token(request)) is not None:
             revoke_token(token=token, by=current_user(request))

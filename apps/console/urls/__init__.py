@@ -1,17 +1,16 @@
 """Paths of the console: the way in here, a project's pages in the modules beside."""
 
-from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from apps.console.urls import house, operations, proposals, providers, quality, webhooks, work
-from apps.console.views import entry
+from apps.console.views import entry, signing_in
 
 app_name = "console"
 
 urlpatterns = [
     path("", entry.open_first_page, name="dashboard"),
     path("sign-in/", entry.SignInView.as_view(), name="sign-in"),
-    path("sign-out/", LogoutView.as_view(), name="sign-out"),
+    path("sign-out/", signing_in.SignOutView.as_view(), name="sign-out"),
     *house.account_urlpatterns,
     path(
         "p/<slug:slug>/",

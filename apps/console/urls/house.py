@@ -2,12 +2,15 @@
 
 from django.urls import path
 
-from apps.console.views import exports, forget, house, own, tokens
+from apps.console.views import exports, forget, house, own, signing_in, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
     path("preferences/keys/", own.show_keys, name="keys"),
     path("preferences/theme/", own.choose_theme, name="theme"),
+    path("preferences/sign-in/", signing_in.show_signing_in, name="signing-in"),
+    path("preferences/sign-in/password/", signing_in.change_password, name="password"),
+    path("preferences/sign-in/sessions/", signing_in.end_sessions, name="sessions-end"),
 ]
 
 urlpatterns = [

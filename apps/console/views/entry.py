@@ -9,6 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from apps.accounts.browser_sessions import note_origin
 from apps.accounts.models import Project
 from apps.console import services
 from apps.console.forms import SignInForm, find_address
@@ -25,6 +26,7 @@ class SignInView(auth_views.LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         answer = super().form_valid(form)
+        note_origin(self.request, address=find_address(self.request))
         services.record_sign_in(user=form.get_user(), address=find_address(self.request))
         return answer
 

@@ -275,7 +275,7 @@ def test_bootstrap_makes_admin_project_and_worker_once(bootstrap: Callable[..., 
 
 
 @pytest.mark.django_db
-def test_bootstrap_keeps_a_changed_password_and_a_working_token(
+def test_bootstrap_keeps_a_changed_password_and_leaves_a_token_that_works(
     bootstrap: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "token"
@@ -283,13 +283,17 @@ def test_bootstrap_keeps_a_changed_password_and_a_working_token(
     text = file.read_text().strip()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     admin = services.find_token(text).user
-    admin.set_password("changed-by-its-owner")
-    admin.save()
     bootstrap(token_file=file)
     assert file.read_text().strip() == text
+    admin.set_password("changed-by-its-owner")
+    admin.save()
+    with pytest.raises(NotSignedInError):
+        services.find_token(text)
+    bootstrap(token_file=file)
+    assert services.find_token(file.read_text().strip()).user == admin
     admin.refresh_from_db()
     assert admin.check_password("changed-by-its-owner")
-    services.revoke_token(token=ApiToken.objects.get(), by=admin)
+    services.revoke_token(token=ApiToken.objects.get(revoked_at=None), by=admin)
     bootstrap(token_file=file)
     assert file.read_text().strip() != text
     said = capsys.readouterr()

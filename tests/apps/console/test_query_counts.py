@@ -91,6 +91,7 @@ QUERIES: Mapping[str, int] = {
     "attempt_compare": 12,
     "run_compare": 19,
     "preferences": 3,
+    "signing_in": 4,
     "keys": 3,
     "admin": 12,
     "admin_audit": 16,

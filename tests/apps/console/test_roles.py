@@ -37,7 +37,7 @@ TABLE: dict[str, str | list[str]] = tomllib.loads(
 )["pages"]
 # what has to be said for a page to know what is meant
 BODIES = {"view-keep": {"page": "task-list", "name": "mine"}, "settings": {"section": "general"}}
-WRITES = re.compile(r"^\s*(INSERT|UPDATE|DELETE)(?! (INTO|FROM)? ?\"django_session\")", re.IGNORECASE)
+WRITES = re.compile(r"^\s*(INSERT|UPDATE|DELETE)(?! (INTO|FROM)? ?\"accounts_browsersession\")", re.IGNORECASE)
 # what one can open and is no page of its own: a number beside a link, where the form of another page is sent,
 # a download
 NO_PAGES = {"proposal-count", "proposal-decide", "exchange-json"}
