@@ -31,7 +31,7 @@ class SessionStore(db.SessionStore):
     """`session_key` is the cookie's text here, and its hash in the table."""
 
     @classmethod
-    def get_model_class(cls) -> type[BrowserSession]:  # type: ignore[override]
+    def get_model_class(cls) -> type[BrowserSession]:
         return BrowserSession
 
     def load(self) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from rich.console import Console
 from rich.table import Table
 
+from apps.accounts.browser_sessions import SessionStore
 from apps.accounts.models import Member, User
 from apps.adapters.models import Adapter
 from apps.audit.models import AuditEntry

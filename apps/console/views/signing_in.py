@@ -31,7 +31,7 @@ class SignOutView(auth_views.LogoutView):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.user.is_authenticated:
             services.record_sign_out(user=request.user)
-        return super().post(request, *args, **kwargs)  # type: ignore[return-value]
+        return super().post(request, *args, **kwargs)
 
 
 @require_GET
