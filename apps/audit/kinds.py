@@ -138,6 +138,9 @@ class Kind(models.TextChoices):
     SEGMENT_REPLAYED = "segment.replayed"
     # audit
     CHAIN_VERIFIED = "chain.verified"
+    BACKUP_MADE = "backup.made"
+    BACKUP_DRILLED = "backup.drilled"
+    BACKUP_RESTORED = "backup.restored"
     # console
     EXPORT_MADE = "export.made"
     EXPORT_SENT = "export.sent"

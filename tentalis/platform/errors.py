@@ -39,3 +39,11 @@ class StartError(PlatformError):
 
 class StopError(PlatformError):
     """A process did not leave in time."""
+
+
+class BackupError(PlatformError):
+    """A backup could not be taken, or is not what it must be."""
+
+
+class RestoreError(PlatformError):
+    """A backup could not be brought back."""

@@ -59,6 +59,11 @@ class Home:
     def state_file(self) -> Path:
         return self.run / "state.json"
 
+    @property
+    def restoring_file(self) -> Path:
+        """There while a backup is being brought back."""
+        return self.root / "restoring"
+
     def log_file(self, service: str) -> Path:
         return self.logs / f"{service}.log"
 

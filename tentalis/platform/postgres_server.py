@@ -98,7 +98,7 @@ def check_cluster_version(data: Path) -> None:
     if found != MAJOR_VERSION:
         raise DataVersionError(
             f"{data} was made by Postgres {found}, this installation runs {MAJOR_VERSION}; "
-            "move the data with pg_dump or pg_upgrade, or move it away to start anew"
+            "restore a backup of the older version (`tentalis restore`), or move the data away to start anew"
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tentalis.platform.config import load_config, load_or_make_config
-from tentalis.platform.errors import NotRunningError, StartError, StopError
+from tentalis.platform.errors import HomeError, NotRunningError, StartError, StopError
 from tentalis.platform.home import Home
 from tentalis.platform.logs import open_log, read_last_lines
 from tentalis.platform.processes import die_with_parent, is_same_process, wait_until_gone
@@ -35,6 +35,7 @@ def run_stack(home: Home, environ: Mapping[str, str], *, is_throwaway: bool = Fa
         PlatformError: it cannot start, or a service did not become ready; nothing is left running.
     """
     home.prepare()
+    refuse_half_restored(home, only)
     with hold_home(home):
         config, _ = load_or_make_config(home)
         if left := stop_leftovers(home):
@@ -42,6 +43,18 @@ def run_stack(home: Home, environ: Mapping[str, str], *, is_throwaway: bool = Fa
         stack = plan_stack(home, config, environ, is_throwaway=is_throwaway, only=only)
         supervisor = Supervisor(home, stack.services, directory=PROJECT_DIRECTORY, addresses=stack.addresses)
         asyncio.run(supervisor.run())
+
+
+def refuse_half_restored(home: Home, only: Sequence[str]) -> None:
+    """Whole installations start; the database alone is what a restore itself starts.
+
+    Raises:
+        HomeError: a restore into this home was broken off, or runs.
+    """
+    if home.restoring_file.exists() and tuple(only) != ("postgres",):
+        raise HomeError(
+            f"{home.root} is only half restored: wait for `tentalis restore`, or empty the directory and call it again"
+        )
 
 
 @dataclass

@@ -1,0 +1,268 @@
+"""Backups: whole or not there, sealed, and brought back into a fresh cluster where everything goes on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apps.accounts.models import Member, Project, Role
+from apps.adapters.models import Adapter
+from apps.audit.chain import seal_entries, verify_chain
+from apps.audit.models import AuditEntry, AuditEpoch
+from apps.audit.services import record
+from apps.webhooks.enqueueing import enqueue_all
+from apps.webhooks.models import Delivery
+from apps.webhooks.services import create_webhook
+from tentalis.platform.config import load_config
+from tentalis.platform.errors import BackupError, HomeError, RestoreError
+from tentalis.platform.home import Home
+from tentalis.platform.keeping.place import Keys, Place
+from tentalis.platform.keeping.repository import Manifest, Repository
+from tentalis.platform.keeping.restoring import restore_backup
+from tentalis.platform.keeping.sealing import Content, make_key, seal, unseal
+from tentalis.platform.keeping.taking import link_segments, linked_spool, take_backup
+from tentalis.platform.up import refuse_half_restored, running_stack
+from tests.apps.adapters.desk_adapters import make_served
+from tests.factories import make_project, make_user, make_worker
+from tests.support.clusters import own_address, use_up_transactions, working_on
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.broker]
+
+WORDS = "the plan nobody may read"
+
+
+@pytest.fixture
+def place(home: Home, environ: dict[str, str]) -> Place:
+    """An installation on the tests' own database."""
+    return Place.find(home, environ | {"TENTALIS_DATABASE_URL": own_address()})
+
+
+@pytest.fixture
+def keys(place: Place) -> Keys:
+    return place.find_keys()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "backups")
+
+
+@pytest.fixture
+def shop() -> Project:
+    shop = make_project()
+    Project.objects.filter(pk=shop.pk).update(name=WORDS)
+    return shop
+
+
+@pytest.fixture
+def artifact(place: Place) -> Path:
+    path = place.artifacts / "notes" / "plan.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(WORDS)
+    return path
+
+
+def files_of(repository: Repository) -> list[Path]:
+    return sorted(path for path in repository.root.rglob("*") if path.is_file())
+
+
+def say(shop: Project, count: int) -> list[int]:
+    return [record("task.done", subject=shop, by="test", project_id=shop.pk).pk for _ in range(count)]
+
+
+def told() -> list[int | None]:
+    enqueue_all()
+    return list(Delivery.objects.order_by("pk").values_list("entry_id", flat=True))
+
+
+@pytest.mark.slow
+def test_a_backup_comes_back_whole_in_a_fresh_cluster_and_the_installation_goes_on(
+    place: Place, keys: Keys, repository: Repository, shop: Project, artifact: Path, tmp_path: Path
+) -> None:
+    owner = make_user("olga", is_superuser=True)
+    Member.objects.create(project=shop, user=owner, role=Role.OWNER)
+    adapter = make_served(make_worker(shop), 1, place.artifacts)
+    spooled = place.spool / "gateway-1" / "000000000000.spool"
+    spooled.parent.mkdir(parents=True)
+    spooled.write_bytes(b"what an agent was answered")
+    use_up_transactions(3000)
+    create_webhook(project=shop, url="http://127.0.0.1:9/", by=owner, allow_private=True)
+    old = say(shop, 3)
+    assert sum(iter(seal_entries, 0))
+    assert told()[-3:] == old
+    waiting = say(shop, 2)
+    before = list(Delivery.objects.order_by("pk").values_list("entry_id", flat=True))
+
+    manifest = take_backup(place, repository, keys)
+    after_the_mark = say(shop, 1)
+    assert manifest.mark.entry_id == waiting[-1] < after_the_mark[0]
+    home = Home(tmp_path / "elsewhere" / "home")
+    environ = {name: value for name, value in place.environ.items() if name != "TENTALIS_DATABASE_URL"}
+    restored = restore_backup(home, environ, repository, data_key=keys.data, secrets_key=keys.secrets)
+    assert restored.faults == ()
+    assert restored.checked["adapters"] == 1
+
+    assert (home.artifacts / "notes" / "plan.txt").read_text() == WORDS
+    assert (home.root / "spool" / "gateway-1" / "000000000000.spool").read_bytes() == b"what an agent was answered"
+    assert load_config(home).secrets.secret_key == place.secret_key
+    assert not home.restoring_file.exists()
+    with (
+        running_stack(home, environ, is_throwaway=True, only=["postgres"]) as stack,
+        working_on(stack.state().addresses["database_url"]),
+    ):
+        report = verify_chain()
+        assert (report.faults, report.unsealed) == ([], 0)
+        assert AuditEpoch.objects.count() == 2
+        assert not AuditEntry.objects.filter(kind="task.done", pk=after_the_mark[0]).exists()
+        assert Adapter.objects.get(pk=adapter.pk).uri.startswith(home.artifacts.as_uri())
+        new = say(shop, 2)
+        assert sum(iter(seal_entries, 0)) == 2
+        assert (verify_chain().faults, told()) == ([], before + waiting + new)
+
+
+def test_a_second_backup_writes_no_file_again_that_is_the_same(
+    place: Place, keys: Keys, repository: Repository, shop: Project, artifact: Path
+) -> None:
+    first = take_backup(place, repository, keys)
+    objects = {path: path.stat().st_mtime_ns for path in files_of(repository) if "objects" in path.parts}
+    (artifact.parent / "copy.txt").write_text(WORDS)
+    (artifact.parent / "new.txt").write_text("another")
+    second = take_backup(place, repository, keys)
+    now = {path: path.stat().st_mtime_ns for path in files_of(repository) if "objects" in path.parts}
+    assert (len(objects), len(now), len(second.artifacts)) == (1, 2, 3)
+    assert objects.items() <= now.items()
+    assert repository.ids() == [first.id, second.id] == sorted([first.id, second.id])
+    (artifact.parent / "new.txt").unlink()
+    third = take_backup(place, repository, keys)
+    assert repository.drop_old(1) == 2
+    assert repository.ids() == [third.id]
+    assert len([path for path in files_of(repository) if "objects" in path.parts]) == 1
+
+
+def test_a_stolen_backup_opens_nothing_and_each_key_only_its_part(
+    place: Place, keys: Keys, repository: Repository, shop: Project, artifact: Path, tmp_path: Path
+) -> None:
+    manifest = take_backup(place, repository, keys)
+    secret = place.secret_key.encode()
+    for path in files_of(repository):
+        data = path.read_bytes()
+        assert secret not in data
+        assert WORDS.encode() not in data
+        assert path.stat().st_mode & 0o077 == 0
+    directory = repository.directory_of(manifest.id)
+    for name, wrong in (
+        ("database.age", keys.secrets),
+        ("keys.age", keys.data),
+        ("database.age", make_key(tmp_path / "k")),
+    ):
+        with pytest.raises(BackupError, match="sealed for another key"):
+            unseal(directory / name, wrong)
+    assert unseal(directory / "database.age", keys.data) == manifest.database
+
+
+def test_a_backup_that_breaks_off_leaves_nothing_that_looks_whole(
+    place: Place, keys: Keys, repository: Repository, shop: Project, tmp_path: Path
+) -> None:
+    environ = {**place.environ, "TENTALIS_KEY_RING": str(tmp_path / "missing")}
+    broken = Place.find(place.home, environ)
+    with pytest.raises(BackupError, match="TENTALIS_KEY_RING"):
+        take_backup(broken, repository, keys)  # the database lies there by then
+    assert repository.ids() == []
+    assert list((repository.root / "backups").iterdir()) == []
+    (repository.root / "backups" / ".20200101T000000Z-dead").mkdir()  # of one that was killed
+    with pytest.raises(BackupError, match="no backup at all"):
+        repository.read()
+    manifest = take_backup(place, repository, keys)
+    assert [path.name for path in (repository.root / "backups").iterdir()] == [manifest.id]
+
+
+def test_two_backups_into_one_place_do_not_meet(place: Place, keys: Keys, repository: Repository) -> None:
+    with repository.holding(), pytest.raises(BackupError, match="another backup is being made"):
+        take_backup(place, repository, keys)
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "missing"])
+def test_a_damaged_file_is_found_and_nothing_is_left_of_the_restore(
+    place: Place, keys: Keys, repository: Repository, shop: Project, artifact: Path, tmp_path: Path, damage: str
+) -> None:
+    take_backup(place, repository, keys)
+    (path,) = (path for path in files_of(repository) if "objects" in path.parts)
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(data) if damage == "changed" else bytes(data[:-5]))
+    home = Home(tmp_path / "back")
+    with pytest.raises(BackupError, match=r"missing|cut or changed|must hold"):
+        restore_backup(home, place.environ, repository, data_key=keys.data, secrets_key=keys.secrets)
+    assert not home.root.exists()
+
+
+def test_a_restore_wants_an_empty_home_and_an_empty_database(
+    place: Place, keys: Keys, repository: Repository, shop: Project, tmp_path: Path
+) -> None:
+    take_backup(place, repository, keys)
+    with pytest.raises(RestoreError, match=r"must be empty, found .*config.toml"):
+        restore_backup(place.home, place.environ, repository, data_key=keys.data, secrets_key=keys.secrets)
+    home = Home(tmp_path / "back")
+    with pytest.raises(RestoreError, match="the database must be empty"):
+        restore_backup(home, place.environ, repository, data_key=keys.data, secrets_key=keys.secrets)
+    assert not home.root.exists()
+    assert Project.objects.get(pk=shop.pk).name == WORDS
+
+
+def test_a_home_that_is_half_restored_does_not_start(home: Home) -> None:
+    home.prepare()
+    home.restoring_file.touch()
+    with pytest.raises(HomeError, match="only half restored"):
+        refuse_half_restored(home, ())
+    refuse_half_restored(home, ("postgres",))
+
+
+def test_what_the_gateway_stores_and_deletes_while_the_database_is_dumped_is_in_the_backup(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    (own := spool / "gateway-1").mkdir(parents=True)
+    (own / "000000000000.spool").write_bytes(b"one")
+    with linked_spool(spool) as links:
+        with (own / "000000000000.spool").open("ab") as file:
+            file.write(b" two")
+        (own / "000000000001.spool").write_bytes(b"three")
+        (own / "000000000000.spool").unlink()  # stored
+        link_segments(spool, links)
+        kept = {path.name: path.read_bytes() for path in links.rglob("*.spool")}
+    assert kept == {"000000000000.spool": b"one two", "000000000001.spool": b"three"}
+    assert [path.name for path in spool.iterdir()] == ["gateway-1"]
+
+
+def test_without_room_on_the_disk_nothing_is_written(
+    place: Place, keys: Keys, repository: Repository, shop: Project
+) -> None:
+    with (place.artifacts / "huge").open("wb") as file:
+        file.truncate(2**43)  # holds nothing, and says it holds eight tebibytes
+    with pytest.raises(BackupError, match=r"MiB free, a backup may need 8,38\d,"):
+        take_backup(place, repository, keys)
+    assert repository.ids() == []
+
+
+def test_a_manifest_is_read_as_it_was_written(
+    place: Place, keys: Keys, repository: Repository, shop: Project, artifact: Path
+) -> None:
+    manifest = take_backup(place, repository, keys)
+    assert repository.read(manifest.id) == manifest
+    assert manifest.counts["public.accounts_project"] == 1
+    assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
+
+
+def test_the_keys_are_files_of_age_itself(tmp_path: Path) -> None:
+    key = make_key(tmp_path / "key")
+    assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+    assert str(key).startswith("AGE-SECRET-KEY-1")
+    with (tmp_path / "text").open("wb+") as text:
+        text.write(b"words")
+        text.seek(0)
+        assert seal(text, tmp_path / "sealed", key).size_bytes == 5
+    assert (tmp_path / "sealed").read_bytes().startswith(b"age-encryption.org/v1\n")
+    assert unseal(tmp_path / "sealed", key) == Content(
+        "dba36bffa5cab0f922d087a3aeb179f9d4e745df40b323e1b1471402848c8a3e", 5
+    )
