@@ -63,6 +63,11 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "idle_s": (_("Silence that ends a conversation"), _("In seconds.")),
     "judge": (_("Ask a model where rules cannot tell"), ""),
     "votes": (_("Votes"), _("How often the model is asked of one turn; an odd number.")),
+    "fastest_s": (
+        _("As fast as a person"),
+        _("In seconds. Words that come sooner after an answer are a program's and say nothing of it; 0: none are."),
+    ),
+    "people": (_("Whose next words count"), _("In which conversations a person speaks who can judge an answer.")),
     "redaction": (_("Personal data and secrets"), _("In what is kept for training; conversations stay as they were.")),
     "names": (_("Names to mask"), _("Separated by commas.")),
     # who reviews what
@@ -152,6 +157,8 @@ CHOICE_WORDS: dict[str, Words] = {
     "open": _("Training only then"),
     "batch": _("Compared over the batch"),
     "mask": _("Masked; what holds some is not trained on"),
+    "named": _("Those that their agent names"),
+    "nobody": _("None: only explicit words count"),
     "mask_loss_only": _("Masked in texts; answers that hold some teach nothing"),
     "none": _("Nobody"),
     "ai": _("An AI manager"),

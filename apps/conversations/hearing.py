@@ -44,6 +44,12 @@ def _listen(read: ReadTurn, policy: SessionPolicy, voters: Sequence[Voter], reda
     signals = [_store(read.turn, one, TurnSignal.Source.RULE) for one in steps]
     if not read.calls:
         return [*signals, _store(read.turn, Abstained("the agent gave no answer", may_ask=False))]
+    if policy.people == "nobody" or (policy.people == "named" and not read.turn.session.is_named):
+        words = "by the project's policy nobody speaks here who could judge it"
+        return [*signals, _store(read.turn, Abstained(words, may_ask=False))]
+    if read.is_told_by_model:
+        words = "what was said next is what a model had answered"
+        return [*signals, _store(read.turn, Abstained(words, may_ask=False))]
     found = read_reaction(asked=read.asked, reaction=read.reaction, began=read.began_next)
     wants_hint = isinstance(found, Signal) and found.score < 0.5 and bool(read.reaction.strip())
     heard = Heard(found, [])

@@ -19,12 +19,10 @@ class Conversation(Timestamped):
     """How far a session is cut into turns.
 
     Attributes:
-        heard: digests of the person's words in the last request, in order.
         seen_at: the session's `last_seen_at` when it was last cut; a later one says that there is more.
     """
 
     session = models.OneToOneField(Session, models.CASCADE, primary_key=True, related_name="conversation")
-    heard = models.JSONField(default=list)
     seen_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
@@ -41,9 +39,14 @@ class Turn(Stateful):
 
     Attributes:
         number: place in the session, from 0.
-        began: how it began, seen from the turn before it.
-        heard_from: which of the person's words in its first request are new since the turn before: those from this
-            place on; they are that turn's next state.
+        began: how it began, seen from its parent.
+        parent: the turn whose answer its words stand behind or, where it began as `again`, whose request was sent
+            again; None where it goes on from none that is known.
+        beside: of a turn without a parent, the turn that was under way when it began.
+        head: short name of the system prompt and the tools it was asked with; "" where nobody noted it.
+        heard: digests of the latest of the person's words that its requests repeat. heard_count: of how many.
+        heard_from: which of the person's words in its first request are new since its parent: those from this place
+            on; they are the parent's next state.
         words_from: which of them it answers: those that no answer stands behind.
         request_digest: of the messages of its last request, to know one that is sent again.
         closed_by: next (the person spoke on), done (the agent said so) or idle.
@@ -65,7 +68,7 @@ class Turn(Stateful):
     MOVES: ClassVar = {
         State.OPEN: frozenset({State.CLOSED}),
         State.CLOSED: frozenset({State.SETTLED, State.FAILED}),
-        State.SETTLED: frozenset(),
+        State.SETTLED: frozenset({State.CLOSED}),  # where it taught nothing, and was followed by other words
         State.FAILED: frozenset({State.CLOSED}),
     }
     EVENTS: ClassVar = {
@@ -79,6 +82,11 @@ class Turn(Stateful):
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=16, choices=State.choices, default=State.OPEN)
     began = models.CharField(max_length=16, choices=[(one.value, one.value) for one in Began], default=Began.NEXT.value)
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="next_turns")
+    beside = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="+")
+    head = models.CharField(max_length=16, blank=True, default="")
+    heard = models.JSONField(default=list)
+    heard_count = models.PositiveIntegerField(default=0)
     heard_from = models.PositiveIntegerField(default=0)
     words_from = models.PositiveIntegerField(default=0)
     request_digest = models.CharField(max_length=16, blank=True)
@@ -93,7 +101,6 @@ class Turn(Stateful):
         ordering = ["session", "number"]
         constraints = [
             models.UniqueConstraint(fields=["session", "number"], name="one_turn_per_place"),
-            models.UniqueConstraint(fields=["session"], condition=Q(state="open"), name="one_open_turn_per_session"),
         ]
         indexes = [models.Index(fields=["project", "-id"], name="turn_by_project")]
 

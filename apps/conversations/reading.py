@@ -11,6 +11,10 @@ from apps.inference.selectors import read_conversations
 from tentalis.core.conversations.turns import Began, find_words
 from tentalis.core.lineage import Conversation
 
+MOST_ANSWERS = 200
+FEWEST_CHARS = 20
+"""From so many on one text within another is no chance."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -35,6 +39,8 @@ class ReadTurn:
         began_next: how the next turn began; None where none did.
         calls: the agent's calls that carried the turn on, those that failed left out.
         is_whole: False where a part of the conversation was deleted.
+        is_told_by_model: the reaction is what a model answered meanwhile to the same agent: its critic, or one that
+            plays the user.
     """
 
     turn: Turn
@@ -44,12 +50,13 @@ class ReadTurn:
     began_next: Began | None
     calls: Sequence[Call]
     is_whole: bool
+    is_told_by_model: bool = False
 
 
 def read_turn(turn: Turn) -> ReadTurn:
-    """Five queries, however many exchanges."""
+    """Six queries, however many exchanges."""
     parts = _load_parts(turn)
-    following = Turn.objects.filter(session=turn.session_id, number=turn.number + 1).first()
+    following = find_following(turn)
     next_parts = _load_parts(following)[:1] if following is not None else []
     conversations = read_conversations([*parts, *next_parts])
     good = [part for part in parts if part.status < 400 and (part.text or part.tool_calls)]
@@ -70,7 +77,27 @@ def read_turn(turn: Turn) -> ReadTurn:
         began_next=Began(following.began) if following is not None else None,
         calls=calls,
         is_whole=all(conversations[part.pk].is_whole for part in parts),
+        is_told_by_model=bool(parts and next_parts) and _is_answer_of(reaction, parts[-1], next_parts[0]),
     )
+
+
+def find_following(turn: Turn) -> Turn | None:
+    """The turn whose words stand behind this one's answer, the last of them; else the one that asked it again."""
+    found = sorted(turn.next_turns.all(), key=lambda one: (one.began != Began.AGAIN.value, one.number))
+    return found[-1] if found else None
+
+
+def _is_answer_of(words: str, after: Exchange, before: Exchange) -> bool:
+    """Whether words are, or hold, one of the latest answers that the agent was given between two exchanges."""
+    said = " ".join(words.split())
+    between = Exchange.objects.filter(
+        project=after.project_id, agent=after.agent, pk__gt=after.pk, pk__lt=before.pk, status__lt=400
+    ).exclude(text="")
+    for text in between.order_by("-pk").values_list("text", flat=True)[:MOST_ANSWERS]:
+        told = " ".join(text.split())
+        if told == said or (min(len(told), len(said)) >= FEWEST_CHARS and (told in said or said in told)):
+            return True
+    return False
 
 
 def _load_parts(turn: Turn) -> list[Exchange]:

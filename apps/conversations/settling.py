@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Q
+
 from apps.accounts.models import Project, Role, User
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
@@ -24,7 +26,7 @@ from apps.tasks.services import MAX_PROMPT_CHARS
 from apps.workers.models import Worker
 from tentalis.core.conversations.joining import Call as Tokens
 from tentalis.core.conversations.joining import join_calls, split_chains
-from tentalis.core.conversations.signals import SignalKind
+from tentalis.core.conversations.signals import MACHINES, SignalKind
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.packing import unpack_int32
 from tentalis.core.session_policy import Redaction
@@ -32,6 +34,7 @@ from tentalis.core.steps import parse_steps
 
 CUT_OFF = "length"
 MAX_REASON_CHARS = 300
+ONLY_MACHINES = "only what a program may have said: it needs a person's word beside it"
 MAX_WORDS_CHARS = 4_000
 
 
@@ -90,6 +93,8 @@ def find_reason(turn: Turn, read: ReadTurn, signals: Sequence[TurnSignal], submi
     whole = next((one for one in signals if one.step is None), None)
     if not any(one.score is not None for one in signals):
         return (whole.reason if whole is not None else "nothing was heard")[:MAX_REASON_CHARS]
+    if all(one.score is None or one.kind in MACHINES for one in signals):
+        return ONLY_MACHINES
     if submitted is not None:
         return "its task was cancelled" if submitted.state == Task.State.CANCELLED else ""
     return find_obstacle(read)
@@ -296,7 +301,8 @@ def say_of_whole(signal: TurnSignal, read: ReadTurn, redactor: Redactor, task: T
 
 
 def find_turn(session: Session, exchange: Exchange | None = None) -> Turn:
-    """The turn an exchange belongs to; without one the session's last that has an answer.
+    """The turn an exchange belongs to; without one the session's last that has an answer, of what was asked beside
+    another only where nothing else was.
 
     Raises:
         NotFoundError: there is none.
@@ -305,7 +311,8 @@ def find_turn(session: Session, exchange: Exchange | None = None) -> Turn:
     if exchange is not None:
         found = turns.filter(places__exchange=exchange).first()
     else:
-        found = turns.filter(places__is_part=True, places__exchange__status__lt=400).order_by("-number").first()
+        answered = turns.filter(places__is_part=True, places__exchange__status__lt=400).order_by("-number")
+        found = answered.filter(Q(beside=None) | Q(next_turns__isnull=False)).first() or answered.first()
     if found is None:
         raise NotFoundError("there is no turn of a conversation to speak of: nobody has asked anything yet")
     return found

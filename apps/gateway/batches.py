@@ -1,7 +1,7 @@
 """Batches of captured exchanges, written in one transaction with the place of the spool they came from."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from psycopg import sql
 from apps.base.errors import ConflictError
 from apps.conversations.forgotten import FIND_FORGOTTEN, SLACK_S, Forgotten, read_forgotten
 from apps.gateway.capture import Captured
+from apps.gateway.guessing import find_guessed
 from apps.gateway.lineage import Lineages
 from apps.gateway.rows import AGENT_CHARS, COPY, SESSION_KEY_CHARS, TYPES, SessionSeen, fit, make_row, see_session
 from apps.gateway.spool import Position
@@ -31,20 +32,22 @@ _FORGET = "DELETE FROM inference_spoolposition WHERE name = %s"
 # sessions of projects that are gone are left out; a session that speaks again is open again
 _SEE_SESSIONS = """
     INSERT INTO inference_session AS known
-        (project_id, key, worker_name, agent, end_user, created_at, last_seen_at, closed_at)
-    SELECT seen.project_id, key, worker_name, agent, end_user, began_at, seen_at, closed_at
+        (project_id, key, worker_name, agent, end_user, created_at, last_seen_at, closed_at, is_named, thread)
+    SELECT seen.project_id, key, worker_name, agent, end_user, began_at, seen_at, closed_at, is_named, thread
     FROM unnest(
         %s::int8[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[], %s::timestamptz[],
-        %s::timestamptz[]
-    ) AS seen (project_id, key, worker_name, agent, end_user, began_at, seen_at, closed_at)
+        %s::timestamptz[], %s::bool[], %s::text[]
+    ) AS seen (project_id, key, worker_name, agent, end_user, began_at, seen_at, closed_at, is_named, thread)
     JOIN accounts_project AS project ON project.id = seen.project_id
     ON CONFLICT (project_id, key, agent) DO UPDATE SET
         last_seen_at = greatest(known.last_seen_at + interval '1 microsecond', excluded.last_seen_at),
         closed_at = excluded.closed_at,
+        thread = CASE excluded.thread WHEN '' THEN known.thread ELSE excluded.thread END,
         worker_name = CASE known.worker_name WHEN '' THEN excluded.worker_name ELSE known.worker_name END,
         end_user = CASE known.end_user WHEN '' THEN excluded.end_user ELSE known.end_user END
     RETURNING project_id, key, agent, id, xmax = 0
 """
+_FIND_THREADS = "SELECT thread, key FROM inference_session WHERE thread = ANY(%s) ORDER BY id"
 _NEXT_IDS = "SELECT nextval(pg_get_serial_sequence('inference_exchange', 'id')) FROM generate_series(1, %s)"
 _KNOWN_PROVIDERS = "SELECT id FROM inference_provider WHERE id = ANY(%s)"
 
@@ -100,7 +103,10 @@ class Store:
                 forgotten = read_forgotten(cursor.execute(FIND_FORGOTTEN, [oldest, 0]).fetchall())
                 captured = [one for one in captured if not _is_forgotten(one, forgotten)]
             if captured:
-                sessions = self._see_sessions(cursor, captured)
+                captured, threads = find_guessed(
+                    captured, lambda named: cursor.execute(_FIND_THREADS, [named]).fetchall()
+                )
+                sessions = self._see_sessions(cursor, captured, threads)
                 captured = [one for one in captured if _key(one) in sessions]
                 self._load_lineages(cursor, sessions.values())
                 self._copy(cursor, captured, sessions)
@@ -130,12 +136,12 @@ class Store:
         return read_forgotten(self._connect().execute(FIND_FORGOTTEN, [since, after]).fetchall())
 
     def _see_sessions(
-        self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured]
+        self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured], threads: Mapping[SessionKey, str]
     ) -> dict[SessionKey, _KnownSession]:
         """Make and renew the batch's sessions, in one order for all processes, so that none waits for the other."""
         seen: dict[SessionKey, SessionSeen] = {}
         for one in captured:
-            now = see_session(one)
+            now = see_session(one, threads.get(_key(one), ""))
             name = now.project_id, now.key, now.agent
             before = seen.get(name)
             if before is None or before.seen_at <= now.seen_at:

@@ -125,7 +125,7 @@ class Exchange:
             return
         arrival.earlier = earlier.messages
         if arrival.place.is_guessed and earlier.session:
-            arrival.place = arrival.place._replace(session=earlier.session)
+            arrival.place = arrival.place._replace(session=earlier.session, is_guessed=False)
 
     async def _answer_whole(self, fetch: Fetch) -> web.StreamResponse:
         raw = await fetch.start()
@@ -291,6 +291,9 @@ class Exchange:
             "session": place.session,
             "end_user": place.end_user,
             "is_done": place.is_done,
+            "is_guessed": place.is_guessed,
+            "is_named": place.is_named,
+            "retry": place.retry,
             "turn": place.turn,
             "task": place.task,
             "step": place.step,

@@ -1,7 +1,7 @@
 """What the edge hands over for capture: one record a request, cheap to make; its parsing is the writer's work."""
 
 import struct
-from typing import NamedTuple, Protocol, TypedDict
+from typing import NamedTuple, NotRequired, Protocol, TypedDict
 
 import orjson
 
@@ -21,6 +21,7 @@ class Header(TypedDict):
         token: key id of the token.
         session: its key; never empty.
         end_user: who talks to the agent, as the agent names them; "" where it does not say.
+        is_guessed, is_named, retry: as `apps.gateway.sessions.Place` says; not in records of before they were kept.
         is_done: the caller said that the session ends with this request.
         turn: main or side.
         task, step: as the caller said.
@@ -51,6 +52,9 @@ class Header(TypedDict):
     session: str
     end_user: str
     is_done: bool
+    is_guessed: NotRequired[bool]
+    is_named: NotRequired[bool]
+    retry: NotRequired[int]
     turn: str
     task: int | None
     step: int | None

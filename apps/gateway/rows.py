@@ -21,7 +21,7 @@ COLUMNS: Mapping[str, str] = {
     "thinking_blocks": "jsonb", "tool_calls": "jsonb", "finish_reason": "varchar", "prompt_token_ids": "bytea",
     "token_ids": "bytea", "logprobs": "bytea", "sampled": "bytea", "prompt_tokens": "int4",
     "completion_tokens": "int4", "cached_tokens": "int4", "cost_usd": "numeric", "latency_ms": "float8",
-    "first_token_ms": "float8", "upstream": "varchar", "status": "int2", "is_streamed": "bool",
+    "first_token_ms": "float8", "upstream": "varchar", "retry": "int2", "status": "int2", "is_streamed": "bool",
     "is_truncated": "bool", "is_mixed": "bool", "error": "text",
 }  # fmt: skip
 """Every column, with its type; a test compares them with the model."""
@@ -42,6 +42,8 @@ class SessionSeen(NamedTuple):
     began_at: datetime
     seen_at: datetime
     closed_at: datetime | None
+    is_named: bool
+    thread: str
 
 
 def fit(text: str, most_chars: int) -> str:
@@ -52,7 +54,8 @@ def fit(text: str, most_chars: int) -> str:
     return text
 
 
-def see_session(captured: Captured) -> SessionSeen:
+def see_session(captured: Captured, thread: str = "") -> SessionSeen:
+    """Args: thread: what its next request repeats, of one that nobody named."""
     header = captured.header
     seen_at = datetime.fromtimestamp(header["at"] + header["latency_ms"] / 1000, UTC)
     return SessionSeen(
@@ -64,6 +67,8 @@ def see_session(captured: Captured) -> SessionSeen:
         began_at=datetime.fromtimestamp(header["at"], UTC),
         seen_at=seen_at,
         closed_at=seen_at if header["is_done"] else None,
+        is_named=header.get("is_named", True),
+        thread=thread,
     )
 
 
@@ -111,6 +116,7 @@ def make_row(
         header["latency_ms"],
         header["first_ms"],
         fit(header["upstream"], 500),
+        header.get("retry", 0),
         header["status"],
         header["is_stream"],
         captured.is_truncated,

@@ -1,6 +1,7 @@
 """Which conversation a request belongs to, and what else its headers say about it."""
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,9 +9,19 @@ from typing import Any, NamedTuple
 from apps.gateway.tables import Caller
 
 MOST_CHARS = 200
-_HEADERS = ("X-Session-Id", "x-openclaw-session-key", "x-session-affinity", "session_id")
+_HEADERS = (
+    "X-Session-Id", "x-openclaw-session-key", "x-session-affinity", "session_id", "X-Claude-Code-Session-Id",
+    "X-OpenWebUI-Chat-Id", "session-id",
+)  # fmt: skip
+"""The last but ours: Claude Code's, Open WebUI's where it forwards who asks, Codex's."""
+_SUBAGENT = "x-claude-code-agent-id"
+_RETRY = "x-stainless-retry-count"
+"""Of the libraries of OpenAI and Anthropic."""
 _COUNTER = re.compile(r":\d+$")
 _IN_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{36})$")
+_OF_ONE_REQUEST = ("request", "trace", "span", "time", "date", "run", "message", "generation", "parent", "step")
+"""Parts of metadata's names whose values change from request to request."""
+MOST_RETRIES = 32_767
 _TASK = re.compile(r"\d{1,18}")
 
 
@@ -21,7 +32,10 @@ class Place(NamedTuple):
         session: its key; never empty. end_user: "" where nobody is named.
         turn: main or side. task, step: numbers, as the caller said.
         is_done: the session ends with this request.
-        is_guessed: nothing named the session; its key was made from how the conversation began.
+        is_guessed: nothing named the session; its key was made from how the conversation began, and is completed
+            when the answer is stored (`apps.gateway.batches`).
+        is_named: the caller named the conversation, and not only its user.
+        retry: how often the caller's library had sent this before.
     """
 
     session: str
@@ -31,6 +45,8 @@ class Place(NamedTuple):
     step: int | None
     is_done: bool
     is_guessed: bool = False
+    is_named: bool = True
+    retry: int = 0
 
 
 def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Caller, *, in_path: str = "") -> Place:
@@ -41,23 +57,42 @@ def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Call
     """
     metadata = body.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    end_user = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
+    named = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
+    end_user, conversation = _read_user(named)
     turn = headers.get("X-Turn-Type", "").lower()
-    session = _shorten(in_path or _find_session(body, metadata, headers, end_user))
+    is_main = caller.is_agent and not headers.get(_SUBAGENT)  # what a sub-agent is told, another agent says
+    conversation = _shorten(in_path or _find_session(body, metadata, headers) or conversation)
+    session = conversation or _shorten(end_user)
     return Place(
-        session=session or _fingerprint(body, caller),
+        session=session or _fingerprint(body, metadata, caller),
         end_user=_shorten(end_user),
-        turn=turn if turn in {"main", "side"} else ("main" if caller.is_agent else "side"),
+        turn=turn if turn in {"main", "side"} else ("main" if is_main else "side"),
         task=_number(headers.get("X-Tentalis-Task")),
         step=_number(headers.get("X-Tentalis-Step")),
         is_done=headers.get("X-Session-Done", "").lower() in {"1", "true", "yes"},
         is_guessed=not session,
+        is_named=bool(conversation),
+        retry=min(_number(headers.get(_RETRY)) or 0, MOST_RETRIES),
     )
 
 
-def _find_session(
-    body: Mapping[str, Any], metadata: Mapping[str, Any], headers: Mapping[str, str], end_user: str
-) -> str:
+def _read_user(named: str) -> tuple[str, str]:
+    """(who talks, their conversation) of what a request calls its user: Claude Code names account, machine and session
+    in one, today as JSON."""
+    if match := _IN_USER_ID.search(named):
+        return named[: match.start()], match[1]
+    if not named.startswith("{"):
+        return named, ""
+    try:
+        said = json.loads(named[:4_000])
+    except (ValueError, RecursionError):
+        return named, ""
+    if not isinstance(said, dict) or not _text(said.get("session_id")):
+        return named, ""
+    return _text(said.get("account_uuid")) or _text(said.get("device_id")), _text(said["session_id"])
+
+
+def _find_session(body: Mapping[str, Any], metadata: Mapping[str, Any], headers: Mapping[str, str]) -> str:
     for name in _HEADERS:
         if found := headers.get(name):
             return found
@@ -65,16 +100,17 @@ def _find_session(
         return found
     if found := _text(body.get("prompt_cache_key")):
         return _COUNTER.sub("", found) or found
-    if found := _text(metadata.get("session_id")):
-        return found
-    if match := _IN_USER_ID.search(end_user):  # Claude Code names user, account and session in one
-        return match[1]
-    return end_user
+    return _text(metadata.get("session_id"))
 
 
-def _fingerprint(body: Mapping[str, Any], caller: Caller) -> str:
-    """Of the caller and how the conversation began: its later turns have the same, other conversations do not."""
-    beginning = [_spell(body.get("system")), _text(body.get("instructions"))]
+def _fingerprint(body: Mapping[str, Any], metadata: Mapping[str, Any], caller: Caller) -> str:
+    """Of the caller, whom it speaks for and how the conversation began: its later turns have the same."""
+    about = {
+        name: value
+        for name, value in metadata.items()
+        if isinstance(value, str) and not any(part in name.lower() for part in _OF_ONE_REQUEST)
+    }
+    beginning = [json.dumps(about, sort_keys=True), _spell(body.get("system")), _text(body.get("instructions"))]
     given = body.get("messages")
     given = body.get("input") if given is None else given
     for message in given if isinstance(given, list) else ():

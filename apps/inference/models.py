@@ -103,6 +103,8 @@ class Session(Timestamped):
         agent: handle of the user whose tokens speak in it; nobody else's do.
         end_user: who talks to the agent, as the agent names them; "" where it does not say.
         closed_at: it was said to be done, or was idle for the project's time.
+        is_named: its caller named the conversation; False where only its user was named, or nothing was.
+        thread: of one that nobody named: what its next request repeats, by which that finds it; "".
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="sessions")
@@ -112,6 +114,8 @@ class Session(Timestamped):
     end_user = models.CharField(max_length=200, blank=True)
     last_seen_at = models.DateTimeField(auto_now=True)
     closed_at = models.DateTimeField(null=True, blank=True)
+    is_named = models.BooleanField(default=True, db_default=True)
+    thread = models.CharField(max_length=32, blank=True, default="", db_default="")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "key", "agent"], name="session_key_is_the_agents")]
@@ -119,6 +123,7 @@ class Session(Timestamped):
             models.Index(fields=["project", "-last_seen_at"], name="session_by_project"),
             models.Index(fields=["last_seen_at"], condition=Q(closed_at__isnull=True), name="session_open"),
             models.Index(fields=["project", "end_user"], condition=~Q(end_user=""), name="session_by_end_user"),
+            models.Index(fields=["thread"], condition=~Q(thread=""), name="session_by_thread"),
         ]
 
     def __str__(self) -> str:
@@ -146,6 +151,7 @@ class Exchange(Timestamped):
         request: what else was asked: sampling, tools, response format.
         reasoning: what the model thought aloud before its answer, where the server tells.
         thinking_blocks: the same as its server signed it, to be sent back as it is; None where it signed nothing.
+        retry: how often the caller's library had sent the request before, as it says itself.
         status: HTTP status the caller got.
         is_truncated: the answer broke off: the server or the caller went away.
         is_mixed: another adapter served at its end than at its start; nothing is trained on it.
@@ -198,6 +204,7 @@ class Exchange(Timestamped):
     latency_ms = models.FloatField(null=True)
     first_token_ms = models.FloatField(null=True)
     upstream = models.CharField(max_length=500, blank=True)
+    retry = models.PositiveSmallIntegerField(default=0, db_default=0)
     status = models.PositiveSmallIntegerField(default=200)
     is_streamed = models.BooleanField(default=False)
     is_truncated = models.BooleanField(default=False)

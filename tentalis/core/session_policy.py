@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
+People = Literal["all", "named", "nobody"]
+PEOPLE: Final[tuple[People, ...]] = ("all", "named", "nobody")
 Redaction = Literal["off", "mask", "mask_loss_only"]
 REDACTIONS: Final[tuple[Redaction, ...]] = ("mask", "mask_loss_only", "off")
 MAX_NAMES, MAX_NAME_CHARS = 1_000, 200
+MAX_FASTEST_S = 60.0
 
 
 class SessionPolicyError(ValueError):
@@ -24,6 +27,9 @@ class SessionPolicy:
         idle_s: silence after which a session counts as done.
         judge: whether a model is asked where rules cannot tell.
         votes: how often it is asked of one turn; odd.
+        fastest_s: words that come sooner after an answer are a program's: they go on with its turn and say nothing of
+            it. 0: a person, or who stands for one, may be as fast as that.
+        people: in whose sessions the next words are a person's: `all`, those that the caller `named`, or `nobody`'s.
         redaction: what becomes of personal data and secrets in what is stored for training: `mask` masks the texts and
             refuses exchanges whose tokens hold some; `mask_loss_only` masks the texts, and trains on such exchanges
             without those answers that hold some; `off` looks for nothing.
@@ -34,6 +40,8 @@ class SessionPolicy:
     idle_s: float = 1_800.0
     judge: bool = True
     votes: int = 3
+    fastest_s: float = 2.0
+    people: People = "all"
     redaction: Redaction = "mask"
     names: tuple[str, ...] = ()
 
@@ -45,6 +53,10 @@ class SessionPolicy:
             raise SessionPolicyError(f"idle_s: wanted 10 to 2,592,000 seconds, found {self.idle_s!r:.80}")
         if type(self.votes) is not int or self.votes not in range(1, 16, 2):
             raise SessionPolicyError(f"votes: wanted an odd number from 1 to 15, found {self.votes!r:.80}")
+        if not _is_number(self.fastest_s) or not 0 <= self.fastest_s <= MAX_FASTEST_S:
+            raise SessionPolicyError(f"fastest_s: wanted 0 to 60 seconds, found {self.fastest_s!r:.80}")
+        if self.people not in PEOPLE:
+            raise SessionPolicyError(f"people: wanted one of {', '.join(PEOPLE)}, found {self.people!r:.80}")
         if self.redaction not in REDACTIONS:
             raise SessionPolicyError(f"redaction: wanted one of {', '.join(REDACTIONS)}, found {self.redaction!r:.80}")
         names: Any = self.names

@@ -253,7 +253,7 @@ def make_desk(name: str, model: Path, engine: str) -> Desk:
     from apps.workers.services import create_worker
 
     by = User.objects.filter(is_superuser=True).order_by("pk")[0]
-    policy = {"learn": True, "judge": False}
+    policy = {"learn": True, "judge": False, "fastest_s": 0}
     project = create_project(slug=name, name=name, by=by, session_policy=policy, batch_tasks=100_000)
     provider = create_provider(
         project=project, name="claw", kind="engine", by=by, base_url=engine, default_model="desk-claw",

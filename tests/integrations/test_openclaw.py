@@ -139,7 +139,7 @@ def test_a_person_talks_and_the_session_is_kept(openclaw: OpenClaw, upstream: St
 def test_what_is_said_next_teaches_and_every_call_before_it_is_learnt(
     openclaw: OpenClaw, upstream: StubUpstream, project: Project
 ) -> None:
-    project.session_policy = {"learn": True, "judge": False}
+    project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.save()
     with calling_once(upstream, "echo looked"):
         openclaw.say("What do I owe for order 17?", session_key="person-1")

@@ -20,8 +20,9 @@ SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-
 USERNAME = RegexValidator(r"^[\w.@+-]+\Z", "wanted letters, digits and @ . + - _")
 MAX_RUBRIC_CHARS = 50_000
 SESSION_POLICY_HELP = (
-    "How conversations are learnt from: learn (default false), idle_s, judge, votes, redaction (mask, mask_loss_only "
-    "or off), names to mask; {}: the built-in."
+    "How conversations are learnt from: learn (default false), idle_s, judge, votes, fastest_s (words that come "
+    "sooner after an answer are a program's), people (all, named or nobody: in whose sessions next words count), "
+    "redaction (mask, mask_loss_only or off), names to mask; {}: the built-in."
 )
 LIMITS_HELP = (
     "What may be asked of models at most: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day; {}: "

@@ -28,6 +28,14 @@ class TurnOut(serializers.ModelSerializer[Turn]):
     session = serializers.IntegerField(source="session_id")
     task = serializers.IntegerField(source="task_id", allow_null=True, help_text="What it became; null: it is none.")
     reason = serializers.CharField(help_text="Why it teaches nothing; empty where it does, or is not read yet.")
+    parent: Any = serializers.IntegerField(
+        source="parent_id",
+        allow_null=True,
+        help_text="The turn whose answer it stands behind or, where it began as `again`, whose request it repeats.",
+    )
+    beside = serializers.IntegerField(
+        source="beside_id", allow_null=True, help_text="Of a turn without a parent: what was under way when it began."
+    )
     signals = TurnSignalOut(many=True)
 
     class Meta:
@@ -39,6 +47,8 @@ class TurnOut(serializers.ModelSerializer[Turn]):
             "number",
             "state",
             "began",
+            "parent",
+            "beside",
             "closed_by",
             "closed_at",
             "reason",

@@ -12,10 +12,22 @@ class SessionOut(serializers.ModelSerializer[Session]):
 
     project = serializers.CharField(source="project.slug")
     worker = serializers.CharField(source="worker_name")
+    is_named = serializers.BooleanField(help_text="Its caller named the conversation, and not only its user.")
 
     class Meta:
         model = Session
-        fields = ["id", "project", "key", "worker", "agent", "end_user", "created_at", "last_seen_at", "closed_at"]
+        fields = [
+            "id",
+            "project",
+            "key",
+            "is_named",
+            "worker",
+            "agent",
+            "end_user",
+            "created_at",
+            "last_seen_at",
+            "closed_at",
+        ]
 
 
 class ExchangeOut(serializers.ModelSerializer[Exchange]):

@@ -190,7 +190,8 @@ def show_session(project: Project, session_id: int, *, after: int | None = None)
 
 def _find_learned(exchange_ids: Sequence[int]) -> tuple[dict[int, Learned], set[int]]:
     """Of the calls on a page: the first of each turn with what became of the turn, and those beside a turn's work."""
-    places = TurnExchange.objects.filter(exchange__in=exchange_ids, turn__isnull=False).select_related("turn__task")
+    places = TurnExchange.objects.filter(exchange__in=exchange_ids, turn__isnull=False)
+    places = places.select_related("turn__task", "turn__parent", "turn__beside")
     first: dict[int, int] = {}
     turns: dict[int, Turn] = {}
     beside = set()

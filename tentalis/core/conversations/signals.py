@@ -48,6 +48,10 @@ TRUST: Final[Mapping[SignalKind, float]] = {
 """How far each is trusted before it was ever held against an explicit word or a verified outcome."""
 
 
+MACHINES: Final = frozenset({SignalKind.ASKED_AGAIN, SignalKind.TOOL_FAILED})
+"""What a program does as well as a person, so that it teaches nothing by itself."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Signal:
     """What somebody's behaviour says of a turn.

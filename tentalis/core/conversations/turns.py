@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from tentalis.core.conversations.machine import is_observation
+
 WRAPPERS: Final = (
     ("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>", "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"),
     ("<system-reminder>", "</system-reminder>"),
     ("<environment_context>", "</environment_context>"),
+    ("<environment_details>", "</environment_details>"),
 )
-"""What agents put around words of their own in a message of role user: OpenClaw, Claude Code, Codex."""
+"""What agents put around words of their own in a message of role user: OpenClaw, Claude Code, Codex, Cline."""
 _WRAPPED: Final = re.compile(
     "|".join(f"{re.escape(opened)}.*?(?:{re.escape(closed)}|\\Z)" for opened, closed in WRAPPERS), re.DOTALL
 )
@@ -23,7 +26,9 @@ _ENVELOPE: Final = re.compile(
 _RUNTIME: Final = re.compile(r"(?:\A|\n)Runtime: \w+=[^\n]* \| [^\n]*\Z")
 """OpenClaw's line behind the first of them, moved there out of its system prompt."""
 _NAMELESS: Final = frozenset({"(self)", "(sender)"})
-_TEXT_PARTS: Final = frozenset({"text", "input_text"})
+_INTERRUPTED: Final = re.compile(r"\A\[Request interrupted by user[^\]\n]{0,40}\]\s*")
+"""Claude Code's note that its user broke in; what they say stands behind it."""
+_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 _ANSWERING: Final = frozenset({"assistant", "tool", "function"})
 
 
@@ -51,10 +56,22 @@ def read_words(message: Mapping[str, Any]) -> str:
     """What a person said in a message of any dialect; "" where nobody did (system, tools, the agent's own context)."""
     if message.get("role") != "user":
         return ""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [content]
-    text = _WRAPPED.sub("", "\n".join(filter(None, map(_read_part, parts)))).strip()
+    said = [_INTERRUPTED.sub("", _WRAPPED.sub("", part).strip()) for part in _read_parts(message)]
+    said = [part for part in said if part]
+    if not said or is_observation(said[0]):  # what stands behind a result is a part of it
+        return ""
+    text = "\n".join(part for part in said if not is_observation(part))
     return _open_envelope(_RUNTIME.sub("", text)).strip()
+
+
+def read_text(message: Mapping[str, Any]) -> str:
+    """All text of a message, whoever said it."""
+    return "\n".join(filter(None, _read_parts(message)))
+
+
+def _read_parts(message: Mapping[str, Any]) -> list[str]:
+    content = message.get("content")
+    return [_read_part(part) for part in (content if isinstance(content, list) else [content])]
 
 
 def _open_envelope(text: str) -> str:
@@ -121,12 +138,13 @@ def goes_on(messages: Sequence[Any]) -> bool:
             continue
         if read_words(message):
             return False
-        if message.get("role") in _ANSWERING or _holds_tool_result(message):
+        if message.get("role") in _ANSWERING or holds_tool_result(message):
             return True
     return False
 
 
-def _holds_tool_result(message: Mapping[str, Any]) -> bool:
+def holds_tool_result(message: Mapping[str, Any]) -> bool:
+    """Whether a message says what a tool told, in any dialect."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []
     return message.get("type") == "function_call_output" or any(

@@ -1,6 +1,7 @@
 """Conversations as a gateway stores them: one exchange a request, token for token."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -29,16 +30,26 @@ class Talk:
 
     Args:
         exact: the server tells tokens: a word is a token, and a message's tokens are its words'.
+        pace_s: between one request and the next, as a person's would be.
     """
 
     def __init__(
-        self, project: Project, key: str = "s-1", *, worker: str = "helper", exact: bool = True, **values: Any
+        self,
+        project: Project,
+        key: str = "s-1",
+        *,
+        worker: str = "helper",
+        exact: bool = True,
+        pace_s: float = 30.0,
+        **values: Any,
     ):
         self.session = Session.objects.create(
             project=project, key=key, worker_name=worker, agent="agent:claw", **values
         )
         self.messages: list[dict[str, Any]] = [SYSTEM]
         self.exact = exact
+        self.pace_s = pace_s
+        self._now = timezone.now()
         self._ids: dict[str, int] = {}
         self._prompt: list[int] = []
 
@@ -82,6 +93,9 @@ class Talk:
             completion_tokens=len(said),
             **values,
         )
+        exchange.created_at = self._now
+        exchange.save(update_fields=["created_at"])
+        self._now += timedelta(seconds=self.pace_s)
         self.session.save()  # moves last_seen_at, as the gateway's writer does
         return exchange
 

@@ -145,24 +145,29 @@ def test_what_rules_cannot_tell_is_kept_as_that(talk: Talk, read: Read) -> None:
     assert not Task.objects.filter(project=talk.session.project).exists()
 
 
-def test_a_failed_tool_is_said_of_its_step(talk: Talk, read: Read) -> None:
-    talk.ask(user("Where is order 7?"), calls=[CALL])
-    talk.ask(tool("c1", '{"error": "no such order"}'), answer="There is none.")
-    talk.close()
-    turn = read(talk)[0]
+def test_a_failed_tool_is_said_of_its_step_beside_a_persons_word_and_alone_teaches_nothing(
+    talk: Talk, read: Read
+) -> None:
+    for place in ("7", "8"):
+        talk.ask(user(f"Where is order {place}?"), calls=[CALL | {"id": f"c{place}"}])
+        talk.ask(tool(f"c{place}", '{"error": "no such order"}'), answer="There is none.")
+        talk.ask(user("Thanks!"), answer="Bye.") if place == "7" else talk.close()
+    turn, _, alone = read(talk)
+    assert (alone.task, alone.reason) == (None, "only what a program may have said: it needs a person's word beside it")
     assert turn.task is not None
-    said = Feedback.objects.get(task=turn.task).steps.get()
+    said = Feedback.objects.get(task=turn.task, author="signal:tool_failed").steps.get()
     assert (said.step.index if said.step else None, said.score) == (0, 0.0)
 
 
-def test_the_very_same_request_sent_again_asks_again(talk: Talk, read: Read) -> None:
+def test_the_very_same_request_sent_again_is_noted_and_teaches_nothing_alone(talk: Talk, read: Read) -> None:
     talk.ask(user("What is two and two?"), answer="It is five.")
     talk.messages.pop()
     talk._prompt = []
     talk.ask(answer="It is four.")
     first, second = read(talk)
-    assert second.began == "again"
-    assert Feedback.objects.get(task=first.task).author == "signal:asked_again"
+    assert (second.began, second.parent) == ("again", first)
+    assert (first.signals.get().kind, first.task) == ("asked_again", None)
+    assert not Feedback.objects.exists()
 
 
 def test_a_request_tried_again_after_a_failure_is_the_same_turn(talk: Talk, read: Read) -> None:
@@ -174,15 +179,16 @@ def test_a_request_tried_again_after_a_failure_is_the_same_turn(talk: Talk, read
     assert Feedback.objects.get(task=turns[0].task).score == 1.0
 
 
-def test_side_exchanges_and_calls_beside_make_no_turn(talk: Talk, read: Read) -> None:
+def test_side_exchanges_make_no_turn_and_another_agents_calls_one_of_their_own(talk: Talk, read: Read) -> None:
     talk.ask(user("What is two and two?"), answer="It is four.")
     talk.store([{"role": "user", "content": "Summarise: …"}], [1], [2], "A sum.", turn="side")
     talk.store([{"role": "system", "content": "Title?"}, user("What is two and two?")], [1], [2], "Sums")
     talk.ask(user("Thanks"), answer="Bye.")
-    turns = read(talk)
-    assert len(turns) == 2
-    assert turns[0].task is not None
-    assert turns[0].task.answer == "It is four."
+    main, title, thanks = read(talk)
+    assert (title.parent, title.beside, title.task) == (None, main, None)
+    assert thanks.parent == main
+    assert main.task is not None
+    assert main.task.answer == "It is four."
 
 
 def test_cutting_again_changes_nothing(talk: Talk, read: Read) -> None:

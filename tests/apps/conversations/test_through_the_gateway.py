@@ -52,7 +52,7 @@ def send(gateway: GatewayProcess, token: str, key: str, messages: list[dict[str,
 
 
 def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, engine: str) -> None:
-    project.session_policy = {"learn": True, "judge": False}
+    project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.save()
     provider = make_provider(project, f"{engine}/v1", kind="engine", default_model="desk")
     make_worker(project, "desk", Worker.Kind.DESK, provider=provider, base_model="desk")

@@ -1,6 +1,7 @@
 """Which model serves a request, whose conversation it is part of, and how much it may ask."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -212,13 +213,38 @@ def test_agents_speak_in_main_turns_unless_they_say_otherwise(
 
 def test_task_step_and_end_are_read_and_nonsense_is_not() -> None:
     said = {"X-Tentalis-Task": "12", "X-Tentalis-Step": "3", "X-Session-Done": "1"}
-    assert find_place({}, said, make_caller())[3:] == (12, 3, True, True)
-    assert find_place({}, {"X-Tentalis-Task": "-1", "X-Tentalis-Step": "9" * 30}, make_caller())[3:] == (
-        None,
-        None,
-        False,
-        True,
-    )
+    found = find_place({}, said, make_caller())
+    assert (found.task, found.step, found.is_done) == (12, 3, True)
+    found = find_place({}, {"X-Tentalis-Task": "-1", "X-Tentalis-Step": "9" * 30}, make_caller())
+    assert (found.task, found.step, found.is_done) == (None, None, False)
+
+
+def test_claude_code_names_account_and_session_in_one_and_its_sub_agents_work_aside() -> None:
+    said = json.dumps({"device_id": "d", "account_uuid": "ann", "session_id": "s-1"})
+    found = find_place({"metadata": {"user_id": said}}, {}, make_caller())
+    assert (found.session, found.end_user, found.is_named) == ("s-1", "ann", True)
+    said = json.dumps({"device_id": "d", "account_uuid": "", "session_id": "s-1"})
+    assert find_place({"metadata": {"user_id": said}}, {}, make_caller()).end_user == "d"
+    before = f"user_1_account_2_session_{'0' * 8}-0000-4000-8000-{'1' * 12}"
+    assert find_place({"metadata": {"user_id": before}}, {}, make_caller()).end_user == "user_1_account_2"
+    aside = {"X-Claude-Code-Session-Id": "s-1", "x-claude-code-agent-id": "a"}
+    assert find_place({}, aside, make_caller())[:3] == ("s-1", "", "side")
+    assert find_place({"metadata": {"user_id": "{not JSON"}}, {}, make_caller()).session == "{not JSON"
+
+
+def test_a_name_of_the_user_alone_names_no_conversation_and_retries_are_counted() -> None:
+    assert not find_place({"user": "ann"}, {}, make_caller()).is_named
+    assert find_place({"user": "ann", "session_id": "s"}, {}, make_caller()).is_named
+    assert find_place({}, {"x-stainless-retry-count": "2"}, make_caller()).retry == 2
+
+
+def test_whom_an_agent_speaks_for_parts_guessed_sessions_and_what_names_a_request_does_not() -> None:
+    def ask(**metadata: str) -> str:
+        body = {"messages": [{"role": "user", "content": "hello"}], "metadata": metadata}
+        return find_place(body, {}, make_caller()).session
+
+    assert ask(customer="ann") != ask(customer="bob")
+    assert ask(trace_id="1") == ask(trace_id="2")
 
 
 # --- limits

@@ -45,7 +45,7 @@ def server() -> Iterator[TruthfulServer]:
 @pytest.fixture
 def first(project: Project, server: TruthfulServer) -> Worker:
     """Two tasks fill a batch of its line."""
-    project.session_policy = {"learn": True, "judge": False}
+    project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.batch_tasks = 2
     project.save()
     provider = Provider.objects.create(

@@ -47,7 +47,7 @@ def store(settings: Settings, tmp_path: Path) -> Path:
 @pytest.fixture
 def helper(project: Project) -> Worker:
     """Keeps an adapter for each person; two tasks of one, or three of everybody, fill a batch."""
-    project.session_policy = {"learn": True, "judge": False}
+    project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.batch_tasks = 3
     project.save()
     return make_worker(project, "helper", Worker.Kind.CHAT, adapters_per=Worker.AdaptersPer.USER, user_batch_tasks=2)

@@ -39,7 +39,7 @@ def store(settings: Settings, tmp_path: Path) -> Path:
 @pytest.fixture
 def helper(project: Project) -> Worker:
     """One line for everybody; two conversations fill a batch."""
-    project.session_policy = {"learn": True, "judge": False}
+    project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.batch_tasks = 2
     project.save()
     return make_worker(project, "helper", Worker.Kind.CHAT)

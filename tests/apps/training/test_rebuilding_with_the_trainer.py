@@ -48,7 +48,7 @@ def test_the_trainer_makes_a_line_again_of_what_is_left(project: Project, settin
     from tests.gpu_workers.learning.training_factory import tiny_model
 
     settings.ARTIFACTS = tmp_path
-    project.session_policy = {"learn": True, "judge": False}
+    project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.batch_tasks = 3
     project.recipe = {"lora_rank": 4, "lora_alpha": 8.0, "max_staleness": 0, "singles": "batch"}
     project.save()

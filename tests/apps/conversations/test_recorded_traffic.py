@@ -1,0 +1,43 @@
+"""What programs ask is nobody's verdict, and what a person says among it is heard of the answer they saw."""
+
+import random
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.conversations.models import Turn
+from apps.inference.models import Session
+from tests.apps.conversations.replay import Found, Replay
+from tests.apps.conversations.traffic import MACHINES, PEOPLE
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def learn(project: Project, cases: dict[str, int] | None = None, **policy: object) -> Found:
+    known = {**MACHINES, **PEOPLE}
+    with Replay(project, **policy) as replay:
+        for number, (kind, count) in enumerate((cases or dict.fromkeys(known, 1)).items()):
+            for place in range(count):
+                replay.send(kind, known[kind], random.Random(1_000 * number + place))
+        replay.learn(random.Random(7))
+        return replay.find()
+
+
+def test_every_recorded_kind_of_traffic_teaches_what_people_said_and_nothing_else(project: Project) -> None:
+    found = learn(project)
+    assert found.lost == []
+    assert found.kept == found.planted == len(PEOPLE)
+    assert {kind: count for kind, count in found.false.items() if count} == {}
+
+
+def test_people_who_open_alike_share_no_session(project: Project) -> None:
+    found = learn(project, {"two_people_who_open_alike": 3, "eval_loop": 1})
+    assert (found.kept, found.lost) == (3, [])
+    assert Session.objects.filter(key__startswith="fp-").count() == 2 * 3 + 4
+
+
+def test_a_project_may_say_that_nobody_speaks_or_only_in_named_sessions(project: Project) -> None:
+    found = learn(project, {"person_alone": 1, "person_and_subagent": 1}, people="named")
+    assert (found.kept, found.planted) == (1, 2)
+    reason = "by the project's policy nobody speaks here who could judge it"
+    assert Turn.objects.filter(reason=reason, session__key__startswith="fp-").exists()
