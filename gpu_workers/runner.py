@@ -81,6 +81,7 @@ def _train(spec: TrainSpec, output: Path, report: Callable[[Mapping[str, float]]
         metrics=trained.metrics,
         summary=trained.summary,
         versions=trained.versions,
+        notes=list(trained.notes),
     )
 
 

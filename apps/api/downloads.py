@@ -88,6 +88,10 @@ def rollout_parquet(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
             ("candidate_hints", pyarrow.string()),
             ("top_token_ids", pyarrow.list_(pyarrow.list_(pyarrow.int32()))),
             ("top_logprobs", pyarrow.list_(pyarrow.list_(pyarrow.float32()))),
+            ("rendering", pyarrow.string()),
+            ("hint_fault", pyarrow.string()),
+            ("temperature", pyarrow.float64()),
+            ("is_cut", pyarrow.bool_()),
             ("schema", pyarrow.string()),
         ]
     )
@@ -110,6 +114,7 @@ def _flatten(record: dict[str, Any]) -> dict[str, Any]:
     hinted = record["hinted_messages"]
     return record | {
         "messages": json.dumps(record["messages"]),
+        "rendering": json.dumps(record["rendering"]),
         "hinted_messages": None if hinted is None else json.dumps(hinted),
         "candidate_hints": json.dumps(record["candidate_hints"]),
         "steps": list(record["steps"]),

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, NamedTuple
 
 from django.db.models import Q
 
@@ -19,6 +21,7 @@ from apps.tasks.selectors import MOST, count_tasks
 from tentalis.core.contracts import RolloutRecord, StepReward
 from tentalis.core.hints import list_candidates
 from tentalis.core.lineage import Conversation
+from tentalis.core.rendering import describe_rendering
 
 LATEST = 2_000
 PAGE = 200
@@ -84,14 +87,11 @@ def _make_record(
     is_last: bool,
 ) -> RolloutRecord:
     tokens, end = part.joined, part.start + len(part.joined.tokens)
-    messages = [] if rollout.attempt.is_private else conversations[part.exchange.pk].messages
-    hinted, candidates = None, []
-    if messages and rollout.hint is not None and rollout.hint.text:
-        world, text = get_world(rollout.task.environment), rollout.hint.text
-        hinted = world.hinted_messages(messages, text)
-        if part.top is not None and _may_choose(rollout):
-            others = [world.hinted_messages(messages, other) for other in list_candidates(text, hints)]
-            candidates = [one for place, one in enumerate(others) if one not in others[:place]]
+    conversation = conversations[part.exchange.pk]
+    messages, rendering = conversation.messages, describe_rendering(conversation.request, part.exchange.created_at)
+    if rollout.attempt.is_private:
+        messages, rendering = [], {}
+    hinted = _put_hint(rollout, messages, hints, chooses=part.top is not None and _may_choose(rollout))
     # attempts at one task are compared with each other; parts of one attempt are not: their reward is the same
     is_beside = not is_last and rollout.task.group_size == 1
     return RolloutRecord(
@@ -100,7 +100,9 @@ def _make_record(
         adapter=part.exchange.adapter_name,
         policy_version=rollout.adapter.line_version if rollout.adapter is not None else part.exchange.policy_version,
         messages=messages,
-        hinted_messages=hinted,
+        rendering=rendering,
+        hinted_messages=hinted.messages,
+        hint_fault=hinted.fault,
         prompt_token_ids=tokens.prompt,
         token_ids=tokens.tokens,
         logprobs=tokens.logprobs,
@@ -113,10 +115,39 @@ def _make_record(
         ),
         missing_steps=rollout.missing_steps if is_last else 0,
         weight=rollout.weight,
-        candidate_hints=tuple(candidates),
+        candidate_hints=tuple(hinted.candidates),
         top_token_ids=None if part.top is None else [[token for token, _ in top] for top in part.top],
         top_logprobs=None if part.top is None else [[value for _, value in top] for top in part.top],
     )
+
+
+class _Hinted(NamedTuple):
+    """A conversation with a rollout's hint in it, and with others; or why it has none."""
+
+    messages: list[dict[str, Any]] | None = None
+    candidates: Sequence[list[dict[str, Any]]] = ()
+    fault: str = ""
+
+
+def _put_hint(rollout: Rollout, messages: Sequence[Any], hints: Sequence[str], *, chooses: bool) -> _Hinted:
+    """A hint that finds no place in a conversation is lost with a reason, and the rest of its batch is not.
+
+    Args:
+        hints: others given for the same work; chooses: the teacher may choose among them.
+    """
+    if not messages or rollout.hint is None or not rollout.hint.text:
+        return _Hinted()
+    world, text = get_world(rollout.task.environment), rollout.hint.text
+    try:
+        hinted = world.hinted_messages(messages, text)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # clients send messages of every shape
+        return _Hinted(fault=(str(error) or type(error).__name__)[:300])
+    candidates: list[list[dict[str, Any]]] = []
+    for other in list_candidates(text, hints) if chooses else ():
+        with suppress(AttributeError, LookupError, TypeError, ValueError):
+            if (found := world.hinted_messages(messages, other)) not in candidates:
+                candidates.append(found)
+    return _Hinted(hinted, candidates)
 
 
 def why_nothing_trains(project: Project) -> list[Finding]:

@@ -29,7 +29,8 @@ class TrainingRun(Stateful):
         external_id: the run's name with the cluster that trains it; "" where the box itself does.
         checkpoint_uri: file:// directory of the newest checkpoint that a resumed attempt continues from.
         recipe, recipe_hash: how it learns, stored whole.
-        metrics: one mapping per optimiser update; summary: the run in a few numbers.
+        metrics: one mapping per optimiser update; summary: the run in a few numbers; notes: what those do not
+            say, in words.
         gates: [{"gate", "passed", "words", "found", "wanted"}, …], what was asked before and after training.
         alarms: [{"detector", "found", "allowed", "words", "update"}, …], raised while it trained.
         cost: {"gpu_s", "judge_tokens", "judge_usd", "human_minutes", …}, what it took.
@@ -97,6 +98,7 @@ class TrainingRun(Stateful):
     spec = models.JSONField(default=dict)
     metrics = models.JSONField(default=list)
     summary = models.JSONField(default=dict)
+    notes = models.JSONField(default=list, db_default=[])
     versions = models.JSONField(default=dict)
     gates = models.JSONField(default=list)
     alarms = models.JSONField(default=list)

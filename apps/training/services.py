@@ -302,6 +302,7 @@ def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:
     return {
         "metrics": [dict(entry) for entry in result.metrics] or run.metrics,
         "summary": dict(result.summary),
+        "notes": list(result.notes),
         "versions": dict(result.versions),
         "tracking": dict(result.tracking),
         "finished_at": Now(),

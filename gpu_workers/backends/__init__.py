@@ -1,6 +1,6 @@
 """Backends: who turns a spec into an adapter. `standalone` trains in this process; others launch what they wrap."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,7 @@ class TrainedAdapter:
         sha256: of its manifest.
         metrics: one mapping per optimiser update, oldest first.
         summary: the whole run in a few numbers.
+        notes: what those do not say, in words.
     """
 
     directory: Path
@@ -25,6 +26,7 @@ class TrainedAdapter:
     metrics: list[Mapping[str, float]]
     summary: Mapping[str, float]
     versions: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 class Backend(Protocol):

@@ -1,9 +1,10 @@
 """Base models and tokenizers of this process: loaded once, frozen, shared by every run."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from transformers.utils.logging import disable_progress_bar
 from gpu_workers.artifacts import hash_files
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.plain_decoder import LowRank, PlainDecoder
+from gpu_workers.backends.replaying import Replayer, ReplayError
 from gpu_workers.desk import base_directory
 from gpu_workers.engine.checkpoint import plain_shape
 from gpu_workers.engine.errors import EngineError
@@ -47,7 +49,6 @@ class BaseModel:
     sliding_window: int | None
     device: torch.device
     decoder: PlainDecoder | None = None
-    prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def vocabulary_size(self) -> int:
@@ -84,22 +85,23 @@ class BaseModel:
             raise BaseModelError(f"{self.directory.name} has no linear module named {', '.join(missing)}")
         return found
 
-    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-        """Token ids of a conversation up to where the answer starts, by the very code the engine reads prompts with.
+    @cached_property
+    def replayer(self) -> Replayer:
+        """Reads conversations by the very code the engine reads prompts with."""
+        return Replayer(self.codec, self.directory.name)
+
+    def read_prompt(
+        self, messages: Sequence[Mapping[str, Any]], rendering: Mapping[str, Any] = MappingProxyType({})
+    ) -> tuple[int, ...]:
+        """Token ids of a conversation up to where the answer starts.
 
         Raises:
             BaseModelError: the model has no chat template, or it refuses these messages.
         """
-        key = tuple((message["role"], message["content"]) for message in messages)
-        if key not in self.prompts:
-            if len(self.prompts) > 10_000:
-                self.prompts.clear()
-            try:
-                text = self.codec.render_chat(messages)
-            except EngineError as error:
-                raise BaseModelError(f"{self.directory.name}: {error}") from error
-            self.prompts[key] = tuple(self.codec.encode([text], add_special_tokens=False)[0])
-        return self.prompts[key]
+        try:
+            return self.replayer.read(messages, rendering)
+        except ReplayError as error:
+            raise BaseModelError(str(error)) from error
 
     @cached_property
     def end_of_turn(self) -> int:

@@ -1,14 +1,16 @@
 """From pairs, demonstrations and judged rollouts to examples: answers that should become likelier, and others less."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.errors import NothingToLearnError
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
+from gpu_workers.backends.lessons import Refused
+from gpu_workers.backends.replaying import ReplayError
 from gpu_workers.backends.rollout_files import read_records
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainSpec
 
@@ -63,13 +65,20 @@ class Example:
         return tuple(answer for answer in (self.chosen, self.rejected) if answer is not None)
 
 
+class Unreadable(NamedTuple):
+    """A record whose conversation the model's template refuses."""
+
+    record: str
+    words: str
+
+
 @dataclass(frozen=True)
 class Examples:
-    """A run's examples: what is learnt, what it is checked on, and how many records are neither, by reason."""
+    """A run's examples: what is learnt, what it is checked on, and which records are neither and why."""
 
     learnt: list[Example]
     held_out: list[Example]
-    refused: Counter[str]
+    refused: Refused
 
 
 def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_share: float) -> Examples:
@@ -80,7 +89,7 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
         NothingToLearnError: fewer than two tasks are left.
     """
     path = path_from_uri(spec.rollouts_uri)
-    made: Iterable[Example | str]
+    made: Iterable[Example | Unreadable | str]
     if algorithm == "kto":
         rollouts = list(read_records(path, RolloutRecord, sha256=spec.rollouts_sha256))
         tasks = find_tasks(rollouts)
@@ -91,16 +100,21 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
     else:
         made = (_from_pair(one, base) for one in read_records(path, PairRecord, sha256=spec.rollouts_sha256))
     examples: list[Example] = []
-    refused = Counter[str]()
+    refused = Refused()
     for one in made:
-        reason = one if isinstance(one, str) else _find_misfit(one, base)
-        if reason:
-            refused[reason] += 1
+        reason = one if isinstance(one, str) else "" if isinstance(one, Unreadable) else _find_misfit(one, base)
+        if isinstance(one, Unreadable):
+            refused.note("template_refuses", one.words, record=one.record)
+        elif reason:
+            refused.counts[reason] += 1
         elif isinstance(one, Example):
             examples.append(one)
     held_out = choose_held_out({example.group_id for example in examples}, share=held_out_share)
     if not held_out:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())) or "no more records"
+        reasons = (
+            ", ".join(f"{count} {reason}" for reason, count in sorted(refused.counts.items())) or "no more records"
+        )
+        reasons = "; ".join([reasons, *refused.notes[:3]])
         raise NothingToLearnError(
             f"wanted examples of at least two tasks, one of them to be held out, found {len(examples)} examples of "
             f"{len({example.group_id for example in examples})} ({reasons})"
@@ -123,8 +137,11 @@ def _from_rollout(rollout: RolloutRecord, group_id: int) -> Example | str:
     return Example(group_id, weight, rejected=answer)
 
 
-def _from_pair(pair: PairRecord, base: BaseModel) -> Example | str:
-    prompt = tuple(pair.prompt_token_ids) or base.read_prompt(pair.messages)
+def _from_pair(pair: PairRecord, base: BaseModel) -> Example | Unreadable | str:
+    try:
+        prompt = tuple(pair.prompt_token_ids) or base.replayer.read(pair.messages)
+    except ReplayError as error:
+        return Unreadable(f"pair {pair.pair_id}", str(error))
     chosen, rejected = (
         _read_answer(prompt, tokens, counts, logprobs, text, base)
         for tokens, counts, logprobs, text in (
@@ -137,8 +154,11 @@ def _from_pair(pair: PairRecord, base: BaseModel) -> Example | str:
     return Example(pair.group_id, pair.weight, chosen, rejected)
 
 
-def _from_demonstration(one: DemonstrationRecord, base: BaseModel) -> Example | str:
-    prompt = tuple(one.prompt_token_ids) or base.read_prompt(one.messages)
+def _from_demonstration(one: DemonstrationRecord, base: BaseModel) -> Example | Unreadable | str:
+    try:
+        prompt = tuple(one.prompt_token_ids) or base.replayer.read(one.messages)
+    except ReplayError as error:
+        return Unreadable(f"demonstration {one.demonstration_id}", str(error))
     return Example(
         one.group_id, one.weight, chosen=_read_answer(prompt, one.token_ids, one.counts, None, one.answer, base)
     )

@@ -1,12 +1,42 @@
-"""What each token of a rollout has to teach."""
+"""What each token of a rollout has to teach, and what became of those that teach nothing."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.recipes import Recipe
 
 SMALLEST_ADVANTAGE = 1e-6
+
+
+MOST_NOTES = 20
+MOST_NOTE_CHARS = 500
+
+
+@dataclass
+class Refused:
+    """What of a batch is not learnt from: how often, by reason, and what the numbers alone do not say, in words.
+
+    Args:
+        notes: one a reason and text; the first of them.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, reason: str, words: str, *, record: str) -> None:
+        """Count one, and say why once."""
+        self.counts[reason] += 1
+        said = f"{reason.replace('_', ' ')}: {words}"[:MOST_NOTE_CHARS]
+        known = {one.partition(" (first: ")[0] for one in self.notes}
+        if said not in known and len(self.notes) < MOST_NOTES:
+            self.notes.append(f"{said} (first: {record})")
+
+
+def name_record(rollout: RolloutRecord) -> str:
+    """A rollout, as notes name it."""
+    return f"rollout {rollout.rollout_id}"
 
 
 @dataclass(frozen=True)

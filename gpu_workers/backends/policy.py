@@ -145,12 +145,17 @@ class PolicyCourse:
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The whole run in a few numbers; of one that imitates its losses on what it learnt from, and on the rest."""
-        found = summarise(metrics, self._rollouts, self._lessons, self._recipe, self._refused)
+        found = summarise(metrics, self._rollouts, self._lessons, self._recipe, self._refused.counts)
         if not self._held_out:
             return found
         last = metrics[-(len(self._plan) // self._recipe.epochs) :]
         train_loss = sum(metric["loss_rl"] for metric in last) / len(last)
         return found | {"rollouts_held_out": float(len(self._held_out)), "train_loss": train_loss, **self._findings}
+
+    @property
+    def notes(self) -> list[str]:
+        """Why what was not learnt from was not, in words."""
+        return self._refused.notes
 
     def find_faults(self) -> list[str]:
         """None: what rewards make of a policy is judged where it is to serve."""

@@ -91,6 +91,11 @@ class PreferenceCourse:
         """How many updates the run has."""
         return len(self._plan)
 
+    @property
+    def notes(self) -> list[str]:
+        """Why what was not learnt from was not, in words."""
+        return self._refused.notes
+
     def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
         """Make update `number`, from 1; its metrics. The last one is followed by the check on held-out tasks."""
         started = time.perf_counter()
@@ -127,7 +132,7 @@ class PreferenceCourse:
         """The whole run in a few numbers, those of the held-out check among them."""
         last = metrics[-(len(self._plan) // self._recipe.epochs) :]
         return {
-            "examples": float(len(self._examples) + len(self._held_out) + self._refused.total()),
+            "examples": float(len(self._examples) + len(self._held_out) + self._refused.counts.total()),
             "examples_learned": float(len(self._examples)),
             "examples_held_out": float(len(self._held_out)),
             "tasks_learned": float(len({one.group_id for one in self._examples})),
@@ -135,7 +140,7 @@ class PreferenceCourse:
             "updates": float(len(metrics)),
             "train_loss": sum(metric["loss_preference"] for metric in last) / len(last),
             **self._findings,
-            **count_reasons(self._refused),
+            **count_reasons(self._refused.counts),
         }
 
     def find_faults(self) -> list[str]:

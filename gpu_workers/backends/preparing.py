@@ -1,15 +1,14 @@
 """From rollouts to lessons, and which rollouts teach nothing."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.errors import NothingToLearnError
-from gpu_workers.backends.lessons import Lesson
+from gpu_workers.backends.lessons import Lesson, Refused
 from gpu_workers.backends.micro_batches import score_frozen
 from gpu_workers.backends.readers import Reader
-from gpu_workers.backends.teachers import add_teacher
+from gpu_workers.backends.teachers import add_teacher, note_lost_hints
 from tentalis.core.contracts import RolloutRecord, TrainSpec
 from tentalis.core.learning.advantages import imitation_weights, token_advantages
 from tentalis.core.learning.batching import sort_rollouts
@@ -18,10 +17,11 @@ from tentalis.core.learning.recipes import Recipe
 
 def prepare_lessons(
     rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, base: BaseModel
-) -> tuple[list[Lesson], Counter[str]]:
-    """Lessons that count, and how many rollouts teach nothing, by reason."""
+) -> tuple[list[Lesson], Refused]:
+    """Lessons that count, and what teaches nothing and why."""
     lessons, refused = find_lessons(rollouts, spec, recipe, base)
     if recipe.uses_teacher:
+        note_lost_hints(lessons, refused)
         lessons = add_teacher(lessons, recipe, base, refused, spec.options)
     counted = keep_counted(lessons, recipe, refused, found=len(rollouts))
     if recipe.kl_coef > 0:
@@ -32,18 +32,19 @@ def prepare_lessons(
 
 def find_lessons(
     rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, reader: Reader
-) -> tuple[list[Lesson], Counter[str]]:
-    """What the rewards of usable rollouts teach, and how many rollouts are unusable, by reason."""
-    usable, refused = sort_rollouts(
+) -> tuple[list[Lesson], Refused]:
+    """What the rewards of usable rollouts teach, and which rollouts are unusable and why."""
+    usable, counts = sort_rollouts(
         rollouts,
         policy_version=spec.policy_version,
         max_staleness=recipe.max_staleness,
         hints_count=recipe.uses_teacher,
     )
+    refused = Refused(counts)
     fitting = []
     for rollout in usable:
         if reason := _misfit(rollout, reader):
-            refused[reason] += 1
+            refused.counts[reason] += 1
         else:
             fitting.append(rollout)
     if recipe.algorithm == "reward_weighted_sft":
@@ -52,7 +53,7 @@ def find_lessons(
     return [Lesson(rollout, values) for rollout, values in zip(fitting, advantages, strict=True)], refused
 
 
-def keep_counted(lessons: Sequence[Lesson], recipe: Recipe, refused: Counter[str], *, found: int) -> list[Lesson]:
+def keep_counted(lessons: Sequence[Lesson], recipe: Recipe, refused: Refused, *, found: int) -> list[Lesson]:
     """The lessons that a loss is a mean over. Those that teach nothing are among them, and counted by reason.
 
     Args:
@@ -61,9 +62,10 @@ def keep_counted(lessons: Sequence[Lesson], recipe: Recipe, refused: Counter[str
         NothingToLearnError: there is none; the message counts the reasons.
     """
     teaching = sum(lesson.teaches(recipe) for lesson in lessons)
-    refused["no_advantage"] += len(lessons) - teaching
+    refused.counts["no_advantage"] += len(lessons) - teaching
     if not teaching:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items()) if count)
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.counts.items()) if count)
+        reasons = "; ".join([reasons, *refused.notes[:3]]) if refused.notes else reasons
         raise NothingToLearnError(f"none of {found} rollouts would move a weight: {reasons or 'no rollout'}")
     return [lesson for lesson in lessons if lesson.counts(recipe)]
 

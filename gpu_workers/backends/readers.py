@@ -1,11 +1,11 @@
 """Who reads a conversation as tokens: a model that is here, or the tokenizer alone of one that trains elsewhere."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.replaying import Replayer
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
 
@@ -20,8 +20,9 @@ class Reader(Protocol):
     @property
     def vocabulary_size(self) -> int: ...
 
-    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-        """Token ids of a conversation up to where the answer starts. Raises BaseModelError."""
+    @property
+    def replayer(self) -> Replayer:
+        """Renders conversations as this model reads them."""
 
 
 class TokenizerReader:
@@ -29,20 +30,11 @@ class TokenizerReader:
 
     def __init__(self, directory: Path) -> None:
         """Raises BaseModelError unless the directory holds a tokenizer.json and a config.json."""
-        self._directory = directory
         try:
             config = json.loads((directory / "config.json").read_bytes())
             text = config.get("text_config", config)  # what reads images too keeps its sizes in there
             self.context_length = int(text["max_position_embeddings"])
             self.vocabulary_size = int(text["vocab_size"])
-            self._codec = TextCodec.from_directory(directory)
+            self.replayer = Replayer(TextCodec.from_directory(directory), directory.name)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineError) as error:
             raise BaseModelError(f"the tokenizer and sizes of {directory} cannot be read: {error}") from error
-
-    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-        """Raises BaseModelError: the model has no chat template, or it refuses these messages."""
-        try:
-            text = self._codec.render_chat(messages)
-        except EngineError as error:
-            raise BaseModelError(f"{self._directory.name}: {error}") from error
-        return tuple(self._codec.encode([text], add_special_tokens=False)[0])

@@ -43,6 +43,10 @@ class Course(Protocol):
     def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
         """Make update `number`, from 1, and step the optimiser; its metrics."""
 
+    @property
+    def notes(self) -> list[str]:
+        """What the numbers do not say, in words."""
+
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]: ...
 
     def find_faults(self) -> list[str]:
@@ -88,7 +92,7 @@ def train(
         raise UnfitAdapterError(f"not published: {'; '.join(faults)}", metrics=metrics, summary=summary)
     directory, sha256 = publish_adapter(optimizer.tensors(), describe_adapter(spec, recipe, base.sha256), parent=output)
     shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
-    return TrainedAdapter(directory, sha256, metrics, summary, package_versions())
+    return TrainedAdapter(directory, sha256, metrics, summary, package_versions(), course.notes)
 
 
 def _open_adapter(spec: TrainSpec, recipe: Recipe, base: BaseModel, linears: Mapping[str, Tensor]) -> LoraTensors:

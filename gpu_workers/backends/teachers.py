@@ -1,6 +1,5 @@
 """The frozen teacher who reads the hint: how far from the behaviour policy it finds each token."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -10,15 +9,14 @@ import torch
 
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.errors import BaseModelError
-from gpu_workers.backends.lessons import Lesson, Support
+from gpu_workers.backends.lessons import Lesson, Refused, Support, name_record
 from gpu_workers.backends.micro_batches import pack_items, score_frozen
 from gpu_workers.backends.readers import Reader
+from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
 from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.opd import choose_hint, token_opd_advantages, top_k_advantages
-
-Prompt = tuple[int, ...]
 
 
 class HintReader(Protocol):
@@ -27,20 +25,21 @@ class HintReader(Protocol):
     @property
     def context_length(self) -> int: ...
 
-    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> Prompt: ...
+    @property
+    def replayer(self) -> Replayer: ...
 
 
 def add_teacher(
     lessons: Sequence[Lesson],
     recipe: Recipe,
     base: BaseModel,
-    refused: Counter[str],
+    refused: Refused,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Lesson]:
     """Give each lesson with a hint what the frozen teacher, who reads the hint, says of its tokens.
 
     It counts by how far the rollout's judgement is trusted: who is doubted in the one is doubted in the other.
-    A hint whose conversation does not replay to the very tokens the engine saw is left out and counted.
+    A hint whose conversation does not replay to the very tokens the engine saw is left out, counted and explained.
 
     Args:
         options: the spec's; `teacher_url` is where a served teacher is asked.
@@ -72,12 +71,13 @@ class _ServedReader:
     base: BaseModel
     context_length: int
 
-    def read_prompt(self, messages: Sequence[Mapping[str, str]]) -> Prompt:
-        return self.base.read_prompt(messages)
+    @property
+    def replayer(self) -> Replayer:
+        return self.base.replayer
 
 
 def _add_served(
-    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Counter[str], options: Mapping[str, Any]
+    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Refused, options: Mapping[str, Any]
 ) -> list[Lesson]:
     if recipe.opd_mode == "top_k":
         raise TeacherError(
@@ -96,21 +96,31 @@ def _add_served(
 
 
 def _read_hinted(
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Mapping[str, Any]],
     rollout: RolloutRecord,
     base: Reader,
     teacher: HintReader,
-    refused: Counter[str],
+    refused: Refused,
 ) -> Prompt | None:
-    """The hinted conversation as the teacher reads it; None, and counted, where it cannot be used."""
-    prompt = teacher.read_prompt(messages)
-    if base.read_prompt(rollout.messages) != tuple(rollout.prompt_token_ids):
-        refused["hint_does_not_replay"] += 1
-    elif len(prompt) + len(rollout.token_ids) > teacher.context_length:
-        refused["hint_longer_than_the_context"] += 1
-    else:
-        return prompt
-    return None
+    """The rollout's prompt with the hint in it as the teacher reads it; None, and noted, where it cannot be used."""
+    try:
+        prompt = base.replayer.hint(rollout, messages, reader=teacher.replayer)
+    except ReplayError as error:
+        refused.note(f"hint_{error.reason}", str(error), record=name_record(rollout))
+        return None
+    if len(prompt) + len(rollout.token_ids) > teacher.context_length:
+        words = f"{len(prompt)} tokens with the hint and {len(rollout.token_ids)} of the answer, the teacher reads"
+        words = f"{words} {teacher.context_length}"
+        refused.note("hint_longer_than_the_context", words, record=name_record(rollout))
+        return None
+    return prompt
+
+
+def note_lost_hints(lessons: Sequence[Lesson], refused: Refused) -> None:
+    """Say which hints were given and could not be put into their conversation."""
+    for lesson in lessons:
+        if lesson.rollout.hint_fault:
+            refused.note("hint_has_no_place", lesson.rollout.hint_fault, record=name_record(lesson.rollout))
 
 
 def add_gaps(
@@ -118,7 +128,7 @@ def add_gaps(
     recipe: Recipe,
     base: Reader,
     teacher: HintReader,
-    refused: Counter[str],
+    refused: Refused,
     *,
     score: Callable[[Sequence[tuple[Prompt, RolloutRecord]]], Sequence[Sequence[float]]],
 ) -> list[Lesson]:
@@ -155,7 +165,7 @@ class _Opinion(NamedTuple):
 
 
 def _find_supports(
-    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, teacher: BaseModel, refused: Counter[str]
+    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, teacher: BaseModel, refused: Refused
 ) -> dict[int, Support]:
     """Position of a lesson -> its support under the hint whose teacher stays nearest to the behaviour policy."""
     asked: list[tuple[int, Prompt]] = []
@@ -163,7 +173,8 @@ def _find_supports(
         rollout = lesson.rollout
         candidates = rollout.candidate_hints or ([rollout.hinted_messages] if rollout.hinted_messages else [])
         if candidates and not _has_top_k(rollout, recipe.opd_top_k):
-            refused["no_top_k"] += 1
+            words = f"the hybrid wants the {recipe.opd_top_k} likeliest tokens at each place, its server told fewer"
+            refused.note("no_top_k", words, record=name_record(rollout))
             continue
         prompts = [_read_hinted(each, rollout, base, teacher, refused) for each in candidates[: recipe.opd_hints]]
         asked += [(index, prompt) for prompt in prompts if prompt is not None]

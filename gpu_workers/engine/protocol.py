@@ -162,7 +162,7 @@ def read_chat(body: object, find_lane: Callable[[str], Lane], codec: TextCodec) 
             f"chat_template_kwargs must be an object, found {_show(variables)}", param="chat_template_kwargs"
         )
     adds_prompt = fields.flag("add_generation_prompt", default=True)
-    text = codec.render_chat(messages, add_generation_prompt=adds_prompt, **variables)
+    text = codec.render_chat(messages, add_generation_prompt=adds_prompt, variables=variables)
     prompt = codec.encode([text], add_special_tokens=fields.flag("add_special_tokens"))[0]
     wants = fields.flag("logprobs")
     alternatives = fields.integer("top_logprobs", 0, 0, MAX_ALTERNATIVES)

@@ -1,6 +1,7 @@
 """What crosses the wire between the web side and the training box: frozen, versioned, checked on arrival."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -48,11 +49,15 @@ class RolloutRecord:
         adapter: name of the adapter that produced it; "" for the base model.
         policy_version: of that adapter, counted along its line of adapters (0 for the base model); staleness is
             counted in it.
-        messages: the conversation the attempt answered: [{"role", "content"}, ...].
+        messages: the conversation the attempt answered: [{"role", "content"}, ...], as its caller sent it.
+        rendering: what it was rendered with besides (`tentalis.core.rendering`): tools, template arguments, when.
         hinted_messages: the same with the hint in it, for the frozen teacher; None when there is no hint.
+        hint_fault: why there is none although a hint was given; "" otherwise.
         prompt_token_ids: (P,) exactly as the engine saw them.
         token_ids: (T,) exactly as the engine returned them, tool results included.
-        logprobs: (T,) natural log, behaviour policy at temperature 1; 0.0 where `sampled` is False.
+        temperature: at which the policy sampled, > 0; `logprobs` and `top_logprobs` are those of its softmax, and
+            whoever trains on them divides the logits by it.
+        logprobs: (T,) natural log, behaviour policy at that temperature; 0.0 where `sampled` is False.
         sampled: (T,) True where the policy chose the token, False for tool results.
         reward: outcome in [0, 1]; None when nobody could judge it.
         steps: scored spans in order.
@@ -62,14 +67,15 @@ class RolloutRecord:
             `hinted_messages` is the first of them where there are any.
         top_token_ids, top_logprobs: (T, K) the behaviour policy's K likeliest tokens at each position and their
             log-probs in nats, as the engine returned them; None where it was not asked.
+        is_cut: the answer ended where its length ran out, not where the policy ended it.
     """
 
     rollout_id: int
     group_id: int
     adapter: str
     policy_version: int
-    messages: Sequence[Mapping[str, str]]
-    hinted_messages: Sequence[Mapping[str, str]] | None
+    messages: Sequence[Mapping[str, Any]]
+    hinted_messages: Sequence[Mapping[str, Any]] | None
     prompt_token_ids: Sequence[int]
     token_ids: Sequence[int]
     logprobs: Sequence[float]
@@ -78,9 +84,13 @@ class RolloutRecord:
     steps: Sequence[StepReward] = ()
     missing_steps: int = 0
     weight: float = 1.0
-    candidate_hints: Sequence[Sequence[Mapping[str, str]]] = ()
+    candidate_hints: Sequence[Sequence[Mapping[str, Any]]] = ()
     top_token_ids: Sequence[Sequence[int]] | None = None
     top_logprobs: Sequence[Sequence[float]] | None = None
+    rendering: Mapping[str, Any] = field(default_factory=dict)
+    hint_fault: str = ""
+    temperature: float = 1.0
+    is_cut: bool = False
     schema: str = ROLLOUT_SCHEMA
 
     def __post_init__(self) -> None:
@@ -95,6 +105,8 @@ class RolloutRecord:
                 raise ContractError(
                     f"rollout {self.rollout_id}: {name} has {len(getattr(self, name))} entries, token_ids has {size}"
                 )
+        if not 0.0 < self.temperature < math.inf:
+            raise ContractError(f"rollout {self.rollout_id}: temperature must be above 0, found {self.temperature}")
         if self.reward is not None and not 0.0 <= self.reward <= 1.0:
             raise ContractError(f"rollout {self.rollout_id}: reward must lie in [0, 1], found {self.reward}")
         for step in self.steps:
@@ -287,6 +299,7 @@ class TrainResult:
         adapter_uri, sha256: the adapter's directory and the SHA-256 of its manifest file; "" when not ok.
         metrics: one mapping per optimiser update, oldest first; names carry units (`tokens_per_s`).
         summary: the whole run in a few numbers.
+        notes: what the numbers alone do not say, in words: why a hint did not count, and the like.
         versions: package -> version that computed it.
         tracking: writer -> {"uri"} where its curves lie, or {"error"}: why there are none.
     """
@@ -302,6 +315,7 @@ class TrainResult:
     summary: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     tracking: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
     schema: str = TRAIN_RESULT_SCHEMA
 
     def to_json(self) -> dict[str, Any]:

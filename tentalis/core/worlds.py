@@ -109,7 +109,7 @@ class World(Protocol):
     def verify(self, prompt: str, reference: Any, draft: AttemptDraft) -> Verification | None:
         """Check an attempt; None where this world cannot."""
 
-    def hinted_messages(self, messages: Sequence[Mapping[str, str]], hint: str) -> list[dict[str, str]]:
+    def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
         """The same conversation with a hint in it, as a teacher reads it."""
 
     def is_held_out(self, prompt: str) -> bool:

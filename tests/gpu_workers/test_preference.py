@@ -207,7 +207,7 @@ def test_what_cannot_be_learnt_from_is_counted(tmp_path: Path) -> None:
     long = dataclasses.replace(pairs[2], chosen_token_ids=[5] * 80, chosen_sampled=[True] * 80)
     spec = make_spec(tmp_path, [same, worthless, long, *pairs[3:]], recipe=RECIPE)
     found = read_examples(spec, "dpo", load_base(str(tiny_model())), held_out_share=0.25)
-    assert found.refused == {"same_answers": 1, "no_weight": 1, "longer_than_the_context": 1}
+    assert found.refused.counts == {"same_answers": 1, "no_weight": 1, "longer_than_the_context": 1}
     assert len(found.learnt) + len(found.held_out) == 3
 
 

@@ -20,6 +20,13 @@ from gpu_workers.runner import run
 from tentalis.core.contracts import RolloutRecord, TrainResult, TrainSpec
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec
+from tests.gpu_workers.templated import (
+    CONVERSATIONS,
+    TOOLS,
+    make_templated_model,
+    make_templated_rollouts,
+    serve_prompt,
+)
 from tests.gpu_workers.tinker_server import KEY, MODEL, TinkerServer, serve
 
 pytestmark = pytest.mark.torch
@@ -322,3 +329,20 @@ def test_every_field_of_a_recipe_is_taken_refused_or_named() -> None:
     groups = [set(recipes.TAKEN), set(recipes.REFUSED), set(recipes.OTHERWISE)]
     assert set.union(*groups) == {item.name for item in dataclasses.fields(Recipe)}
     assert sum(map(len, groups)) == len(set.union(*groups))
+
+
+def test_a_hinted_rollout_that_calls_tools_trains_on_policy_there_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, messages = make_templated_model("qwen3"), CONVERSATIONS["call without content"]
+    prompt = serve_prompt(directory, messages, tools=TOOLS)
+    rollouts = make_templated_rollouts(directory, messages, prompt, rendering={"tools": TOOLS})
+    rollouts[0] = dataclasses.replace(rollouts[0], rendering={})
+    with serve(TinkerServer(model=str(directory))) as server:
+        monkeypatch.setenv("TENTALIS_TINKER_URL", server.url)
+        monkeypatch.setenv("TENTALIS_TINKER_API_KEY", KEY)
+        result = train(make_tinker_spec(tmp_path, one_update(), rollouts=rollouts, base_model=str(directory)))
+    assert result.ok, result.error_message
+    assert (result.summary["rollouts_hinted"], result.summary["refused_hint_does_not_replay"]) == (3, 1)
+    assert result.summary["max_ratio"] == pytest.approx(1, abs=1e-3)
+    assert "where the server read" in result.notes[0]

@@ -150,6 +150,7 @@ class RunOut(serializers.ModelSerializer[TrainingRun]):
             "waiting_reason",
             "attempt",
             "summary",
+            "notes",
             "gates",
             "alarms",
             "cost",

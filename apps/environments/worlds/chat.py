@@ -63,7 +63,7 @@ class ChatWorld:
             details={"match": wanted.match},
         )
 
-    def hinted_messages(self, messages: Sequence[Mapping[str, str]], hint: str) -> list[dict[str, str]]:
+    def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
         """The conversation with the hint behind the last user message; raises HintError for a blank hint."""
         return hints.hinted_messages(messages, hint)
 

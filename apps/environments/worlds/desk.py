@@ -57,7 +57,7 @@ class DeskWorld:
             details={"hints": list(verdict.hints)},
         )
 
-    def hinted_messages(self, messages: Sequence[Mapping[str, str]], hint: str) -> list[dict[str, str]]:
+    def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
         """The conversation with the rule book's hints that are in `hint` behind the ticket, the person's last words.
 
         Raises:

@@ -5,10 +5,12 @@ whoever asks twice, or asks again after a lost message, finds the one that was s
 """
 
 import dataclasses
+import json
 import shlex
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from gpu_workers.artifacts import hash_files, write_file
 from gpu_workers.backends import TrainedAdapter
@@ -156,7 +158,21 @@ def collect(
         "rollouts": sum(update.get("rollouts", 0.0) for update in updates),
         "wall_s": sum(update.get("step_s", 0.0) for update in updates),
     }
-    return TrainedAdapter(directory, sha256, list(updates), summary, package_versions() | {"openrlhf": OPENRLHF})
+    sent = _read_sent(output)
+    if "hints" in sent:
+        summary["tasks_hinted"] = float(sent["hints"])
+        summary |= {f"refused_{reason}": float(count) for reason, count in sorted(sent["refused"].items())}
+    versions = package_versions() | {"openrlhf": OPENRLHF}
+    return TrainedAdapter(directory, sha256, list(updates), summary, versions, sent.get("notes", ()))
+
+
+def _read_sent(output: Path) -> dict[str, Any]:
+    """What was planned when the job was sent; {} where that is not here any more."""
+    try:
+        found = json.loads((output / SENT_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _collect_head(spec: TrainSpec, *, output: Path, is_cancelled: Callable[[], bool]) -> TrainedAdapter:

@@ -1,18 +1,37 @@
 """What the batch holds, as OpenRLHF reads it: one JSON line a task, its label a JSON object of what a reward needs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpu_workers.artifacts import write_file
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.errors import BaseModelError, NothingToLearnError
+from gpu_workers.backends.lessons import Refused, name_record
+from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError
 from tentalis.core.learning.recipes import Recipe
+
+
+class Prompts(NamedTuple):
+    """What was written.
+
+    Args:
+        tasks: how many; hints: how many of them have one that counts; refused: why others have none.
+    """
+
+    tasks: int
+    hints: int
+    refused: Refused
+
+
+class _Hinted(NamedTuple):
+    token_ids: Prompt
+    weight: float
 
 
 def write_prompts(
@@ -22,22 +41,24 @@ def write_prompts(
     base_model: str,
     recipe: Recipe,
     options: ClusterOptions,
-) -> int:
-    """Write the tasks of a batch as prompts; how many there are.
+) -> Prompts:
+    """Write the tasks of a batch as prompts.
 
-    A label holds `task`, `prompt_token_ids` exactly as the engine saw them, `stop_token_ids`, and where the recipe
-    distils and the task has a hint, `hinted_prompt_token_ids` and `weight`, the trust in who gave it.
+    A hint counts for a task where the prompt that was served is rendered again token for token. A label holds `task`,
+    `prompt_token_ids` exactly as the engine saw them, `stop_token_ids`, and where the recipe distils and a hint counts,
+    `hinted_prompt_token_ids` and `weight`, the trust in who gave it.
 
     Raises:
         NothingToLearnError: no task of the batch leaves room for an answer.
-        BaseModelError: the tokenizer or the chat template cannot be used.
+        BaseModelError: the tokenizer cannot be used.
     """
     codec = load_codec(base_model)
     stop_ids = [_encode_stop(codec, text) for text in options.stops]
     by_task: dict[int, list[RolloutRecord]] = {}
     for rollout in rollouts:
         by_task.setdefault(rollout.group_id, []).append(rollout)
-    lines = []
+    lines, hints, refused = [], 0, Refused()
+    replayer = Replayer(codec, base_model)
     for task, tries in sorted(by_task.items()):
         first = tries[0]
         if len(first.prompt_token_ids) + options.max_new_tokens > options.max_tokens:
@@ -47,10 +68,9 @@ def write_prompts(
             "prompt_token_ids": list(first.prompt_token_ids),
             "stop_token_ids": stop_ids,
         }
-        hinted = next((one for one in tries if one.hinted_messages), None) if recipe.uses_teacher else None
-        if hinted is not None and hinted.hinted_messages:
-            label["hinted_prompt_token_ids"] = _encode_chat(codec, hinted.hinted_messages)
-            label["weight"] = hinted.weight
+        if recipe.uses_teacher and (hinted := _read_hinted(tries, replayer, refused)) is not None:
+            hints += 1
+            label["hinted_prompt_token_ids"], label["weight"] = list(hinted.token_ids), hinted.weight
         prompt = codec.decode(first.prompt_token_ids, skip_special=False)
         lines.append(json.dumps({"prompt": prompt, "label": json.dumps(label)}))
     if not lines:
@@ -59,14 +79,24 @@ def write_prompts(
             f"{options.max_tokens} (options.max_tokens)"
         )
     write_file(path, "".join(line + "\n" for line in lines).encode())
-    return len(lines)
+    return Prompts(len(lines), hints, refused)
 
 
-def _encode_chat(codec: TextCodec, messages: Sequence[Mapping[str, str]]) -> list[int]:
+def _read_hinted(tries: Sequence[RolloutRecord], replayer: Replayer, refused: Refused) -> _Hinted | None:
+    """The task's own prompt with a hint in it, of the first try at that very prompt whose hint has a place."""
+    asked = tuple(tries[0].prompt_token_ids)
+    hinted = next((one for one in tries if one.hinted_messages and tuple(one.prompt_token_ids) == asked), None)
+    if hinted is None or not hinted.hinted_messages:
+        for one in tries:
+            if one.hint_fault:
+                refused.note("hint_has_no_place", one.hint_fault, record=name_record(one))
+                break
+        return None
     try:
-        return list(codec.encode([codec.render_chat(messages)], add_special_tokens=False)[0])
-    except EngineError as error:
-        raise BaseModelError(f"the chat template refuses a hinted conversation: {error}") from error
+        return _Hinted(replayer.hint(hinted, hinted.hinted_messages), hinted.weight)
+    except ReplayError as error:
+        refused.note(f"hint_{error.reason}", str(error), record=name_record(hinted))
+        return None
 
 
 def _encode_stop(codec: TextCodec, text: str) -> int:

@@ -76,7 +76,7 @@ def _plan_reinforcement(
         require_teacher(options)
     rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
     prompts = write_prompts(places.data, rollouts, base_model=spec.base_model, recipe=recipe, options=options)
-    sizes = fit_sizes(recipe, options, prompts=prompts)
+    sizes = fit_sizes(recipe, options, prompts=prompts.tasks)
     told = Told(
         parent=str(_find_parent(spec, recipe) or ""),
         teacher_url=options.teacher_url if recipe.uses_teacher else "",
@@ -90,7 +90,14 @@ def _plan_reinforcement(
         words=["python3", "-m", f"{PACKAGE}.entry", REINFORCE, *argv],
         variables={VARIABLE: json.dumps(dataclasses.asdict(told)), REWARD_VARIABLE: reward_url},
         gpus=0,  # Ray gives its actors theirs
-        told={"argv": argv, "sizes": dataclasses.asdict(sizes), "told": dataclasses.asdict(told)},
+        told={
+            "argv": argv,
+            "sizes": dataclasses.asdict(sizes),
+            "told": dataclasses.asdict(told),
+            "hints": prompts.hints,
+            "refused": dict(prompts.refused.counts),
+            "notes": prompts.refused.notes,
+        },
     )
 
 

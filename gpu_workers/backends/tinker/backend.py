@@ -24,7 +24,7 @@ from gpu_workers.backends.policy import hold_out
 from gpu_workers.backends.preparing import find_lessons, keep_counted
 from gpu_workers.backends.readers import TokenizerReader
 from gpu_workers.backends.rollout_files import read_rollouts
-from gpu_workers.backends.teachers import add_gaps
+from gpu_workers.backends.teachers import add_gaps, note_lost_hints
 from gpu_workers.backends.tinker import require_client
 from gpu_workers.backends.tinker.datums import plan_passes
 from gpu_workers.backends.tinker.home import fetch_export, read_export
@@ -73,6 +73,7 @@ def train(
     lessons, refused = find_lessons(rollouts, spec, recipe, reader)
     with open_service(address, name=f"run {spec.run_id}.{spec.attempt}", is_cancelled=is_cancelled) as service:
         if recipe.uses_teacher:
+            note_lost_hints(lessons, refused)
             lessons = add_gaps(
                 lessons, recipe, reader, reader, refused, score=lambda items: service.score(items, model=options.model)
             )
@@ -116,9 +117,11 @@ def train(
     for leftover in (DIRECTORY, EXPORT):
         shutil.rmtree(output / leftover, ignore_errors=True)
     summary = (
-        summarise(metrics, rollouts, lessons, recipe, refused) | checked | {"wall_s": time.perf_counter() - started}
+        summarise(metrics, rollouts, lessons, recipe, refused.counts)
+        | checked
+        | {"wall_s": time.perf_counter() - started}
     )
-    return TrainedAdapter(directory, sha256, metrics, summary, package_versions() | {"tinker": client})
+    return TrainedAdapter(directory, sha256, metrics, summary, package_versions() | {"tinker": client}, refused.notes)
 
 
 def _score_start(

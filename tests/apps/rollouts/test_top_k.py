@@ -53,6 +53,23 @@ def test_without_likeliest_tokens_there_is_nothing_to_choose_by(project: Project
         assert record.hinted_messages is not None
 
 
+def test_a_hint_that_finds_no_place_is_lost_with_its_reason_and_its_batch_is_not(project: Project) -> None:
+    lost, kept = make_judged_task(project), make_judged_task(project)
+    for task in (lost, kept):
+        give_hint(task, "Be brief. Say why.")
+    asked = {"tools": [{"type": "function", "function": {"name": "look_up"}}], "temperature": 1.0, "stop": ["x"]}
+    Exchange.objects.filter(attempt__task=lost).update(messages=[{"role": "user", "content": {"odd": True}}])
+    Exchange.objects.filter(attempt__task=kept).update(request=asked)
+    for task in (lost, kept):
+        services.build_rollouts(task.pk, by="ledger")
+    records = list(iterate_records(Batch.objects.get()))
+    assert [bool(record.hinted_messages) for record in records] == [False, False, True, True]
+    assert [record.hint_fault for record in records[:2]] == [
+        "content of the last user message: wanted text or parts, found dict"
+    ] * 2
+    assert all(set(record.rendering) == {"tools", "served_at"} for record in records[2:])
+
+
 def judge(task: Task, *rewards: float) -> None:
     for rollout, reward in zip(Rollout.objects.filter(task=task).order_by("pk"), rewards, strict=True):
         Rollout.objects.filter(pk=rollout.pk).update(reward=reward)

@@ -14,14 +14,24 @@ import pytest
 
 from gpu_workers.backends.errors import CancelledError, NothingToLearnError
 from gpu_workers.backends.openrlhf.backend import ClusterJobFailedError, advance, collect, name_job
+from gpu_workers.backends.openrlhf.lessons import load_codec, write_prompts
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, RayJobs, pack_plugin
+from gpu_workers.engine.text import TextCodec
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, PairRecord, RolloutRecord, TrainSpec
-from tentalis.core.learning.openrlhf_options import ClusterOptionsError, UnsupportedRecipeError
+from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.openrlhf.command_line import CommandLines
 from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
 from tests.gpu_workers.openrlhf.test_coming_home import write_events, write_saved
+from tests.gpu_workers.templated import (
+    CONVERSATIONS,
+    HINT,
+    TOOLS,
+    make_templated_model,
+    make_templated_rollouts,
+    serve_prompt,
+)
 from tests.local_server import LocalHandler, LocalServer
 
 RECIPE = Recipe(
@@ -83,13 +93,21 @@ def ray() -> Iterator[Ray]:
         yield made
 
 
+ASKED = [{"role": "user", "content": "Order: 2 mug at 2 EUR, new client. Total?"}]
+
+
+def read_desk_prompt(messages: list[dict[str, str]]) -> list[int]:
+    codec = load_codec("desk")
+    return codec.encode([codec.render_chat(messages)], add_special_tokens=False)[0]
+
+
 def make_spec(folder: Path, *, attempt: int = 1, recipe: Recipe = RECIPE, **options: Any) -> TrainSpec:
     """A spec of two tasks with two tries each, the first of them hinted."""
-    messages = [{"role": "user", "content": "Order: 2 mug at 2 EUR, new client. Total?"}]
+    messages, prompt = ASKED, read_desk_prompt(ASKED)
     rollouts = [
         RolloutRecord(
             rollout_id=number, group_id=number // 2 + 5, adapter="", policy_version=0, messages=messages,
-            hinted_messages=messages if number == 1 else None, prompt_token_ids=[3, 9, 1, 4], token_ids=[7, 1],
+            hinted_messages=messages if number == 1 else None, prompt_token_ids=prompt, token_ids=[7, 1],
             logprobs=[-1.0, -1.0], sampled=[True, True], reward=float(number % 2), weight=0.5,
         )
         for number in range(4)
@@ -143,9 +161,31 @@ def test_a_prompt_is_what_the_engine_saw_and_its_label_what_a_reward_needs(ray: 
     _, _, output = look(spec, ray)
     lines = [json.loads(line) for line in (output / "data.jsonl").read_text().splitlines()]
     first, second = (json.loads(line["label"]) for line in lines)
-    assert (first["task"], first["prompt_token_ids"], len(first["stop_token_ids"])) == (5, [3, 9, 1, 4], 1)
-    assert (first["weight"], first["hinted_prompt_token_ids"][0]) == (0.5, 3)
+    assert (first["task"], first["prompt_token_ids"], len(first["stop_token_ids"])) == (5, read_desk_prompt(ASKED), 1)
+    assert (first["weight"], first["hinted_prompt_token_ids"]) == (0.5, read_desk_prompt(ASKED))
     assert "hinted_prompt_token_ids" not in second
+
+
+def test_a_hint_reaches_the_cluster_only_where_the_served_prompt_is_rendered_again(ray: Ray, tmp_path: Path) -> None:
+    directory, messages = make_templated_model("qwen2.5"), CONVERSATIONS["call without content"]
+    prompt = serve_prompt(directory, messages, tools=TOOLS)
+    told = [
+        dataclasses.replace(one, group_id=number, rendering=rendering)
+        for number, rendering in enumerate(({"tools": TOOLS}, {}))
+        for one in make_templated_rollouts(directory, messages, prompt, size=1)
+    ]
+    options = ClusterOptions.from_json({**OPTIONS, "stops": [], "max_tokens": 2048})
+    recipe = Recipe.from_json({**RECIPE.to_json(), "w_opd": 0.3})
+    written = write_prompts(tmp_path / "d.jsonl", told, base_model=str(directory), recipe=recipe, options=options)
+    lines = (tmp_path / "d.jsonl").read_text().splitlines()
+    first, second = (json.loads(json.loads(line)["label"]) for line in lines)
+    codec = TextCodec.from_directory(directory)
+    hinted = codec.decode(first["hinted_prompt_token_ids"], skip_special=False)
+    assert HINT in hinted
+    assert "# Tools" in hinted
+    assert "hinted_prompt_token_ids" not in second
+    assert (written.tasks, written.hints, dict(written.refused.counts)) == (2, 1, {"hint_does_not_replay": 1})
+    assert "where the server read" in written.refused.notes[0]
 
 
 def test_a_running_job_sends_its_curves_home_and_is_stopped_when_asked(ray: Ray, tmp_path: Path) -> None:
