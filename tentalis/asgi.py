@@ -1,4 +1,4 @@
-"""ASGI entry point: HTTP by Django, the live socket by Channels."""
+"""ASGI entry point: HTTP by Django, the live socket by Channels; both behind what no request gets past."""
 
 import os
 
@@ -10,12 +10,18 @@ http = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+from django.conf import settings  # noqa: E402
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
 from apps.console.routing import websocket_urlpatterns  # noqa: E402
+from tentalis.inbound.bodies import BoundedBodies  # noqa: E402
+from tentalis.limits import LIMITS  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": BoundedBodies(http, most_bytes=LIMITS.web_body_bytes, most_s=LIMITS.body_s),
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
+if settings.TENTALIS["TRUSTED_PROXIES"]:  # who else says for whom it asks is not believed
+    application = ProxyHeadersMiddleware(application, trusted_hosts=settings.TENTALIS["TRUSTED_PROXIES"])

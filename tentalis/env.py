@@ -4,9 +4,13 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from tentalis.core.edge_limits import EdgeLimits
+from tentalis.core.limits import LimitsError
 
 PREFIX = "TENTALIS_"
 
@@ -126,6 +130,25 @@ def read_object(value: str) -> dict[str, Any]:
     return found
 
 
+def read_limits(value: str) -> EdgeLimits:
+    """`{"web_body_bytes": 4000000}` -> the table of limits with that changed."""
+    try:
+        return EdgeLimits.from_json(read_object(value))
+    except LimitsError as error:
+        raise ValueError(f'limits by name, as {{"web_body_bytes": 4000000}} ({error})') from None
+
+
+def read_networks(value: str) -> list[str]:
+    """Addresses and networks, separated by commas."""
+    found = read_list(value)
+    for item in found:
+        try:
+            ip_network(item)
+        except ValueError:
+            raise ValueError("addresses or networks such as 10.0.0.2, 172.16.0.0/12, separated by commas") from None
+    return found
+
+
 def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
     """`workers=threads:6;scorers,hints,control=threads:4` -> [(queues, pool, concurrency), …]."""
     wanted = "groups like workers=threads:6;scorers,hints,control=threads:4 (pool: threads or solo)"
@@ -166,6 +189,11 @@ VARIABLES: dict[str, Variable] = {
         Variable("GATEWAY_HOST", read_text, "127.0.0.1", "address the gateway binds"),
         Variable("GATEWAY_PORT", PORT, 8200, "the gateway: where agents ask models"),
         Variable("GATEWAY_IN_FLIGHT", read_int(1, 100_000), 1024, "requests a gateway answers at the same time"),
+        Variable("LIMITS", read_limits, EdgeLimits(), "limits at the edges to change, a JSON object (docs/limits.md)"),
+        Variable(
+            "TRUSTED_PROXIES", read_networks, [], "proxies in front, whose X-Forwarded-For is believed; none: nobody's"
+        ),
+        Variable("METRICS_TOKEN", read_text, "", "who may read /metrics; unset: who asks from this machine", True),
         Variable("ENGINE_PORT", PORT, 8300, "the local engine"),
         Variable("ENGINE_URL", read_url("http", "https"), None, "engine; unset: the local one on its port"),
         Variable("POSTGRES_PORT", PORT, 54320, "the embedded Postgres"),
@@ -240,12 +268,15 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
         raise EnvironmentVariableError(
             f"unknown variable {', '.join(unknown)}; known are {', '.join(sorted(VARIABLES))}"
         )
-    values = {}
-    for name, variable in VARIABLES.items():
-        text = environ.get(name, "")
-        try:
-            values[variable.name] = variable.read(text) if text else variable.default
-        except ValueError as error:
-            shown = "a secret value" if variable.secret else repr(text)
-            raise EnvironmentVariableError(f"{name} must be {error}, found {shown}") from None
-    return values
+    return {variable.name: read_variable(variable.name, environ) for variable in VARIABLES.values()}
+
+
+def read_variable(name: str, environ: Mapping[str, str] = os.environ) -> Any:
+    """One variable's value. Raises EnvironmentVariableError where it cannot be read."""
+    variable = VARIABLES[PREFIX + name]
+    text = environ.get(PREFIX + name, "")
+    try:
+        return variable.read(text) if text else variable.default
+    except ValueError as error:
+        shown = "a secret value" if variable.secret else repr(text)
+        raise EnvironmentVariableError(f"{PREFIX}{name} must be {error}, found {shown}") from None

@@ -11,8 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from tentalis.limits import LIMITS
+
 DEFAULT_LIMIT = 50
-MAX_LIMIT = 200
+MAX_LIMIT = LIMITS.list_rows
 LIMIT_HELP = f"Rows a page, 1 to {MAX_LIMIT}."
 CURSOR_HELP = "`next_cursor` of the page before; absent: the first page."
 

@@ -8,9 +8,11 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
 from apps.api.problems import BodyTooLargeError
+from tentalis.limits import LIMITS
 
-MAX_BYTES = 2 * 1024 * 1024
-MAX_DEPTH = 32
+MAX_BYTES = LIMITS.web_body_bytes
+MAX_DEPTH = LIMITS.web_json_depth
+MOST_NUMBER = min(2**63, 10**LIMITS.number_digits)
 
 
 class StrictJSONParser(BaseParser):
@@ -50,15 +52,18 @@ def check_texts(value: Any, depth: int = 0) -> None:
         for name, item in value.items():
             check_texts(name, depth + 1)
             check_texts(item, depth + 1)
-    elif isinstance(value, int) and abs(value) >= 2**63:
+    elif isinstance(value, int) and abs(value) >= MOST_NUMBER:
         raise ParseError("whole numbers must fit in 64 bits")
 
 
 def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ParseError(f"the name {next(name for name in names if names.count(name) > 1)!r} stands twice")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ParseError(f"the name {name[:200]!r} stands twice")
+            seen.add(name)
     return value
 
 

@@ -8,6 +8,8 @@ from django.db.utils import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
+
 
 def show_alive(request: HttpRequest) -> JsonResponse:
     """The process answers."""
@@ -23,6 +25,10 @@ def show_ready(request: HttpRequest) -> JsonResponse:
 
 
 def show_metrics(request: HttpRequest) -> HttpResponse:
+    """For whoever has the token of the settings; without one, for who asks from this machine."""
+    address = str(request.META.get("REMOTE_ADDR", ""))
+    if not may_read_metrics(address=address, headers=request.headers, token=settings.TENTALIS["METRICS_TOKEN"]):
+        return HttpResponse(f"/metrics is for {METRICS_READERS}\n", status=403, content_type="text/plain")
     return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
 
 

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Mapping
 
+from aiohttp.web import BaseRequest
 from django.db.utils import Error as DatabaseError
 
 from apps.base.errors import NotSignedInError
 from apps.gateway.errors import RefusalError
 from apps.gateway.knowledge import Knowledge
 from apps.gateway.tables import Caller
+from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
 
 WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…)"
 
@@ -43,6 +45,18 @@ def require_asking(caller: Caller) -> None:
 def require_reading(caller: Caller) -> None:
     if not caller.may_read:
         raise _refuse(403, "this token may not read sessions: it needs the scope sessions:read", "not_allowed")
+
+
+def require_metrics_reader(request: BaseRequest, token: str) -> None:
+    """Raise RefusalError unless the caller may read the process's figures.
+
+    Args:
+        token: that gives the right; "" leaves it to who asks from this machine, and for nobody else.
+    """
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    address = str(peer[0]) if isinstance(peer, tuple) else ""
+    if not may_read_metrics(address=address, headers=request.headers, token=token):
+        raise _refuse(403, f"/metrics is for {METRICS_READERS}", "not_allowed")
 
 
 def read_token(headers: Mapping[str, str]) -> str:

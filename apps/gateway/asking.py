@@ -5,8 +5,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.routing import Route
+from tentalis.core.json_bounds import is_deeper, is_surely_flat, read_marks
+from tentalis.limits import LIMITS
 
 Json = dict[str, Any]
 OURS = frozenset({"session_id"})
@@ -14,6 +17,8 @@ OURS = frozenset({"session_id"})
 HINTS = frozenset({"prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "verbosity", "modalities"})
 """Fields that ask a vendor's server for what it may leave undone; our engine refuses what it does not know."""
 _TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+USUAL_COMPLETION_TOKENS = 1024
+BYTES_A_TOKEN = 4
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
@@ -104,8 +109,12 @@ def read_object(raw: bytes) -> Json:
     """A request's body.
 
     Raises:
-        RefusalError: it is no JSON object.
+        RefusalError: it is no JSON object, or one with more values or levels than are taken.
     """
+    marks = read_marks(raw)
+    if len(marks) > LIMITS.json_values:
+        message = f"the body holds more than {LIMITS.json_values:,} values"
+        raise RefusalError(message, status=400, code="too_many_values", is_recorded=False)
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -113,6 +122,10 @@ def read_object(raw: bytes) -> Json:
     if not isinstance(body, dict):
         message = f"the body must be a JSON object, found {type(body).__name__}"
         raise RefusalError(message, status=400, code="invalid_json")
+    most = LIMITS.gateway_json_depth
+    if not is_surely_flat(marks, most) and is_deeper(body, most):
+        message = f"the body's lists and objects lie more than {most} levels within each other"
+        raise RefusalError(message, status=400, code="too_deep", is_recorded=False)
     return body
 
 
@@ -122,6 +135,15 @@ def read_model(body: Mapping[str, Any]) -> str:
     if not isinstance(model, str) or not model:
         raise RefusalError("model must be a non-empty string", status=400, code="invalid_value", param="model")
     return model
+
+
+def guess_usage(raw: bytes, body: Mapping[str, Any]) -> Usage:
+    """What a request may use at most, near enough to hold a budget's room for it until its answer says."""
+    asked = [body.get(name) for name in (*_LIMITS, "max_output_tokens")]
+    most = max((value for value in asked if type(value) is int), default=USUAL_COMPLETION_TOKENS)
+    choices = body.get("n")
+    completion = max(1, most) * (choices if type(choices) is int and choices > 0 else 1)
+    return Usage(prompt=1 + len(raw) // BYTES_A_TOKEN, completion=completion, cached=0, cache_write=0, reasoning=0)
 
 
 def _name_limit(asked: Json, wanted: str) -> None:

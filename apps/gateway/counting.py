@@ -11,11 +11,12 @@ from apps.gateway.asking import OURS, Json, read_model
 from apps.gateway.dialects import DIALECTS, fit_server, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
-from apps.gateway.fetching import BROKEN, MOST_ERROR_BYTES
+from apps.gateway.fetching import BROKEN
 from apps.gateway.routing import Route, find_route
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Caller
-from apps.gateway.upstreams import FAR_STATUSES, DownError, Endpoint
+from apps.gateway.upstreams import FAR_STATUSES, AnswerTooLongError, DownError, Endpoint, read_whole
+from tentalis.limits import LIMITS
 
 _NO_LIMIT = {"max_tokens": 1}
 """What a request to answer must say and one to count need not."""
@@ -59,7 +60,10 @@ async def _ask(edge: Edge, route: Route, place: Place, asked: bytes) -> int:
             async with answer:
                 if answer.status in FAR_STATUSES:
                     raise DownError(f"status {answer.status}")
-                raw = await (answer.read() if answer.status == 200 else answer.content.read(MOST_ERROR_BYTES))
+                most = LIMITS.error_answer_bytes
+                raw = await (read_whole(answer) if answer.status == 200 else answer.content.read(most))
+        except AnswerTooLongError as error:
+            raise RefusalError(f"{name}: {error}", status=502, code="upstream_too_long") from None
         except (DownError, *BROKEN) as error:
             words = str(error)
             continue

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,6 +68,10 @@ class Edge:
     Args:
         most_in_flight: requests at the same time; more are refused with 429.
         find_troubles: why what is recorded here does not reach the database, in words; nothing where it does.
+
+    Attributes:
+        in_flight: requests that were read and are being answered.
+        begun: by token, those whose body may yet be under way too. held_bytes: of their bodies.
     """
 
     knowledge: Knowledge
@@ -79,6 +84,8 @@ class Edge:
     find_troubles: Callable[[], list[str]] = _find_nothing_wrong
     metrics: Metrics = field(default_factory=Metrics)
     in_flight: int = 0
+    begun: Counter[str] = field(default_factory=Counter)
+    held_bytes: int = 0
     lag_s: float = 0.0
     is_draining: bool = False
     quiet: set[Quiet] = field(default_factory=set)

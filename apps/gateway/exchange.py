@@ -9,26 +9,31 @@ from aiohttp import web
 
 from apps.gateway.access import find_caller, require_asking
 from apps.gateway.arriving import BETA_HEADER, Arrival
-from apps.gateway.asking import read_model, read_object
+from apps.gateway.asking import guess_usage, read_model, read_object
+from apps.gateway.bodies import Body
+from apps.gateway.connections import SERVER
 from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
 from apps.gateway.dialects.content import Usage
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.fetching import BROKEN, Fetch
+from apps.gateway.limits import Reservation
 from apps.gateway.merging import count_told
 from apps.gateway.reading import read_events
 from apps.gateway.record import RECORD_VERSION, Header, SpoolError
-from apps.gateway.relaying import NOTHING_USED, Relay, UnreadableAnswerError
+from apps.gateway.relaying import NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
 from apps.gateway.routing import name_served
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller, Served
+from apps.gateway.upstreams import AnswerTooLongError
+from tentalis.limits import LIMITS
 
 logger = logging.getLogger(__name__)
 
 ADAPTER_HEADER = "X-Tentalis-Adapter"
 EXCHANGE_HEADER = "X-Tentalis-Exchange"
-SERVER = {"Server": "tentalis"}
-"""Else aiohttp tells its version and Python's."""
+UNRECORDED = "the answer cannot be recorded at the moment, so it is not given"
+MOST_NAME_CHARS = 300
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 """What reading an answer raises whose parts are not what they should be."""
 
@@ -56,6 +61,8 @@ class Exchange:
         self._fetch: Fetch | None = None
         self._stream: web.StreamResponse | None = None
         self._first_s: float | None = None
+        self._body: Body | None = None
+        self._reservation: Reservation | None = None
         self._is_admitted = False
         self._is_kept = False
         self.last_heard_at = time.monotonic()
@@ -77,6 +84,10 @@ class Exchange:
         finally:
             if self._fetch is not None:
                 self._fetch.close()
+            if self._reservation is not None:
+                self._reservation.release()
+            if self._body is not None:
+                self._body.let_go()
             self._edge.in_flight -= self._is_admitted
             self._edge.metrics.latency.note(time.perf_counter() - self._started)
 
@@ -90,12 +101,10 @@ class Exchange:
         edge, request = self._edge, self._request
         caller = self._caller = await find_caller(request.headers, edge.knowledge)
         require_asking(caller)
+        self._body = Body(edge, caller)
+        raw = await self._body.read(request)
         edge.admit()
         self._is_admitted = True
-        try:
-            raw = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise RefusalError("the body is too large", status=413, code="too_large", is_recorded=False) from None
         body = read_object(raw)
         place = find_place(body, request.headers, caller, in_path=self._in_path)
         beta = request.headers.get(BETA_HEADER, "")
@@ -106,7 +115,13 @@ class Exchange:
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(arrival, previous)
         fetch = self._fetch = Fetch(edge, arrival)
-        edge.budgets.admit(caller, fetch.aim.route.backend, self._at)
+        self._reservation = edge.budgets.admit(
+            caller,
+            fetch.aim.route.backend,
+            self._at,
+            guess=lambda: guess_usage(raw, body),
+            count_usd=lambda usage: self._count_usd(fetch, usage),
+        )
         if fetch.aim.question.is_stream:
             return await self._answer_stream(fetch)
         return await self._answer_whole(fetch)
@@ -134,13 +149,14 @@ class Exchange:
         try:
             out = relay.carry(raw)
         except (UnreadableAnswerError, *_MALFORMED) as error:
-            relay.kept[:] = [raw]
+            relay.kept[:] = [] if isinstance(error, UnboundedAnswerError) else [raw[: LIMITS.error_answer_bytes]]
             message = f"{backend.name} gave no answer that can be read: {error}"
             raise RefusalError(message[:2000], status=502, code="upstream_unreadable") from error
         try:
             self._keep()
         except SpoolError as error:
-            raise RefusalError(str(error), status=503, code="unavailable", retry_after_s=5) from error
+            logger.error("exchange %s is not recorded: %s", self._id, error)
+            raise RefusalError(UNRECORDED, status=503, code="unavailable", retry_after_s=5) from error
         return web.Response(body=out, content_type="application/json", headers=self._make_headers(fetch))
 
     async def _answer_stream(self, fetch: Fetch) -> web.StreamResponse:
@@ -164,6 +180,8 @@ class Exchange:
                     data, error = b"", "the server was silent for too long"
                 except BROKEN:
                     data, error = b"", "the server went away"
+                except AnswerTooLongError as too_long:
+                    data, error = b"", str(too_long)
                 if not data:
                     out = b""
                     break
@@ -176,7 +194,7 @@ class Exchange:
     def _feed(self, relay: Relay, data: bytes) -> bytes:
         try:
             return relay.feed(data)
-        except _MALFORMED as error:
+        except (UnboundedAnswerError, *_MALFORMED) as error:
             relay.failure = ErrorWords(f"its stream cannot be read: {error}", "", "")
             return b""
 
@@ -186,7 +204,8 @@ class Exchange:
             try:
                 self._keep()
             except SpoolError as spool_error:
-                return relay.fail(status=503, message=str(spool_error), code="unavailable")
+                logger.error("exchange %s is not recorded: %s", self._id, spool_error)
+                return relay.fail(status=503, message=UNRECORDED, code="unavailable")
             return relay.finish()
         words = relay.failure.message if relay.failure is not None else error or "the stream broke off"
         message = f"{fetch.aim.route.backend.name}: {words}"
@@ -205,6 +224,9 @@ class Exchange:
 
     def _make_headers(self, fetch: Fetch) -> dict[str, str]:
         served = fetch.aim.relay.served or fetch.aim.route.served.name
+        if not served.isprintable() or len(served) > MOST_NAME_CHARS:
+            message = f"{fetch.aim.route.backend.name} names a model that no header can hold: {served[:80]!r}"
+            raise RefusalError(message, status=502, code="upstream_unreadable")
         return {**SERVER, ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
 
     async def _refuse(self, error: RefusalError) -> web.StreamResponse:
@@ -268,7 +290,11 @@ class Exchange:
             if tokens := relay.usage.prompt + relay.usage.completion:
                 metrics.tokens += tokens
                 self._edge.budgets.charge(
-                    arrival.caller, backend, tokens=tokens, count_usd=lambda: self._count_usd(fetch), now=time.time()
+                    arrival.caller,
+                    backend,
+                    tokens=tokens,
+                    count_usd=lambda: self._count_usd(fetch, relay.usage),
+                    now=time.time(),
                 )
         header = self._make_header(arrival, fetch, error=error, status=status, is_truncated=is_truncated)
         self._edge.spool.append(header, kept, answer)
@@ -316,9 +342,9 @@ class Exchange:
             "first_ms": None if self._first_s is None else round(1000 * self._first_s, 3),
         }
 
-    def _count_usd(self, fetch: Fetch) -> float:
-        """What the answer cost; 0 where no price is known."""
-        route, usage = fetch.aim.route, fetch.aim.relay.usage
+    def _count_usd(self, fetch: Fetch, usage: Usage) -> float:
+        """What so many tokens cost there; 0 where no price is known."""
+        route = fetch.aim.route
         rates = self._edge.knowledge.tables.prices.find(
             provider_id=route.backend.key, kind=route.backend.kind.kind, model=route.served.name
         )

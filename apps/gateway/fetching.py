@@ -10,11 +10,12 @@ from apps.gateway.dialects import ErrorWords, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.routing import find_route
-from apps.gateway.upstreams import FAR_STATUSES, DownError, Endpoint
+from apps.gateway.upstreams import FAR_STATUSES, AnswerTooLongError, DownError, Endpoint, check_head, read_whole
+from tentalis.limits import LIMITS
+from tentalis.outbound.answers import Measure
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
-MOST_ERROR_BYTES = 65_536
 BROKEN = (aiohttp.ClientError, ConnectionError)
 """What reading an answer raises when its server goes away."""
 
@@ -31,6 +32,7 @@ class Fetch:
         self._edge = edge
         self._arrival = arrival
         self._answer: aiohttp.ClientResponse | None = None
+        self._measure = Measure(LIMITS.gateway_answer_bytes)
         self.endpoint: Endpoint | None = None
         self.aim = self._take_aim()
 
@@ -48,7 +50,7 @@ class Fetch:
                 try:
                     return await self._try(endpoint)
                 except DownError as error:
-                    self._edge.metrics.failovers[endpoint.base_url] += 1
+                    self._edge.metrics.failovers[self.aim.route.backend.key or 0] += 1
                     refusal = refusal or self._refuse_down(error)
                 except _ElsewhereError as error:
                     refusal = error.refusal
@@ -60,9 +62,12 @@ class Fetch:
             await self._aim_again()
 
     async def read_on(self) -> bytes:
-        """What has come of a stream since; b"" at its end. Raises one of BROKEN, or TimeoutError."""
+        """What has come of a stream since; b"" at its end. Raises one of BROKEN, TimeoutError or AnswerTooLongError."""
         assert self._answer is not None, "the first piece is read before the next"
-        return await self._answer.content.readany()
+        found = await self._answer.content.readany()
+        if words := self._measure.find_excess(len(found)):
+            raise AnswerTooLongError(words)
+        return found
 
     def close(self) -> None:
         """Let the server know that nobody listens any more, where it is still answering."""
@@ -92,13 +97,17 @@ class Fetch:
                 backend, endpoint, url, self.aim.sent, self.aim.headers
             )
             if answer.status != 200:
-                raw = await answer.content.read(MOST_ERROR_BYTES)
+                raw = await answer.content.read(LIMITS.error_answer_bytes)
                 answer.close()
                 raise self._read_refusal(answer, raw)
-            found = await (answer.content.readany() if question.is_stream else answer.read())
+            check_head(answer)
+            found = await (self.read_on() if question.is_stream else read_whole(answer))
         except TimeoutError:
             message = f"{backend.name} was silent for {backend.timeout_s:g} s"
             raise RefusalError(message, status=504, code="upstream_timeout") from None
+        except AnswerTooLongError as error:
+            message = f"{backend.name}: {error}"
+            raise RefusalError(message, status=502, code="upstream_too_long") from None
         except BROKEN as error:
             endpoint.note_failure("its answer broke off")
             raise DownError("its answer broke off") from error
@@ -145,6 +154,6 @@ class _ElsewhereError(Exception):
 def _read_wait(value: str | None) -> float:
     """Seconds of a Retry-After header; 1 where it says none that can be read."""
     try:
-        return max(0.0, min(float(value or ""), 86_400.0))
+        return max(0.0, min(float(value or ""), LIMITS.retry_after_s))
     except ValueError:
         return 1.0

@@ -9,13 +9,14 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from apps.base.ending import end_task
+from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.tables import Backend, Caller
 from tentalis.core.limits import Limits
@@ -44,9 +45,13 @@ METRICS = (REQUESTS, TOKENS_MINUTE, TOKENS_DAY, USD_DAY)
 
 
 class Count:
-    """How much of one metric was used in the present window: what all said, and what of ours is not said yet."""
+    """How much of one metric was used in the present window: what all said, and what of ours is not said yet.
 
-    __slots__ = ("key", "said", "unsaid", "window", "window_s")
+    Attributes:
+        reserved: what requests of this process that are being answered may use yet.
+    """
+
+    __slots__ = ("key", "reserved", "said", "unsaid", "window", "window_s")
 
     def __init__(self, key: str, window_s: int) -> None:
         self.key = key
@@ -54,6 +59,7 @@ class Count:
         self.window = -1
         self.said = 0.0
         self.unsaid = 0.0
+        self.reserved = 0.0
 
     def read(self, now: float) -> float:
         window = int(now // self.window_s)
@@ -72,6 +78,21 @@ class Scope(NamedTuple):
     key: str
     words: str
     limits: Limits
+
+
+class Reservation:
+    """Room held in some counts, for one request."""
+
+    def __init__(self, held: Iterable[tuple[Count, float]]) -> None:
+        self._held = list(held)
+        for count, amount in self._held:
+            count.reserved += amount
+
+    def release(self) -> None:
+        """Once its answer is counted, or there is none."""
+        for count, amount in self._held:
+            count.reserved = max(0.0, count.reserved - amount)
+        self._held = []
 
 
 class Budgets:
@@ -98,21 +119,50 @@ class Budgets:
         if self._redis is not None:
             await self._redis.aclose()
 
-    def admit(self, caller: Caller, backend: Backend, now: float) -> None:
-        """Count one request against every budget it falls under.
+    def admit(
+        self,
+        caller: Caller,
+        backend: Backend,
+        now: float,
+        *,
+        guess: Callable[[], Usage],
+        count_usd: Callable[[Usage], float],
+    ) -> "Reservation | None":
+        """Count one request against every budget it falls under, and hold room for what it may use.
 
+        Of requests at the same time only the first may go beyond a budget: the others find its room taken.
+
+        Args:
+            guess: what it may use; called where a budget is in tokens or dollars.
+            count_usd: what that costs; called where one is in dollars.
+        Returns:
+            What is held, until it is released; None where there is no budget.
         Raises:
-            RefusalError: 429: one of them is used up; nothing is counted then.
+            RefusalError: 429: one of them is used up, or others hold what is left; nothing is counted then.
         """
         scopes = list(_scopes(caller, backend))
-        for scope in scopes:
-            for metric in METRICS:
-                limit = getattr(scope.limits, metric.name)
-                if limit is not None and self._count(scope, metric).read(now) >= limit:
-                    raise _refuse(scope, metric, limit, now)
-        for scope in scopes:
-            if scope.limits.requests_per_minute is not None:
-                self._count(scope, REQUESTS).add(1, now)
+        if not scopes:
+            return None
+        limited = [
+            (scope, metric, limit, self._count(scope, metric))
+            for scope in scopes
+            for metric in METRICS
+            if (limit := getattr(scope.limits, metric.name)) is not None
+        ]
+        for scope, metric, limit, count in limited:
+            used = count.read(now)
+            if used >= limit:
+                raise _refuse(scope, metric, limit, now)
+            if used + count.reserved >= limit:
+                raise _refuse_held(scope, metric, limit)
+        usage = guess() if any(metric is not REQUESTS for _, metric, _, _ in limited) else None
+        held = []
+        for _, metric, _, count in limited:
+            if metric is REQUESTS:
+                count.add(1, now)
+            elif usage is not None:
+                held.append((count, count_usd(usage) if metric is USD_DAY else usage.prompt + usage.completion))
+        return Reservation(held)
 
     def charge(
         self, caller: Caller, backend: Backend, *, tokens: int, count_usd: Callable[[], float], now: float
@@ -135,7 +185,7 @@ class Budgets:
         if self._redis is None:
             return
         current = [count for count in self._counts.values() if count.window == int(now // count.window_s)]
-        self._counts = {key: count for key, count in self._counts.items() if count in current}
+        self._counts = {key: count for key, count in self._counts.items() if count in current or count.reserved}
         if not current:
             return
         told = [(count, count.window, count.unsaid) for count in current]
@@ -196,5 +246,15 @@ def _refuse(scope: Scope, metric: Metric, limit: float, now: float) -> RefusalEr
         status=429,
         code="rate_limit_exceeded" if metric.window_s == MINUTE_S else "insufficient_quota",
         retry_after_s=wait_s,
+        is_recorded=False,
+    )
+
+
+def _refuse_held(scope: Scope, metric: Metric, limit: float) -> RefusalError:
+    return RefusalError(
+        f"{scope.words} may use {limit:g} {metric.words}, and what is being answered may use the rest",
+        status=429,
+        code="rate_limit_exceeded",
+        retry_after_s=1,
         is_recorded=False,
     )

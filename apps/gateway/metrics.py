@@ -35,13 +35,13 @@ class Metrics:
     """All of them.
 
     Attributes:
-        answers: by dialect and status. failovers: by address that failed. refusals: by code, of requests shed.
+        answers: by dialect and status. failovers: by provider; 0: the installation's own. refusals: by code.
         gauges: read when asked.
     """
 
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, int]] = Counter()
-        self.failovers: Counter[str] = Counter()
+        self.failovers: Counter[int] = Counter()
         self.refusals: Counter[str] = Counter()
         self.truncated = 0
         self.tokens = 0
@@ -59,9 +59,9 @@ class Metrics:
         for (api, status), count in self.answers.items():
             answers.add_metric([api, str(status)], count)
         yield answers
-        failovers = CounterMetricFamily(f"{PREFIX}_failovers", "Requests an upstream failed.", labels=["upstream"])
-        for address, count in self.failovers.items():
-            failovers.add_metric([address], count)
+        failovers = CounterMetricFamily(f"{PREFIX}_failovers", "Requests an upstream failed.", labels=["provider"])
+        for provider, count in self.failovers.items():
+            failovers.add_metric([str(provider)], count)
         yield failovers
         refusals = CounterMetricFamily(f"{PREFIX}_refusals", "Requests refused to shed load.", labels=["code"])
         for code, count in self.refusals.items():

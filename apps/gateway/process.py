@@ -52,12 +52,14 @@ async def run(*, host: str, port: int) -> None:
         spool=spool,
         find_earlier=lambda caller, answer: knowledge.ask(lambda: read_earlier(caller, answer)),
         most_in_flight=settings.TENTALIS["GATEWAY_IN_FLIGHT"],
-        find_troubles=writer.find_troubles,
+        find_troubles=lambda: [*writer.find_troubles(), *spool.find_troubles()],
     )
     edge.metrics.gauges |= {
         "in_flight": ("Requests being answered.", lambda: edge.in_flight),
         "loop_lag_seconds": ("How late the event loop runs.", lambda: edge.lag_s),
         "spool_bytes": ("Waiting to be stored.", lambda: spool.size_bytes),
+        "set_aside": ("Records that could not be stored since the start.", lambda: writer.rejected_count),
+        "set_aside_bytes": ("Records that could not be stored, in spool/rejected.", writer.measure_rejected),
         "stored": ("Records stored since the start.", lambda: writer.stored_count),
     }
     server = GatewayServer(
@@ -68,6 +70,8 @@ async def run(*, host: str, port: int) -> None:
         ),
         host=host,
         port=port,
+        trusted_proxies=settings.TENTALIS["TRUSTED_PROXIES"],
+        metrics_token=settings.TENTALIS["METRICS_TOKEN"],
     )
     async with AsyncExitStack() as stack:
         stack.callback(spool.close)

@@ -10,6 +10,8 @@ from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedE
 from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.wire import dump_event
 from apps.gateway.events import EventSplitter
+from tentalis.core.json_bounds import is_deeper, is_surely_flat, read_marks
+from tentalis.limits import LIMITS
 
 NOTHING_USED = Usage(0, 0, 0, 0, 0)
 _DONE = b"[DONE]"
@@ -21,6 +23,10 @@ class UnreadableAnswerError(Exception):
     def __init__(self, message: str, words: ErrorWords | None = None) -> None:
         super().__init__(message)
         self.words = words
+
+
+class UnboundedAnswerError(UnreadableAnswerError):
+    """It has more values or levels than are read; nothing of it is kept."""
 
 
 class Relay:
@@ -186,14 +192,17 @@ class Relay:
             self._is_done = True
             payloads = payloads[: payloads.index(_DONE)]
         try:
-            found = orjson.loads(b"[%s]" % b",".join(payloads))  # half the time of one call each
+            found = _load_bounded(b"[%s]" % b",".join(payloads))  # half the time of one call each
+        except UnboundedAnswerError:
+            self.kept.clear()
+            raise
         except orjson.JSONDecodeError:
             found = [event for payload in payloads if (event := _load(payload)) is not None]
         return [event for event in found if isinstance(event, dict)]
 
     def _read(self, raw: bytes) -> Json:
         try:
-            answer = orjson.loads(raw)
+            answer = _load_bounded(raw)
         except orjson.JSONDecodeError:
             raise UnreadableAnswerError(f"wanted JSON, found {raw[:80]!r}") from None
         if not isinstance(answer, dict):
@@ -201,9 +210,19 @@ class Relay:
         return answer
 
 
+def _load_bounded(raw: bytes) -> Any:
+    marks, most = read_marks(raw), LIMITS.gateway_json_depth
+    if len(marks) > LIMITS.json_values:
+        raise UnboundedAnswerError(f"wanted at most {LIMITS.json_values:,} values in it, found more")
+    found = orjson.loads(raw)
+    if not is_surely_flat(marks, most) and is_deeper(found, most):
+        raise UnboundedAnswerError(f"wanted at most {most} levels in it, found more")
+    return found
+
+
 def _load(payload: bytes) -> Any:
     try:
-        return orjson.loads(payload)
+        return _load_bounded(payload)
     except orjson.JSONDecodeError:
         return None
 

@@ -5,15 +5,17 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from apps.base.ending import end_task
-from apps.gateway.access import find_caller, require_asking, require_reading
+from apps.gateway.access import find_caller, require_asking, require_metrics_reader, require_reading
 from apps.gateway.asking import read_object
+from apps.gateway.bodies import Body
+from apps.gateway.connections import SERVER, BoundedServer
 from apps.gateway.counting import count_tokens
 from apps.gateway.dialects import DIALECTS, BadRequestError
 from apps.gateway.edge import Edge
@@ -22,10 +24,11 @@ from apps.gateway.exchange import Exchange
 from apps.gateway.metrics import CONTENT_TYPE
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller
+from tentalis.inbound.connections import Connections
+from tentalis.limits import LIMITS
 
 logger = logging.getLogger(__name__)
 
-MOST_BODY_BYTES = 2**26
 DRAIN_S = 10.0
 CLOSE_S = 1.0
 DIALECT_PATHS = {
@@ -48,18 +51,35 @@ class GatewayServer:
     Args:
         close_session: None: nobody stores sessions here, so there are none to close.
         host, port: to bind; port 0 takes any.
+        trusted_proxies: addresses and networks that ask for others.
+        metrics_token: whoever has it may read /metrics; "": who asks from this machine.
     """
 
     def __init__(
-        self, edge: Edge, find_traces: FindTraces, close_session: CloseSession | None = None, *, host: str, port: int
+        self,
+        edge: Edge,
+        find_traces: FindTraces,
+        close_session: CloseSession | None = None,
+        *,
+        host: str,
+        port: int,
+        trusted_proxies: Sequence[str] = (),
+        metrics_token: str = "",
     ) -> None:
         self.edge = edge
         self._find_traces = find_traces
         self._close_session = close_session
         self._host = host
         self._port = port
+        self._metrics_token = metrics_token
         self._ticker: asyncio.Task[None] | None = None
-        server = web.Server(self.handle, request_factory=self._make_request, access_log=None, handler_cancellation=True)
+        server = BoundedServer(
+            self.handle,
+            connections=Connections(LIMITS.connections_per_address, trusted_proxies),
+            request_factory=self._make_request,
+            access_log=None,
+            handler_cancellation=True,
+        )
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
 
     @property
@@ -79,14 +99,23 @@ class GatewayServer:
         self.edge.is_draining = True
         await self._site.stop()
         until = time.monotonic() + drain_s
-        while self.edge.in_flight and time.monotonic() < until:
+        while self.edge.begun and time.monotonic() < until:
             await asyncio.sleep(0.02)
         await end_task(self._ticker)
         self.edge.refusals.flush(math.inf)
         await self._runner.cleanup()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = await self._handle(request)
+        if not answer.prepared:
+            answer.headers.update(SERVER)
+        return answer
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path, in_path = request.path, ""
+        if sum(len(name) + len(value) + 4 for name, value in request.raw_headers) > LIMITS.header_bytes:
+            words = f"wanted headers of at most {LIMITS.header_bytes:,} bytes, found more"
+            return _refuse(RefusalError(words, status=431, code="headers_too_large"), path)
         if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):
             in_path, path = match["session"], match["rest"]
         if request.method == "POST" and (api := DIALECT_PATHS.get(path)) is not None:
@@ -116,6 +145,7 @@ class GatewayServer:
         if path in {"/health", "/healthz", "/readyz"}:
             return self._report_health(is_readiness=path == "/readyz")
         if path == "/metrics":
+            require_metrics_reader(request, self._metrics_token)
             return web.Response(body=self.edge.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
         if path in DIALECT_PATHS:
             raise RefusalError(f"{path} takes POST", status=405, code="method_not_allowed")
@@ -132,15 +162,20 @@ class GatewayServer:
     async def _count_tokens(self, request: web.BaseRequest, in_path: str) -> web.Response:
         caller = await find_caller(request.headers, self.edge.knowledge)
         require_asking(caller)
-        self.edge.admit()
+        arriving = Body(self.edge, caller)
+        is_admitted = False
         try:
-            body = read_object(await request.read())
+            raw = await arriving.read(request)
+            self.edge.admit()
+            is_admitted = True
+            body = read_object(raw)
             place = find_place(body, request.headers, caller, in_path=in_path)
             return _json({"input_tokens": await count_tokens(self.edge, body, caller, place)})
         except BadRequestError as error:
             raise RefusalError(str(error), status=error.status, code=error.code, param=error.param) from None
         finally:
-            self.edge.in_flight -= 1
+            self.edge.in_flight -= is_admitted
+            arriving.let_go()
 
     def _list_models(self, caller: Caller, wanted: str) -> web.Response:
         """In the shape of OpenAI and of Anthropic at once: neither's clients mind the other's fields."""
@@ -155,7 +190,7 @@ class GatewayServer:
 
     async def _list_traces(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
         after = _read_count(request.query.get("after"), "after", 0, 2**62)
-        limit = _read_count(request.query.get("limit"), "limit", 50, 200)
+        limit = _read_count(request.query.get("limit"), "limit", 50, LIMITS.list_rows)
         page = await self._find_traces(caller, session, after, max(1, limit))
         if page is None:
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
@@ -190,7 +225,9 @@ class GatewayServer:
 
     def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MOST_BODY_BYTES)
+        return web.BaseRequest(
+            message, payload, protocol, writer, task, loop, client_max_size=LIMITS.gateway_body_bytes
+        )
 
 
 def _describe_model(name: str) -> dict[str, Any]:
@@ -208,7 +245,8 @@ def _describe_model(name: str) -> dict[str, Any]:
 def _read_count(text: str | None, name: str, default: int, most: int) -> int:
     if not text:
         return default
-    if not text.isdecimal() or int(text) > most:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LIMITS.number_digits
+    if not is_number or int(text) > most:
         message = f"{name}: wanted a whole number up to {most}, found {text[:40]!r}"
         raise RefusalError(message, status=400, code="invalid_value", param=name)
     return int(text)

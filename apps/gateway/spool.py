@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +20,13 @@ from typing import NamedTuple, cast
 from uuid import uuid4
 
 from apps.gateway.record import Header, SpoolError, pack_record
+from tentalis.limits import LIMITS
 
 logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 16 * 2**20
 LIMIT_BYTES = 2**30
+FAILURE_COUNTS_S = 10.0
 _FRAME = struct.Struct("<II")  # bytes of the record, their CRC-32
 REJECTED = "rejected"
 _LOCK = "lock"
@@ -98,6 +101,7 @@ class FileSpool:
         self._segment = 0
         self._offset = 0
         self._file = self._open_segment()
+        self._failed_at_s = float("-inf")
 
     @property
     def is_full(self) -> bool:
@@ -129,14 +133,24 @@ class FileSpool:
                 self._roll()
             written = os.writev(self._file, (frame, *parts))
         except OSError as error:
+            self._failed_at_s = time.monotonic()
             raise SpoolError(
                 error.errno, f"the spool {self.directory.path} takes no record: {error.strerror}"
             ) from error
         if written != whole:
             self._take_back()
+            self._failed_at_s = time.monotonic()
             raise SpoolError(f"the spool {self.directory.path} took {written} of {whole} bytes: the disk is full")
         self._offset += whole
         self.size_bytes += whole
+
+    def find_troubles(self) -> list[str]:
+        """Why a record could not be kept if one came now, in words; nothing where it could."""
+        if shutil.disk_usage(self.root).free < self._segment_bytes:
+            return ["the disk is full: what is answered cannot be recorded"]
+        if time.monotonic() - self._failed_at_s < FAILURE_COUNTS_S:
+            return ["what was answered could not be recorded a moment ago"]
+        return []
 
     def measure(self) -> None:
         """Count again what lies under the root, after segments were deleted."""
@@ -227,10 +241,17 @@ def adopt_orphans(root: Path) -> list[SpoolDirectory]:
     return [held for path in found if (held := _hold(path)) is not None]
 
 
-def keep_aside(root: Path, body: bytes) -> Path:
-    """Append a record that could not be stored to a file beside the spools, in their format."""
+def keep_aside(root: Path, body: bytes) -> Path | None:
+    """Append a record that could not be stored to a file beside the spools, in their format.
+
+    Returns:
+        The file; None where it has grown so large that this one is not kept.
+    """
     path = root / REJECTED
-    with path.open("ab") as file:
+    if find_rejected(root) + len(body) > LIMITS.set_aside_bytes:
+        return None
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab") as file:
+        os.fchmod(file.fileno(), 0o600)  # one that an earlier version made was for everybody to read
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(_FRAME.pack(len(body), zlib.crc32(body)) + body)
     return path

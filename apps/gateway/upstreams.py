@@ -12,8 +12,10 @@ from yarl import URL
 
 from apps.base.ending import end_task
 from apps.gateway.tables import Backend
+from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError
 from tentalis.outbound.aio import make_connector
+from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,31 @@ class Endpoint:
 
 class DownError(Exception):
     """An address gave no answer; another may."""
+
+
+class AnswerTooLongError(Exception):
+    """An answer is longer than is taken, or compressed; another address of the same server would give the same."""
+
+
+async def read_whole(answer: aiohttp.ClientResponse) -> bytes:
+    """All of an answer. Raises AnswerTooLongError, or what aiohttp raises where the server goes away."""
+    check_head(answer)
+    measure, parts = Measure(LIMITS.gateway_answer_bytes), []
+    while part := await answer.content.readany():
+        if words := measure.find_excess(len(part)):
+            answer.close()
+            raise AnswerTooLongError(words)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def check_head(answer: aiohttp.ClientResponse) -> None:
+    """Raise AnswerTooLongError where the head alone tells that."""
+    words = COMPRESSED if is_compressed(answer.headers) else ""
+    words = words or Measure(LIMITS.gateway_answer_bytes).find_excess(answer.content_length or 0)
+    if words:
+        answer.close()
+        raise AnswerTooLongError(words)
 
 
 class Upstreams:
@@ -162,6 +189,7 @@ def _timeout(silence_s: float) -> aiohttp.ClientTimeout:
 
 def _make_client(*, trusts_private: bool) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
+        auto_decompress=False,
         connector=make_connector(allow_private=trusts_private, limit=0, keepalive_timeout=KEEPALIVE_S),
         headers={"Content-Type": "application/json", "User-Agent": "tentalis", "Accept-Encoding": "identity"},
         timeout=aiohttp.ClientTimeout(total=None),

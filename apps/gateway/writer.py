@@ -20,7 +20,6 @@ from apps.gateway.batches import MovedError, Store
 from apps.gateway.capture import Captured, FindRates, capture
 from apps.gateway.record import Record, unpack_record
 from apps.gateway.spool import (
-    REJECTED,
     FileSpool,
     Position,
     SpoolDirectory,
@@ -102,13 +101,11 @@ class Writer:
 
     def find_troubles(self) -> list[str]:
         """Why records do not reach the database, in words; nothing where they do."""
-        troubles = [] if self.is_alive else ["the writer of exchanges is not running: they wait in the spool"]
-        if size_bytes := find_rejected(self._spool.root):
-            troubles.append(
-                f"exchanges that could not be stored ({size_bytes:,} bytes) lie in the spool's file `{REJECTED}`: "
-                "look into the log for why, and move the file away"
-            )
-        return troubles
+        return [] if self.is_alive else ["the writer of exchanges is not running: they wait in the spool"]
+
+    def measure_rejected(self) -> int:
+        """Bytes of the records that could not be stored and were set aside. A person's to look at: nothing waits."""
+        return find_rejected(self._spool.root)
 
     def start(self) -> None:
         self._thread.start()
@@ -215,7 +212,7 @@ class Writer:
     def _reject(self, spooled: Spooled, reason: str) -> None:
         path = keep_aside(self._spool.root, spooled.body)
         self.rejected_count += 1
-        logger.error("an exchange cannot be stored and is kept in %s: %s", path, reason)
+        logger.error("an exchange cannot be stored and is %s: %s", f"kept in {path}" if path else "dropped", reason)
 
     def _look_for_orphans(self) -> None:
         self._look_again_at_s = time.monotonic() + self._orphans_every_s

@@ -22,6 +22,7 @@ from apps.inference.errors import (
     ProviderRefusedError,
 )
 from apps.inference.registry import ProviderKind
+from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 
@@ -32,7 +33,7 @@ HOW_TO_ALLOW = (
 )
 _WRITE_TIMEOUT_S = 30.0
 _TOTAL_S = 3600.0
-_MAX_BYTES = 256 << 20
+_MAX_BYTES = LIMITS.job_answer_bytes
 _MAX_CONNECTIONS = 64
 _WORDS_SHOWN = 500
 _BUSY_STATUSES = frozenset({408, 425, 429})

@@ -1,16 +1,17 @@
 """The guard for httpx: one connection pool whose every connection was looked at."""
 
 import socket
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import httpcore
 import httpx
 
+from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, require_allowed
+from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = LIMITS.answer_bytes
 TOTAL_S = 30.0
 CONNECT_S = 3.0
 
@@ -105,9 +106,9 @@ class GuardedTransport(httpx.HTTPTransport):
         if self._bound_to is not None and origin != self._bound_to:
             raise BlockedAddressError(f"this client speaks to {self._bound_to} only, and was asked for {origin}")
         response = super().handle_request(request)
-        if response.headers.get("Content-Encoding", "identity") != "identity":
+        if is_compressed(response.headers):
             response.close()
-            raise AnswerTooLongError("the answer is compressed, which was not asked for", request=request)
+            raise AnswerTooLongError(COMPRESSED, request=request)
         assert isinstance(response.stream, httpx.SyncByteStream)
         response.stream = _Bounded(response.stream, request, self._max_bytes, self._total_s)
         return response
@@ -162,14 +163,10 @@ class _Bounded(httpx.SyncByteStream):
         self._total_s = total_s
 
     def __iter__(self) -> Iterator[bytes]:
-        read = 0
-        until = None if self._total_s is None else time.monotonic() + self._total_s
+        measure = Measure(self._max_bytes, self._total_s)
         for chunk in self._stream:
-            read += len(chunk)
-            if read > self._max_bytes:
-                raise AnswerTooLongError(f"the answer is longer than {self._max_bytes} bytes", request=self._request)
-            if until is not None and time.monotonic() > until:
-                raise AnswerTooLongError(f"the answer takes longer than {self._total_s:g} s", request=self._request)
+            if words := measure.find_excess(len(chunk)):
+                raise AnswerTooLongError(words, request=self._request)
             yield chunk
 
     def close(self) -> None:

@@ -26,6 +26,8 @@ FROZEN_PATIENCE_S = 20.0
 GATEWAY_STOP_S = 30.0
 ENGINE_MODEL = "desk"
 QUEUE_FLAGS = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
+EDGE_FLAGS = ("--http", "tentalis.inbound.protocol:BoundedProtocol", "--no-proxy-headers", "--no-server-header")
+"""Of uvicorn: limits before a request is whole; who is believed about addresses is decided in tentalis.asgi."""
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -291,7 +293,7 @@ def _plan_web(plan: _Plan, environment: Mapping[str, str], port: int) -> Service
     names = [name.lstrip(".") for name in plan.settings["ALLOWED_HOSTS"] if name != "*"]
     argv = [
         *(sys.executable, "-m", "uvicorn", "tentalis.asgi:application", "--host", host, "--port", str(port)),
-        *("--loop", "uvloop", "--no-access-log", "--timeout-graceful-shutdown", "5"),
+        *("--loop", "uvloop", "--no-access-log", "--timeout-graceful-shutdown", "5", *EDGE_FLAGS),
     ]
     return Service(
         name="web",

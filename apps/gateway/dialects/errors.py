@@ -1,7 +1,7 @@
 """Error objects as OpenAI's and Anthropic's client libraries read them."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -76,7 +76,15 @@ def read_error(raw: bytes) -> ErrorWords:
     message = error.get("message") or error.get("detail") or raw[:2000].decode("utf-8", "replace")
     code = error.get("code") or error.get("type") or ""
     return ErrorWords(
-        message if isinstance(message, str) else orjson.dumps(message).decode(),
+        message if isinstance(message, str) else _dump(message, raw),
         str(code),
         str(error.get("param") or ""),
     )
+
+
+def _dump(message: Any, raw: bytes) -> str:
+    """As JSON; the error's own text where that lies too deep to be written."""
+    try:
+        return orjson.dumps(message).decode()
+    except TypeError:
+        return raw[:2000].decode("utf-8", "replace")

@@ -7,8 +7,8 @@ import pytest
 from anthropic import Anthropic
 
 from apps.accounts.models import Project
-from apps.gateway.server import MOST_BODY_BYTES
 from apps.workers.models import Worker
+from tentalis.limits import LIMITS
 from tests.apps.gateway.running import GatewayThread, make_chat_worker, make_provider
 from tests.apps.gateway.upstream import StubUpstream, prompt_tokens_of
 
@@ -79,5 +79,5 @@ def test_a_wrong_request_is_refused_in_anthropics_shape(
 
 
 def test_too_much_is_not_read(running: GatewayThread, token: str) -> None:
-    content = b'{"model": "%s"}' % (b"x" * (MOST_BODY_BYTES + 1))
+    content = b'{"model": "%s"}' % (b"x" * (LIMITS.gateway_body_bytes + 1))
     assert running.client.post(PATH, content=content, headers={"x-api-key": token}).status_code == 413

@@ -10,8 +10,8 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.gateway.edge import Patience
-from apps.gateway.server import MOST_BODY_BYTES
 from apps.workers.models import Worker
+from tentalis.limits import LIMITS
 from tests.apps.gateway.running import HELLO, GatewayThread, Streamed, make_agent_token, make_chat_worker, make_provider
 from tests.apps.gateway.upstream import StubUpstream, logprob_of, prompt_tokens_of
 
@@ -413,7 +413,7 @@ def test_health_and_metrics_need_no_token(gateway: GatewayThread, token: str) ->
 
 
 def test_a_body_that_is_too_large_is_refused(gateway: GatewayThread, token: str) -> None:
-    body = b'{"model": "%s"}' % (b"x" * (MOST_BODY_BYTES + 1))
+    body = b'{"model": "%s"}' % (b"x" * (LIMITS.gateway_body_bytes + 1))
     response = gateway.client.post("/v1/chat/completions", content=body, headers={"x-api-key": token})
     assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
 

@@ -10,8 +10,9 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 
+from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
-from apps.gateway.limits import Budgets, connect_redis
+from apps.gateway.limits import Budgets, Reservation, connect_redis
 from apps.gateway.routing import find_route, name_served
 from apps.gateway.sessions import Place, find_place
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
@@ -250,19 +251,52 @@ def test_whom_an_agent_speaks_for_parts_guessed_sessions_and_what_names_a_reques
 # --- limits
 
 
+def begin(budgets: Budgets, caller: Caller, backend: Backend, now: float = NOW) -> Reservation | None:
+    """A request that may use 100 tokens, for a tenth of a dollar, and is not answered yet."""
+    usage = Usage(prompt=10, completion=90, cached=0, cache_write=0, reasoning=0)
+    return budgets.admit(caller, backend, now, guess=lambda: usage, count_usd=lambda found: 0.1)
+
+
 def admit(budgets: Budgets, caller: Caller, backend: Backend, *, now: float = NOW) -> bool:
+    """Whether a request is let in that uses nothing."""
     try:
-        budgets.admit(caller, backend, now)
+        held = begin(budgets, caller, backend, now)
     except RefusalError:
         return False
+    if held is not None:
+        held.release()
     return True
+
+
+@pytest.mark.parametrize("limit", [{"tokens_per_day": 3}, {"tokens_per_minute": 3}, {"usd_per_day": 0.03}])
+def test_of_requests_at_the_same_time_only_the_first_may_go_beyond_a_budget(limit: dict[str, Any]) -> None:
+    budgets, caller, backend = Budgets(), make_caller(token=limit), make_backend()
+    first = begin(budgets, caller, backend)
+    assert first is not None
+    for _ in range(19):
+        with pytest.raises(RefusalError, match="what is being answered may use the rest") as caught:
+            begin(budgets, caller, backend)
+        assert (caught.value.status, caught.value.retry_after_s) == (429, 1)
+    budgets.charge(caller, backend, tokens=2, count_usd=lambda: 0.02, now=NOW)
+    first.release()
+    assert admit(budgets, caller, backend), "what the answer left is there for the next"
+
+
+def test_room_held_over_midnight_is_given_back_to_the_day_it_ends_in() -> None:
+    budgets, caller, backend = Budgets(), make_caller(token={"tokens_per_day": 3}), make_backend()
+    held = begin(budgets, caller, backend)
+    assert held is not None
+    with pytest.raises(RefusalError):
+        begin(budgets, caller, backend, NOW + 86_400)
+    held.release()
+    assert admit(budgets, caller, backend, now=NOW + 86_400)
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
     budgets, caller, backend = Budgets(), make_caller(token={"requests_per_minute": 1}), make_backend()
     assert admit(budgets, caller, backend, now=NOW + 20)
     with pytest.raises(RefusalError, match="this token may use 1 requests a minute") as caught:
-        budgets.admit(caller, backend, NOW + 20.5)
+        begin(budgets, caller, backend, NOW + 20.5)
     assert (caught.value.status, caught.value.retry_after_s) == (429, 40)
 
 

@@ -8,6 +8,7 @@ begins with the prompt and the answer of turn k-1, as with a real chat template.
 
 import argparse
 import asyncio
+import gzip
 import json
 import os
 import signal
@@ -53,6 +54,8 @@ class Plan:
         is_strict: refuses `return_token_ids` with 400, as OpenAI's own server does.
         served_as: claims to be another model; served_as_after: from the k-th chunk on only.
         is_healthy: what /health answers.
+        squeezes: compresses a whole answer, though nobody asked for that.
+        levels: so many lists within each other stand in a whole answer.
     """
 
     reply: str = ""
@@ -76,6 +79,8 @@ class Plan:
     served_as: str = ""
     served_as_after: int = 0
     is_healthy: bool = True
+    squeezes: bool = False
+    levels: int = 0
 
 
 def token_of(word: str) -> int:
@@ -320,6 +325,11 @@ class Server:
         if body.get("stream"):
             return await self._stream(request, answer)
         whole = orjson.dumps(answer.write_whole())
+        if plan.levels:
+            whole = whole[:-1] + b',"deep":' + b"[" * plan.levels + b"]" * plan.levels + b"}"
+        if plan.squeezes:
+            headers = {"Content-Encoding": "gzip"}
+            return web.Response(body=gzip.compress(whole), content_type="application/json", headers=headers)
         if plan.truncate_after is None:
             return web.Response(body=whole, content_type="application/json")
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(whole))})

@@ -1,0 +1,34 @@
+"""How much of an answer is taken from a server we ask, whichever library reads it."""
+
+import time
+from collections.abc import Mapping
+
+COMPRESSED = "the answer is compressed, which was not asked for"
+
+
+def is_compressed(headers: Mapping[str, str]) -> bool:
+    """Whether a body would have to be unpacked, to a size that nothing tells before. Nobody here asks for that."""
+    return headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}
+
+
+class Measure:
+    """Of one answer's body, as it comes.
+
+    Args:
+        most_bytes: of it all. total_s: from now to its end; None: as long as it takes.
+    """
+
+    def __init__(self, most_bytes: int, total_s: float | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._total_s = total_s
+        self._until = None if total_s is None else time.monotonic() + total_s
+        self.size = 0
+
+    def find_excess(self, size: int) -> str:
+        """What is wrong now that so many bytes more have come, in words; "" where nothing is."""
+        self.size += size
+        if self.size > self._most_bytes:
+            return f"the answer is longer than {self._most_bytes} bytes"
+        if self._until is not None and time.monotonic() > self._until:
+            return f"the answer takes longer than {self._total_s:g} s"
+        return ""
