@@ -12,8 +12,15 @@ HEADER = "X-Request-Id"
 READABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+PERMISSIONS = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), browsing-topics=()"
+PRIVATE_PATHS = ("/api/v1/", "/bridge/")
+
+
 class RequestIdMiddleware:
-    """Gives each request an id, the caller's own if it is readable, and returns it with the answer."""
+    """Gives each request an id, the caller's own if it is readable, and returns it with the answer.
+
+    Answers say too what browsers may do with them; those of the API are nobody else's to keep.
+    """
 
     sync_capable = True
     async_capable = True
@@ -37,4 +44,8 @@ class RequestIdMiddleware:
     @staticmethod
     def _mark(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
         answer[HEADER] = request.request_id  # type: ignore[attr-defined]
+        answer.setdefault("Permissions-Policy", PERMISSIONS)
+        answer.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        if request.path.startswith(PRIVATE_PATHS):
+            answer.setdefault("Cache-Control", "private, no-cache" if "ETag" in answer else "no-store")
         return answer

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from apps.webhooks.models import Webhook
 from apps.webhooks.sending import KEPT_CHARS, Reply
+from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError
 from tentalis.outbound.aio import make_connector
 
@@ -95,12 +96,12 @@ def _describe(error: Exception) -> str:
 
 
 def read_retry_after(text: str) -> float | None:
-    """Seconds to wait, of whole seconds or an HTTP date; None for anything else."""
+    """Seconds to wait, of whole seconds or an HTTP date, but never longer than the limit; None for anything else."""
     if text.isascii() and text.isdigit():
-        return float(text[:9])
+        return min(float(text[:9]), LIMITS.retry_after_s)
     try:
         at = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+        wait_s = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+    except (OverflowError, TypeError, ValueError):
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max((at - datetime.now(UTC)).total_seconds(), 0.0)
+    return min(max(wait_s, 0.0), LIMITS.retry_after_s)

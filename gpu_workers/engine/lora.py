@@ -19,6 +19,8 @@ CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 MANIFEST_FILE = "manifest.json"
 MAX_RANK = 512
+MAX_ALPHA = 4096
+MAX_CONFIG_BYTES = 1 << 20
 _PREFIX = "base_model.model."
 _MUST_BE_FALSY = (
     "use_dora",
@@ -91,9 +93,13 @@ def read_adapter(directory: Path, adaptable: Mapping[str, tuple[int, int]]) -> A
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
+        if (size := path.stat().st_size) > MAX_CONFIG_BYTES:
+            raise AdapterRefusedError(f"{path.name} must have at most {MAX_CONFIG_BYTES} bytes, found {size}")
         config = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise AdapterRefusedError(f"{path.parent} holds no {path.name}") from None
+    except RecursionError:
+        raise AdapterRefusedError(f"cannot read {path.name}: its values lie too deep within each other") from None
     except (OSError, ValueError) as error:
         raise AdapterRefusedError(f"cannot read {path.name}: {error}") from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
@@ -101,8 +107,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= MAX_RANK:
         raise AdapterRefusedError(f"{path.name}: r must be an integer from 1 to {MAX_RANK}, found {rank!r}")
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
-        raise AdapterRefusedError(f"{path.name}: lora_alpha must be a finite number, found {alpha!r}")
+    is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+    if not is_number or not 0 <= alpha <= MAX_ALPHA:
+        found = str(alpha)[:40] if is_number else repr(alpha)[:40]
+        raise AdapterRefusedError(f"{path.name}: lora_alpha must be a number from 0 to {MAX_ALPHA}, found {found}")
     if config.get("bias", "none") != "none":
         raise AdapterRefusedError(f"{path.name}: bias must be 'none', found {config['bias']!r}")
     if config.get("init_lora_weights", True) not in _PLAIN_INITS:
@@ -128,7 +136,12 @@ def _read_halves(path: Path, rank: int, adaptable: Mapping[str, tuple[int, int]]
                     raise AdapterRefusedError(
                         f"{path.name}: {key} must have shape {wanted} for this base and r, found {shape}"
                     )
-                tensor = file.get_tensor(key).to(torch.float32)
+                tensor = file.get_tensor(key)
+                if not tensor.is_floating_point():
+                    raise AdapterRefusedError(
+                        f"{path.name}: {key} must hold floating-point numbers, found {tensor.dtype}"
+                    )
+                tensor = tensor.to(torch.float32)
                 if not bool(torch.isfinite(tensor).all()):
                     raise AdapterRefusedError(f"{path.name}: {key} holds NaN or infinite values")
                 halves.setdefault(name, {})[half] = tensor
@@ -155,7 +168,7 @@ def _check_manifest(directory: Path) -> None:
         return
     try:
         manifest = AdapterManifest.from_json(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         reason = str(error) if isinstance(error, ContractError) else f"unreadable: {error}"
         raise AdapterRefusedError(f"{path.name}: {reason}") from error
     for needed in (CONFIG_FILE, WEIGHTS_FILE):

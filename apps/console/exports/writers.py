@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
@@ -15,15 +16,19 @@ BATCH = 1000
 # what makes a spreadsheet take a text for a formula, and the guard itself, so that it can be taken off again
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 GUARD = "'"
+# where the list separator is no comma, a spreadsheet may cut a text, and what follows is the beginning of a cell
+_CUT = re.compile(r"""([;\t\r\n][\s"]*)('*[=+\-@])""")
+_GUARDED_CUT = re.compile(r"""([;\t\r\n][\s"]*)'('*[=+\-@])""")
 
 
 def guard(text: str) -> str:
-    """A text that no spreadsheet runs; `unguard` gives it back."""
+    """A text that no spreadsheet runs, whatever it takes for a separator; `unguard` gives it back."""
+    text = _CUT.sub(r"\1'\2", text)
     return GUARD + text if text.startswith(DANGEROUS) else text
 
 
 def unguard(text: str) -> str:
-    return text.removeprefix(GUARD)
+    return _GUARDED_CUT.sub(r"\1\2", text.removeprefix(GUARD))
 
 
 def write_csv(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[bytes]:

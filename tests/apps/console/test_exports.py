@@ -130,6 +130,21 @@ def test_no_spreadsheet_runs_what_somebody_wrote(scene: Scene) -> None:
     assert unguard(cell) == FORMULA
 
 
+@pytest.mark.parametrize("separator", [";", "\t", "\n", "\r\n"])
+def test_no_formula_begins_where_another_separator_cuts_a_text(separator: str) -> None:
+    for before in ("x", "", 'he said "so"'):
+        for gap in ("", " ", '"', ' "'):
+            text = f"{before}{separator}{gap}=1+1"
+            assert unguard(guard(text)) == text
+            after = guard(text).split(separator, 1)[1].strip(' "')
+            assert after.startswith("'="), text
+
+
+@given(st.text(alphabet=";\t\n'\"=+-@ x"))
+def test_the_guard_of_cuts_comes_off_again(text: str) -> None:
+    assert unguard(guard(text)) == text
+
+
 @given(st.text())
 def test_the_guard_comes_off_again_and_leaves_no_formula(text: str) -> None:
     assert unguard(guard(text)) == text

@@ -3,12 +3,14 @@
 import json
 import time
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.test import override_settings
 from django.utils import timezone
 
@@ -20,6 +22,7 @@ from apps.webhooks.secrets import read_secrets
 from apps.webhooks.sending import SCHEDULE_S, Reply, Sender, attempt, claim, drain, forget_old, note
 from apps.webhooks.services import redeliver, redeliver_all, rotate_secret, send_test
 from tentalis.core.webhooks import SignatureError, verify_webhook
+from tentalis.limits import LIMITS
 from tests.apps.webhooks.conftest import Make
 from tests.apps.webhooks.receiver import Receiver
 
@@ -255,3 +258,20 @@ def test_retry_after_is_read_in_both_its_forms() -> None:
     assert read_retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
     assert read_retry_after("") is None
     assert read_retry_after("soon") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["999999999", "Fri, 31 Dec 9999 23:59:59 -0500", "Fri, 31 Dec 9999 23:59:59 GMT", "Wed, 01 Jan 3000 00:00:00 GMT"],
+)
+def test_no_address_is_left_alone_for_longer_than_a_day(text: str) -> None:
+    assert read_retry_after(text) == LIMITS.retry_after_s
+
+
+def test_a_message_that_was_put_off_for_centuries_is_due_again_after_the_migration(make: Make, owner: User) -> None:
+    row = send_test(webhook=make("/ok"), by=owner)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE webhooks_delivery SET next_at = '10000-01-01 04:59:59+00' WHERE id = %s", [row.pk])
+        cursor.execute(import_module("apps.webhooks.migrations.0003_waits_end").BRING_BACK)
+    row.refresh_from_db()
+    assert row.next_at < timezone.now() + timedelta(days=2)

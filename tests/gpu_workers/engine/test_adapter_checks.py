@@ -80,6 +80,18 @@ def drop_half(directory: Path) -> None:
     change_weights(directory, lambda tensors: tensors.__delitem__(A_KEY))
 
 
+def make_whole(directory: Path) -> None:
+    change_weights(directory, lambda tensors: tensors.update({A_KEY: tensors[A_KEY].to(torch.int64)}))
+
+
+def nest_config(directory: Path) -> None:
+    (directory / "adapter_config.json").write_text("[" * 200_000 + "]" * 200_000)
+
+
+def pad_config(directory: Path) -> None:
+    (directory / "adapter_config.json").write_text("{" + " " * 2**20 + "}")
+
+
 def add_stranger(directory: Path) -> None:
     stranger = A_KEY.replace("layers.0", "layers.9")
     change_weights(directory, lambda tensors: tensors.update({stranger: torch.ones(4, 48)}))
@@ -105,7 +117,13 @@ def add_full_weight(directory: Path) -> None:
         (lambda directory: change_config(directory, peft_type="IA3"), "peft_type LORA"),
         (lambda directory: change_config(directory, r=0), "r must be an integer from 1 to 512, found 0"),
         (lambda directory: change_config(directory, r=8), r"shape \(8, \d+\).*found \(4, \d+\)"),
-        (lambda directory: change_config(directory, lora_alpha="x"), "lora_alpha must be a finite number"),
+        (lambda directory: change_config(directory, lora_alpha="x"), "lora_alpha must be a number from 0 to 4096"),
+        (lambda directory: change_config(directory, lora_alpha=1e30), "lora_alpha must be a number from 0 to 4096"),
+        (lambda directory: change_config(directory, lora_alpha=10**400), "lora_alpha must be a number from 0 to 4096"),
+        (lambda directory: change_config(directory, lora_alpha=float("nan")), "lora_alpha must be a number"),
+        (make_whole, "must hold floating-point numbers, found torch.int64"),
+        (nest_config, "too deep within each other"),
+        (pad_config, "must have at most 1048576 bytes"),
         (lambda directory: change_config(directory, use_dora=True), "use_dora is not supported"),
         (lambda directory: change_config(directory, bias="all"), "bias must be 'none'"),
         (lambda directory: change_config(directory, init_lora_weights="pissa"), "changes the base"),
