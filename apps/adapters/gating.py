@@ -5,66 +5,48 @@ is served, then it is measured against what serves now on the kept panel, on tas
 reward sees, and at other strengths of its own.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from statistics import fmean
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import hold_served
-from apps.adapters.errors import AdapterBrokenError, AdapterNotServableError, MovedMeanwhileError
+from apps.adapters.errors import AdapterBrokenError, MovedMeanwhileError
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.adapters.panels import (
     Panel,
-    Tried,
     choose_panel,
-    draw_fresh,
     find_or_measure,
     measure,
-    name_of,
-    profile_of,
     read_gate_policy,
-    try_items,
 )
-from apps.adapters.scales import serve_scaled
 from apps.adapters.selectors import find_anchor, find_deployed
 from apps.adapters.services import BASE, give_verdict, quarantine, refuse
-from apps.adapters.serving import client_of, load, serve
+from apps.adapters.serving import load, serve
+from apps.adapters.sides import CONFIRMATION, SideMeasurements, compare_results
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
-from tentalis.core.learning.collapse import Alarm, AnswerProfile, decide_alarms
+from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import (
     AnchorOutcome,
     AnchorVerdict,
+    Direction,
     GatePolicy,
     PairedComparison,
     ServingVerdict,
-    compare_paired,
+    find_direction,
     judge_progress,
     judge_serving,
 )
 from tentalis.core.learning.suspicion import (
-    SCALES,
     BatchFacts,
     Finding,
-    suspect_leak,
     suspect_origin,
     suspect_reward,
-    suspect_skills,
-    suspect_strength,
     suspect_tensors,
 )
-from tentalis.core.worlds import PanelItem
-
-SKILLS_SEED = 90_000
-SKILLS_DRAWN = 4
-"""Tasks that the base model is tried on for each one that it is hoped to do right."""
-SKILLS_ROUNDS = 4
-"""Times that each of those is answered at most, where the base model does few right."""
-AGAIN = 7_919
-"""Added to a panel's seeds where it is measured once more."""
 
 _PROVED = {
     AnchorOutcome.PROVED: Verdict.Outcome.YES,
@@ -186,15 +168,14 @@ def examine(
             load(other)
     measured = {model: find_or_measure(worker, model, panel) for model in dict.fromkeys((None, deployed, anchor))}
     candidate = measure(worker, adapter, panel)
-    sides = _Sides(adapter, panel, policy)
-    fresh = [sides.measure_fresh(adapter), sides.measure_fresh(deployed)] if policy.fresh_size else []
+    sides = SideMeasurements(adapter, panel, policy)
+    fresh = [sides.measure_fresh(one) for one in (adapter, deployed)] if policy.fresh_size else []
     alarms = sides.find_alarms(candidate, measured[None])
-    kept, _ = _compare([candidate], [measured[deployed]], policy)
-    outcomes, steps = _compare([candidate, *fresh[:1]], [measured[deployed], *fresh[1:]], policy)
+    kept, _ = compare_results([candidate], [measured[deployed]], policy.confidence)
+    outcomes, steps = compare_results([candidate, *fresh[:1]], [measured[deployed], *fresh[1:]], policy.confidence)
     faults = [*found, *suspect_reward(BatchFacts(**adapter.taught), outcomes)] if adapter.taught else [*found]
     if fresh:
-        drawn, _ = _compare(fresh[:1], fresh[1:], policy)
-        faults += suspect_leak(kept, drawn)
+        faults += sides.suspect_leak(kept, deployed)
     faults += sides.suspect_skills(deployed)
     faults += sides.suspect_strength(candidate)
     noise_std = sides.measure_noise(deployed, measured[deployed]) if policy.fresh_size else None
@@ -207,7 +188,10 @@ def examine(
         alarms=alarms,
         faults=[one.words for one in faults if one.is_broken],
     )
-    outcomes_then, steps_then = _compare([candidate], [measured[anchor]], policy)
+    outcomes_then, steps_then = compare_results([candidate], [measured[anchor]], policy.confidence)
+    confirmation = None
+    if find_direction(outcomes_then, policy=policy, second=steps_then) is not Direction.NEITHER:
+        confirmation = sides.confirm(anchor)
     progress = judge_progress(
         outcomes_then,
         against=_name(anchor),
@@ -215,6 +199,7 @@ def examine(
         updates_since_anchor=adapter.line_version - (anchor.line_version if anchor else 0),
         second=steps_then,
         second_name="step scores",
+        confirmation=confirmation,
         noise_std=noise_std,
     )
     return Examination(
@@ -227,122 +212,13 @@ def examine(
         serving=serving,
         progress=progress,
         details=_describe(panel, alarms, faults, noise_std) | _numbers(outcomes, steps) | sides.details,
-        details_then={"panel": panel.name, "outcome": progress.outcome.value, **_numbers(outcomes_then, steps_then)},
+        details_then={
+            "panel": panel.name,
+            "outcome": progress.outcome.value,
+            **_numbers(outcomes_then, steps_then),
+            **({CONFIRMATION: asdict(confirmation)} if confirmation else {}),
+        },
     )
-
-
-class _Sides:
-    """The measurements beside the panel, each made once and kept."""
-
-    def __init__(self, adapter: Adapter, panel: Panel, policy: GatePolicy) -> None:
-        self.adapter, self.worker, self.panel, self.policy = adapter, adapter.worker, panel, policy
-        self.made: list[SideResult] = []
-        self.details: dict[str, Any] = {}
-
-    def find_alarms(self, candidate: PanelResult, base: PanelResult) -> tuple[Alarm, ...]:
-        """Whether its answers fall apart; what a small panel cannot tell from noise is asked of tasks behind it too."""
-
-        def measure_more(count: int) -> tuple[AnswerProfile, AnswerProfile] | None:
-            items = self.panel.world.panel(self.panel.size + count, self.panel.seed)[self.panel.size :]
-            if not items:
-                return None
-            name = f"{self.panel.name}+{len(items)}"
-            mine, theirs = (
-                profile_of(self._find_or_try(SideResult.Kind.MORE, model, items, panel=name))
-                for model in (self.adapter, None)
-            )
-            return mine, theirs
-
-        found = decide_alarms(profile_of(candidate), profile_of(base), measure_more=measure_more)
-        if found.doubted:
-            self.details["doubted alarms"] = [asdict(one) for one in found.doubted]
-        return found.alarms
-
-    def measure_fresh(self, model: Adapter | None) -> SideResult:
-        """On tasks that are drawn for this candidate alone."""
-        size = min(self.policy.fresh_size, self.panel.size)
-        fresh = draw_fresh(self.panel, key=self.adapter.sha256, size=size)
-        return self._find_or_try(SideResult.Kind.FRESH, model, fresh.items, panel=fresh.name)
-
-    def suspect_skills(self, deployed: Adapter | None) -> Iterator[Finding]:
-        """On tasks whose likeliest answer by the base model is right: chosen by it alone, so neither side is favoured.
-
-        They are answered as in service, by sampling: one token that overtakes another by a hair turns the likeliest
-        answer to all tasks of a kind, and says nothing of what the model can do.
-        """
-        size = min(self.policy.skills_size, self.panel.size)
-        drawn = self.panel.world.skills(SKILLS_DRAWN * size, SKILLS_SEED) if size else []
-        if not drawn:
-            return
-        name = f"{self.panel.world.name}/{len(drawn)}/skills"
-        base = self._find_or_try(SideResult.Kind.SKILLS, None, drawn, panel=name, greedy=True)
-        items = [item for item, outcome in zip(drawn, base.outcomes, strict=True) if outcome == 1.0][:size]
-        if not items:
-            return
-        rounds = range(min(SKILLS_ROUNDS, -(-size // len(items))))
-        asked = [replace(item, seed=item.seed + AGAIN * again) for again in rounds for item in items]
-        mine, *before = (
-            _means(self._find_or_try(SideResult.Kind.SKILLS, model, asked, panel=f"{name}/{len(asked)}"), len(items))
-            for model in dict.fromkeys((self.adapter, None, deployed))
-        )
-        found = compare_paired(mine, min(before, key=fmean), confidence=self.policy.confidence)
-        self.details["skills"] = asdict(found)
-        yield from suspect_skills(found, margin=self.policy.skills_margin)
-
-    def suspect_strength(self, candidate: PanelResult) -> Iterator[Finding]:
-        """At other strengths, on the first tasks of the panel; what is not tried is told."""
-        size = min(self.policy.sweep_size, self.panel.size)
-        if not size:
-            return
-        items = self.panel.world.panel(self.panel.size, self.panel.seed)[:size]
-        client, at = client_of(self.worker), {1.0: list(candidate.outcomes[:size])}
-        for scale in SCALES:
-            if scale != 1.0:
-                try:
-                    with serve_scaled(client, self.adapter, scale) as name:
-                        tried = try_items(self.worker, self.panel.world, items, model=name)
-                except AdapterNotServableError as error:
-                    self.details["untried"] = f"other strengths were not tried: {error}"
-                    return
-                self._keep(SideResult.Kind.SCALE, self.adapter, tried, panel=self.panel.name, scale=scale)
-                at[scale] = list(tried.outcomes)
-        self.details["scales"] = {f"{scale:g}": sum(found) / size for scale, found in sorted(at.items())}
-        yield from suspect_strength(at)
-
-    def measure_noise(self, deployed: Adapter | None, first: PanelResult) -> float:
-        """Spread of an item's difference between two measurements of what serves."""
-        items = self.panel.world.panel(self.panel.size, self.panel.seed)[: self.policy.fresh_size]
-        again = SideResult.objects.filter(worker=self.worker, kind="repeat", panel=self.panel.name).last()
-        if again is not None and again.adapter_id != (deployed.pk if deployed else None):
-            kept = PanelResult.objects.filter(worker=self.worker, adapter=again.adapter_id, panel=self.panel.name)
-            first = kept.first() or first
-        else:
-            again = self._find_or_try(SideResult.Kind.REPEAT, deployed, items, panel=self.panel.name, again=AGAIN)
-        return compare_paired(again.outcomes, first.outcomes[: len(again.outcomes)]).std
-
-    def _find_or_try(
-        self,
-        kind: SideResult.Kind,
-        model: Adapter | None,
-        items: Sequence[PanelItem],
-        *,
-        panel: str,
-        greedy: bool = False,
-        again: int = 0,
-    ) -> SideResult:
-        kept = SideResult.objects.filter(worker=self.worker, adapter=model, kind=kind, panel=panel, scale=1.0).first()
-        if kept is not None:
-            return kept
-        name = name_of(self.worker, model)
-        tried = try_items(self.worker, self.panel.world, items, model=name, greedy=greedy, again=again)
-        return self._keep(kind, model, tried, panel=panel)
-
-    def _keep(
-        self, kind: SideResult.Kind, model: Adapter | None, tried: Tried, *, panel: str, scale: float = 1.0
-    ) -> SideResult:
-        made = SideResult(worker=self.worker, adapter=model, kind=kind, panel=panel, scale=scale, **asdict(tried))
-        self.made.append(made)
-        return made
 
 
 def _store(adapter: Adapter, found: Examination, *, by: str) -> None:
@@ -419,26 +295,6 @@ def _store_unproved(adapter: Adapter, found: Sequence[Finding], *, by: str) -> N
 
 def _join(found: Sequence[Finding]) -> str:
     return "; ".join(one.words for one in found)
-
-
-def _compare(
-    candidate: Sequence[PanelResult | SideResult], reference: Sequence[PanelResult | SideResult], policy: GatePolicy
-) -> tuple[PairedComparison, PairedComparison]:
-    """Outcomes, and step scores, of the same tasks; those of several panels are one after the other."""
-    outcomes, steps = (
-        compare_paired(
-            [value for one in candidate for value in getattr(one, name)],
-            [value for one in reference for value in getattr(one, name)],
-            confidence=policy.confidence,
-        )
-        for name in ("outcomes", "step_scores")
-    )
-    return outcomes, steps
-
-
-def _means(result: SideResult, items: int) -> list[float]:
-    """(items,) mean outcome of each task that was answered in several rounds, one round after the other."""
-    return [fmean(result.outcomes[place::items]) for place in range(items)]
 
 
 def _describe(

@@ -1,7 +1,7 @@
 """Every task that the gate may try an adapter on, so that what learnt one of them is known before it is tried."""
 
-from apps.adapters.gating import SKILLS_DRAWN, SKILLS_SEED
 from apps.adapters.panels import Panel, draw_fresh
+from apps.adapters.sides import SKILLS_DRAWN, SKILLS_SEED
 from tentalis.core.learning.collapse import ENOUGH_ANSWERS
 from tentalis.core.learning.gate import GatePolicy
 
@@ -16,6 +16,7 @@ def list_measured(panel: Panel, policy: GatePolicy, *, sha256: str = "") -> set[
     drawn = [*panel.world.panel(max(panel.size, ENOUGH_ANSWERS), panel.seed)]
     if size := min(policy.skills_size, panel.size):
         drawn += panel.world.skills(SKILLS_DRAWN * size, SKILLS_SEED)
-    if sha256 and (size := min(policy.fresh_size, panel.size)):
-        drawn += draw_fresh(panel, key=sha256, size=size).items
+    if sha256:
+        fresh = draw_fresh(panel, key=sha256, policy=policy)
+        drawn += [*fresh.items, *fresh.further]
     return {item.prompt for item in drawn}

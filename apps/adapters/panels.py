@@ -11,7 +11,7 @@ from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
-from tentalis.core.learning.gate import GatePolicy
+from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy
 from tentalis.core.worlds import AttemptDraft, PanelItem, Verification, World
 
 WORLD_OF_KIND = {Worker.Kind.DESK: "desk"}
@@ -41,22 +41,35 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
 
 @dataclass(frozen=True)
 class FreshPanel:
-    """Held-out tasks that no other candidate was measured on."""
+    """Held-out tasks that no other candidate was measured on.
+
+    Attributes:
+        items: what every candidate is measured on.
+        further: what is asked besides where those leave a doubt, or something is to be proved.
+    """
 
     name: str
     items: Sequence[PanelItem]
+    further: Sequence[PanelItem]
+
+    @property
+    def further_name(self) -> str:
+        return f"{self.name}+{len(self.further)}"
 
 
-def draw_fresh(panel: Panel, *, key: str, size: int) -> FreshPanel:
+def draw_fresh(panel: Panel, *, key: str, policy: GatePolicy) -> FreshPanel:
     """Held-out tasks of the panel's world that are not on the panel, drawn anew for each key.
+
+    As many as the policy says and at most as many as are on the panel, but never fewer than a confirmation wants.
 
     Args:
         key: lower-case hex, a candidate's hash: whoever made it could not know the tasks.
     """
-    seed = int(key[:12], 16)
+    size = min(policy.fresh_size, panel.size)
+    both = max(size, min(policy.confirm_size, panel.size), LEAST_CONFIRMED)
     known = {item.prompt for item in panel.world.panel(panel.size, panel.seed)}
-    drawn = [item for item in panel.world.panel(2 * size, seed) if item.prompt not in known]
-    return FreshPanel(f"{panel.world.name}/{size}/{key[:12]}", drawn[:size])
+    drawn = [item for item in panel.world.panel(2 * both, int(key[:12], 16)) if item.prompt not in known][:both]
+    return FreshPanel(f"{panel.world.name}/{size}/{key[:12]}", drawn[:size], drawn[size:])
 
 
 def open_panel(name: str) -> Panel | None:

@@ -18,10 +18,21 @@ class Group(NamedTuple):
 
 GROUPS: Mapping[str, Sequence[Group]] = {
     "gate_policy": (
-        Group(_("How sure it has to be"), ("margin", "second_margin", "confidence", "power", "anchor_patience")),
+        Group(
+            _("How sure it has to be"),
+            ("margin", "second_margin", "anchor_margin", "confidence", "power", "anchor_patience"),
+        ),
         Group(
             _("What it is measured on"),
-            ("panel_size", "panel_lifetime", "fresh_size", "sweep_size", "skills_size", "skills_margin"),
+            (
+                "panel_size",
+                "panel_lifetime",
+                "fresh_size",
+                "confirm_size",
+                "sweep_size",
+                "skills_size",
+                "skills_margin",
+            ),
         ),
         Group(_("On its way into service"), ("canary_percent",)),
         Group(_("What refuses a run"), ("least_solved", "most_loss_ratio", "least_length_ratio", "most_grad_norm")),

@@ -95,6 +95,14 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "second_margin": (_("Allowed loss, second metric"), _("The same for the scores of its steps.")),
     "confidence": (_("Confidence"), _("Of the intervals: 0.9 is 90 %.")),
     "power": (_("Power"), _("Chance that the smallest difference it names would be found.")),
+    "anchor_margin": (
+        _("Allowed loss against the anchor"),
+        _("So much below the adapter last proved better, for sure, sends a version back; 0.02 is 2 points."),
+    ),
+    "confirm_size": (
+        _("Tasks that confirm"),
+        _("Drawn anew where the held-out tasks show that a version is better or worse than the anchor."),
+    ),
     "anchor_patience": (
         _("Versions without proof"),
         _("After so many, “proved better?” is answered: inconclusive."),

@@ -91,14 +91,14 @@ class Workshop:
         self.engine = Engine.open("desk")
         self.line: list[Trained] = []
 
-    def train_line(self) -> None:
+    def train_line(self, *, versions: int = LINE, seed: int = LINE_SEED) -> None:
         """The versions that served one after the other, from the built-in recipe."""
-        rng = random.Random(LINE_SEED + 100)
-        for version in range(1, LINE + 1):
+        rng = random.Random(seed + 100)
+        for version in range(1, versions + 1):
             tickets = make_tickets(rng, TASKS, held_out=False)
-            rollouts, outcomes = self.attempt(tickets, version=version - 1, seed=version)
+            rollouts, outcomes = self.attempt(tickets, version=version - 1, seed=1_000 * seed + version)
             self.line.append(
-                self.train(f"line-{version}", rollouts, outcomes, RECIPES["desk"], parent=version - 1, seed=LINE_SEED)
+                self.train(f"line-{version}", rollouts, outcomes, RECIPES["desk"], parent=version - 1, seed=seed)
             )
             self.engine.load_adapter(f"v{version}", self.line[-1].directory)
 

@@ -10,6 +10,8 @@ from tentalis.core.learning.canary import MOST_PERCENT
 from tentalis.core.learning.collapse import Alarm
 
 MOST_SIDE_TASKS = 2_000
+LEAST_CONFIRMED = 30
+"""Tasks drawn anew without which nothing is said to be proved."""
 
 
 class GateError(ValueError):
@@ -115,6 +117,8 @@ class GatePolicy:
         second_margin: the same for the second metric.
         confidence: of the two-sided intervals.
         power: with which the minimum detectable effect is found.
+        anchor_margin: how much worse than the anchor a line may be for sure before it must go back, as a share.
+        confirm_size: tasks drawn anew on which what the panel shows against the anchor must be seen again.
         anchor_patience: updates without proof after which the anchor's question is inconclusive.
         panel_size: held-out tasks an adapter is measured on.
         panel_lifetime: updates after which other held-out tasks are drawn, before these were consulted too often.
@@ -133,6 +137,8 @@ class GatePolicy:
     second_margin: float = 0.1
     confidence: float = 0.9
     power: float = 0.8
+    anchor_margin: float = 0.02
+    confirm_size: int = 300
     anchor_patience: int = 12
     panel_size: int = 300
     panel_lifetime: int = 16
@@ -152,6 +158,7 @@ class GatePolicy:
             ("second_margin", 0, 1),
             ("confidence", 0.5, 1),
             ("power", 0.5, 1),
+            ("anchor_margin", 0, 1),
             ("skills_margin", 0, 1),
             ("least_length_ratio", 0, 1),
         ):
@@ -161,6 +168,9 @@ class GatePolicy:
         for name in ("anchor_patience", "panel_size", "panel_lifetime"):
             if getattr(self, name) < 1:
                 raise GateError(f"gate policy {name} must be at least 1, found {getattr(self, name)}")
+        if not LEAST_CONFIRMED <= self.confirm_size <= MOST_SIDE_TASKS:
+            wanted = f"{LEAST_CONFIRMED}..{MOST_SIDE_TASKS}"
+            raise GateError(f"gate policy confirm_size must lie in {wanted}, found {self.confirm_size}")
         for name in ("fresh_size", "sweep_size", "skills_size"):
             if not 0 <= getattr(self, name) <= MOST_SIDE_TASKS:
                 raise GateError(f"gate policy {name} must lie in 0..{MOST_SIDE_TASKS}, found {getattr(self, name)}")
@@ -246,6 +256,63 @@ def judge_serving(
     return ServingVerdict(outcome=ServingOutcome.SAFE, comparison=comparison, words=f"{start}: safe to serve")
 
 
+def spend_alpha(look: int, *, confidence: float) -> float:
+    """The share of the error left for one anchor that its `look`-th confirmation may use, each direction for itself.
+
+    However many confirmations there are, together they are wrong with at most the probability that one look at
+    `confidence` would be: the shares 1/2, 1/6, 1/12, … sum to 1.
+
+    Args:
+        look: which confirmation against this anchor, from 1.
+        confidence: of the two-sided intervals; 0.9 leaves 5 % to each direction.
+    Returns:
+        The one-sided error of this confirmation, (1 - confidence) / 2 / (look * (look + 1)).
+    Source:
+        Alpha spending over an unknown number of looks: Lan and DeMets 1983; the series as in Bonferroni's inequality.
+        Every look has tasks of its own, so its level holds whatever the looks before it found, and whatever made
+        anybody ask for it.
+    """
+    if look < 1:
+        raise GateError(f"look must be at least 1, found {look}")
+    return (1 - confidence) / 2 / (look * (look + 1))
+
+
+class Direction(enum.StrEnum):
+    """What a comparison with the anchor shows."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NEITHER = "neither"
+
+
+def find_direction(
+    comparison: PairedComparison, *, policy: GatePolicy, second: PairedComparison | None = None
+) -> Direction:
+    """BETTER on both metrics for sure, WORSE on either by more than the anchor's margin for sure, or NEITHER.
+
+    Args:
+        second: the same items under a metric the reward does not see; None when there is none.
+    """
+    both = [comparison] if second is None else [comparison, second]
+    if any(one.high < -policy.anchor_margin for one in both):
+        return Direction.WORSE
+    return Direction.BETTER if all(one.low > 0 for one in both) else Direction.NEITHER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """Candidate against anchor on tasks that were drawn for this look alone.
+
+    Args:
+        look: which one against this anchor, from 1.
+        comparison, second: outcomes, and the metric the reward does not see, at the confidence of `spend_alpha(look)`.
+    """
+
+    look: int
+    comparison: PairedComparison
+    second: PairedComparison | None = None
+
+
 def judge_progress(
     comparison: PairedComparison,
     *,
@@ -254,36 +321,66 @@ def judge_progress(
     updates_since_anchor: int,
     second: PairedComparison | None = None,
     second_name: str = "the second metric",
+    confirmation: Confirmation | None = None,
     noise_std: float | None = None,
 ) -> AnchorVerdict:
     """Answer "proved better?" against the last anchor: superiority, also on the second metric.
 
+    The kept panel was looked at by every version since it was drawn: what it shows (`find_direction`) asks for a
+    confirmation and decides nothing. A confirmation on tasks of its own decides, at the error that is left for it, and
+    the claim is what it measured, so that neither many looks nor the lucky one among them say more than is known.
+
     Args:
+        comparison, second: candidate against anchor on the kept panel.
         against: name of the anchor.
         updates_since_anchor: updates gated since the anchor was proved, this one included.
+        confirmation: where the panel showed a direction; None: it showed none, or no tasks were left to be drawn.
         noise_std: of the items' differences between two measurements of one adapter, which no difference smaller than
             its noise can be told from; None takes the comparison's own.
     Returns:
-        WORSE (roll back to the anchor) as soon as it is significantly worse on either metric, PROVED when it is
-        significantly better on both, INCONCLUSIVE after `anchor_patience` updates without either, else TOO_EARLY.
+        WORSE (roll back to the anchor) or PROVED where the confirmation shows what the panel showed, INCONCLUSIVE
+        after `anchor_patience` updates without either, else TOO_EARLY.
     """
     start = f"{comparison.points} against anchor {against}"
-    effect = minimum_detectable_effect(
-        items=comparison.items,
-        std=comparison.std if noise_std is None else noise_std,
-        confidence=policy.confidence,
-        power=policy.power,
+    shown = find_direction(comparison, policy=policy, second=second)
+    is_confirmed = (
+        shown is not Direction.NEITHER
+        and confirmation is not None
+        and find_direction(confirmation.comparison, policy=policy, second=confirmation.second) is shown
     )
-    if comparison.high < 0:
-        outcome, words = AnchorOutcome.WORSE, f"{start}: worse, roll back"
-    elif second is not None and second.high < 0:
-        outcome, words = AnchorOutcome.WORSE, f"{start}, but {second.points} on {second_name}: worse, roll back"
-    elif comparison.low > 0 and (second is None or second.low > 0):
-        found = f"{_points(comparison.difference)} [{_points(comparison.low)}, {_points(comparison.high)}] points"
-        outcome, words = AnchorOutcome.PROVED, f"improved by {found} against anchor {against}"
-    elif updates_since_anchor >= policy.anchor_patience:
-        outcome, words = AnchorOutcome.INCONCLUSIVE, f"{start}: inconclusive after {updates_since_anchor} updates"
+    if confirmation is not None and is_confirmed:
+        found = confirmation.comparison
+        drawn = f"on {found.items} tasks drawn anew"
+        if shown is Direction.BETTER:
+            points = f"{_points(found.difference)} [{_points(found.low)}, {_points(found.high)}] points"
+            return AnchorVerdict(
+                outcome=AnchorOutcome.PROVED,
+                comparison=found,
+                words=f"improved by {points} against anchor {against} {drawn}",
+            )
+        words = f"{found.points} against anchor {against} {drawn}"
+        if confirmation.second is not None and found.high >= -policy.anchor_margin:
+            words += f", but {confirmation.second.points} on {second_name}"
+        return AnchorVerdict(outcome=AnchorOutcome.WORSE, comparison=found, words=f"{words}: worse, roll back")
+    if shown is not Direction.NEITHER:
+        start += f" on the kept panel, {_say_unconfirmed(confirmation, second_name)}"
+    if updates_since_anchor >= policy.anchor_patience:
+        outcome, end = AnchorOutcome.INCONCLUSIVE, f"inconclusive after {updates_since_anchor} updates"
     else:
+        effect = minimum_detectable_effect(
+            items=comparison.items,
+            std=comparison.std if noise_std is None else noise_std,
+            confidence=policy.confidence,
+            power=policy.power,
+        )
         outcome = AnchorOutcome.TOO_EARLY
-        words = f"{start}: too early to say, {comparison.items} tasks show a difference from {100 * effect:.1f} points"
-    return AnchorVerdict(outcome=outcome, comparison=comparison, words=words)
+        end = f"too early to say, {comparison.items} tasks show a difference from {100 * effect:.1f} points"
+    return AnchorVerdict(outcome=outcome, comparison=comparison, words=f"{start}: {end}")
+
+
+def _say_unconfirmed(confirmation: Confirmation | None, second_name: str) -> str:
+    if confirmation is None:
+        return "and too few tasks to draw for a confirmation"
+    found = confirmation.comparison
+    words = f"not confirmed by {found.points} on {found.items} tasks drawn anew"
+    return words if confirmation.second is None else f"{words} and {confirmation.second.points} on {second_name}"

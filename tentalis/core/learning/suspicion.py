@@ -26,6 +26,8 @@ LEAST_AGREEMENT = 0.6
 LEAST_JUDGED = 30
 LEAK_POINTS = 0.05
 LEAK_CONFIDENCE = 0.98
+SURE_OF_LEAK = 0.998
+"""Asked of more tasks, where `LEAK_CONFIDENCE` rang."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,17 @@ from hypothesis import strategies as st
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import (
     AnchorOutcome,
+    Confirmation,
+    Direction,
     GateError,
     GatePolicy,
+    PairedComparison,
     compare_paired,
+    find_direction,
     judge_progress,
     judge_serving,
     minimum_detectable_effect,
+    spend_alpha,
 )
 
 outcomes = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=60)
@@ -105,37 +110,128 @@ def test_an_alarm_refuses_whatever_the_accuracy() -> None:
     assert verdict.words.endswith("refused: broken tags in 20.0% of answers")
 
 
+def confirm(gained: int, lost: int, *, look: int = 1, second: PairedComparison | None = None) -> Confirmation:
+    error = spend_alpha(look, confidence=0.9)
+    found = compare_paired(*make_pair(gained, lost, 300 - gained - lost), confidence=1 - 2 * error)
+    return Confirmation(look=look, comparison=found, second=second or found)
+
+
 @pytest.mark.parametrize(
-    ("gained", "lost", "updates", "outcome", "words"),
+    ("panel", "drawn", "updates", "outcome", "words"),
     [
-        (60, 10, 3, AnchorOutcome.PROVED, "improved by +16.7"),
-        (10, 60, 3, AnchorOutcome.WORSE, "worse, roll back"),
-        (12, 10, 3, AnchorOutcome.TOO_EARLY, "too early to say, 300 tasks show a difference from"),
-        (12, 10, 12, AnchorOutcome.INCONCLUSIVE, "inconclusive after 12 updates"),
+        ((60, 10), (50, 12), 3, AnchorOutcome.PROVED, "improved by +12.7 [+7.6, +17.5] points against anchor desk@v1"),
+        ((60, 10), (30, 25), 3, AnchorOutcome.TOO_EARLY, "on the kept panel, not confirmed by +1.7 points"),
+        ((60, 10), (30, 25), 12, AnchorOutcome.INCONCLUSIVE, "inconclusive after 12 updates"),
+        ((60, 10), (10, 60), 3, AnchorOutcome.TOO_EARLY, "not confirmed by −16.7 points"),
+        ((60, 10), None, 3, AnchorOutcome.TOO_EARLY, "too few tasks to draw for a confirmation"),
+        ((10, 60), (10, 60), 3, AnchorOutcome.WORSE, "on 300 tasks drawn anew: worse, roll back"),
+        ((10, 60), (25, 30), 3, AnchorOutcome.TOO_EARLY, "on the kept panel, not confirmed by −1.7 points"),
+        ((12, 10), None, 3, AnchorOutcome.TOO_EARLY, "too early to say, 300 tasks show a difference from"),
+        ((12, 10), None, 12, AnchorOutcome.INCONCLUSIVE, "inconclusive after 12 updates"),
     ],
 )
-def test_the_anchor_question_has_four_answers(
-    gained: int, lost: int, updates: int, outcome: AnchorOutcome, words: str
+def test_the_anchor_question_is_decided_by_tasks_nobody_looked_at_before(
+    panel: tuple[int, int], drawn: tuple[int, int] | None, updates: int, outcome: AnchorOutcome, words: str
 ) -> None:
-    comparison = compare_paired(*make_pair(gained, lost, 300 - gained - lost))
-    verdict = judge_progress(comparison, against="desk@v1", policy=GatePolicy(), updates_since_anchor=updates)
+    verdict = judge_progress(
+        compare_paired(*make_pair(*panel, 300 - sum(panel))),
+        against="desk@v1",
+        policy=GatePolicy(),
+        updates_since_anchor=updates,
+        confirmation=confirm(*drawn) if drawn else None,
+    )
     assert verdict.outcome is outcome
     assert words in verdict.words
 
 
+def test_a_claim_is_what_the_confirmation_measured_and_not_what_made_somebody_look() -> None:
+    shown = compare_paired(*make_pair(60, 10, 230))
+    asked = confirm(50, 12)
+    verdict = judge_progress(shown, against="desk@v1", policy=GatePolicy(), updates_since_anchor=2, confirmation=asked)
+    assert verdict.comparison == asked.comparison
+
+
 def test_better_on_the_reward_alone_is_not_proved() -> None:
     better, level = compare_paired(*make_pair(60, 10, 230)), compare_paired(*make_pair(20, 20, 260))
-    verdict = judge_progress(better, against="desk@v1", policy=GatePolicy(), updates_since_anchor=2, second=level)
+    policy = GatePolicy()
+    assert find_direction(better, policy=policy, second=level) is Direction.NEITHER, "nothing to confirm"
+    verdict = judge_progress(
+        better,
+        against="desk@v1",
+        policy=policy,
+        updates_since_anchor=2,
+        second=better,
+        confirmation=confirm(60, 10, second=level),
+    )
     assert verdict.outcome is AnchorOutcome.TOO_EARLY
 
 
 def test_worse_on_the_second_metric_rolls_back() -> None:
     better, worse = compare_paired(*make_pair(60, 10, 230)), compare_paired(*make_pair(10, 60, 230))
-    verdict = judge_progress(better, against="desk@v1", policy=GatePolicy(), updates_since_anchor=2, second=worse)
+    verdict = judge_progress(
+        better,
+        against="desk@v1",
+        policy=GatePolicy(),
+        updates_since_anchor=2,
+        second=worse,
+        second_name="step scores",
+        confirmation=confirm(60, 10, second=worse),
+    )
     assert verdict.outcome is AnchorOutcome.WORSE
+    assert "on step scores: worse, roll back" in verdict.words
 
 
-@pytest.mark.parametrize("field", ["margin", "second_margin", "confidence", "power", "anchor_patience"])
+def test_a_small_loss_that_is_sure_is_no_reason_to_go_back() -> None:
+    """The first question lets a loss within its margin serve; the second does not contradict it for a trifle."""
+    trifle = compare_paired(*make_pair(0, 4, 296))
+    assert trifle.high < 0
+    assert find_direction(trifle, policy=GatePolicy()) is Direction.NEITHER
+    assert find_direction(trifle, policy=GatePolicy(anchor_margin=0.0001)) is Direction.WORSE
+
+
+def test_all_confirmations_together_have_the_error_of_one_look() -> None:
+    shares = [spend_alpha(look, confidence=0.9) for look in range(1, 5_000)]
+    assert shares[:3] == pytest.approx([0.025, 0.05 / 6, 0.05 / 12])
+    assert 0.0499 < sum(shares) < 0.05
+    with pytest.raises(GateError, match="look must be at least 1, found 0"):
+        spend_alpha(0, confidence=0.9)
+
+
+def test_weights_that_only_answer_with_other_seeds_are_seldom_proved_better_however_often_they_are_looked_at() -> None:
+    """200 lines of 64 versions: one look at the panel alone would call a third of them better."""
+    policy, rng = GatePolicy(panel_size=100, confirm_size=100), random.Random(12)
+    chances = [rng.random() for _ in range(100)]
+
+    def draw() -> list[float]:
+        return [float(rng.random() < chance) for chance in chances]
+
+    false = by_panel = 0
+    for _ in range(200):
+        anchor, looks, is_proved, is_shown = draw(), 0, False, False
+        for version in range(1, 65):
+            shown = compare_paired(draw(), anchor)
+            if find_direction(shown, policy=policy) is Direction.NEITHER:
+                continue
+            is_shown |= shown.low > 0
+            looks += 1
+            confidence = 1 - 2 * spend_alpha(looks, confidence=policy.confidence)
+            asked = Confirmation(look=looks, comparison=compare_paired(draw(), draw(), confidence=confidence))
+            verdict = judge_progress(shown, against="", policy=policy, updates_since_anchor=version, confirmation=asked)
+            is_proved |= verdict.outcome is AnchorOutcome.PROVED
+        false, by_panel = false + is_proved, by_panel + is_shown
+    assert false <= 10
+    assert by_panel >= 60
+
+
+@pytest.mark.parametrize("size", [0, 29, 2_001])
+def test_a_confirmation_wants_enough_tasks_and_not_too_many(size: int) -> None:
+    with pytest.raises(GateError, match=r"confirm_size must lie in 30\.\.2000"):
+        GatePolicy(confirm_size=size)
+
+
+@pytest.mark.parametrize(
+    "field", ["margin", "second_margin", "anchor_margin", "confidence", "power", "anchor_patience"]
+)
 def test_a_policy_out_of_range_names_its_field(field: str) -> None:
     with pytest.raises(GateError, match=f"gate policy {field} must"):
         GatePolicy(**{field: 0})
