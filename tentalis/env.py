@@ -150,8 +150,8 @@ def read_networks(value: str) -> list[str]:
 
 
 def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
-    """`workers=threads:6;scorers,hints,control=threads:4` -> [(queues, pool, concurrency), …]."""
-    wanted = "groups like workers=threads:6;scorers,hints,control=threads:4 (pool: threads or solo)"
+    """`workers,scorers,hints,gates=threads:16;control=threads:4` -> [(queues, pool, concurrency), …]."""
+    wanted = "groups like workers,scorers,hints,gates=threads:16;control=threads:4 (pool: threads or solo)"
     groups = []
     for group in filter(None, value.split(";")):
         queues, _, pool_text = group.partition("=")
@@ -159,11 +159,13 @@ def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
         if not queues or pool not in {"threads", "solo"} or not (size or "1").isdigit() or int(size or 1) < 1:
             raise ValueError(wanted)
         groups.append((read_list(queues), pool, int(size or 1)))
-    if not groups:
-        raise ValueError(wanted)
+    if missing := QUEUES - {queue for queues, _, _ in groups for queue in queues}:
+        raise ValueError(f"{wanted}, and one that reads {', '.join(sorted(missing))}")
     return groups
 
 
+QUEUES = {"workers", "scorers", "hints", "gates", "control"}
+"""All but `control` ask servers outside, and share their threads out among the projects."""
 PORT = read_int(1, 65535)
 PROVIDER_KINDS = ["engine", "vllm", "openai", "anthropic", "gemini", "openrouter", "deepseek", "together", "fireworks"]
 PROVIDER_KINDS += ["groq", "cerebras", "xai", "zhipu", "kimi", "minimax", "ollama", "tinker", "custom"]
@@ -201,7 +203,7 @@ VARIABLES: dict[str, Variable] = {
         Variable(
             "QUEUE_PROCESSES",
             read_queue_processes,
-            [(["workers", "scorers", "hints", "control"], "threads", 8)],
+            [(["workers", "scorers", "hints", "gates"], "threads", 16), (["control"], "threads", 4)],
             "queue processes: queues=pool:size;…",
         ),
         Variable("IN_FLIGHT_CAP", read_int(1, 100_000), 64, "segments sent out and unfinished, per kind"),

@@ -22,8 +22,13 @@ from apps.inference.errors import AdapterNameTakenError, ModelNotServedError
 from apps.inference.registry import find_kind
 from apps.inference.services import client_for, clients_for
 from apps.workers.models import Worker
+from tentalis.outbound.scopes import CancelScope
 
 logger = logging.getLogger(__name__)
+
+LOOK_S = 10.0
+LOAD_S = 120.0
+"""So long a timetable waits for one server to say what it serves, or to load an adapter; the others wait meanwhile."""
 
 _PROBE = [{"role": "user", "content": "ready?"}]
 _PROBE_TOKENS = 8
@@ -147,7 +152,7 @@ def unload_drained() -> int:
     workers = Worker.objects.filter(pk__in=idle.values("worker"), deployments__isnull=False).distinct()
     count = 0
     for worker in workers.select_related("provider"):
-        with survive(f"adapters of {worker.name} stay loaded", TentalisError):
+        with survive(f"adapters of {worker.name} stay loaded", TentalisError), CancelScope(LOOK_S):
             count += _unload_idle(worker)
     return count
 
@@ -183,14 +188,16 @@ def restore_served() -> int:
     at_work = Deployment.objects.filter(Q(adapter__isnull=False) | Q(canary__isnull=False))
     for deployment in at_work.select_related("adapter", "canary", "worker__provider"):
         try:
-            lost = _find_lost(deployment.worker, (deployment.adapter, deployment.canary))
+            with CancelScope(LOOK_S):
+                lost = _find_lost(deployment.worker, (deployment.adapter, deployment.canary))
         except TentalisError as error:
             logger.warning("nobody knows what serves %s: %s", deployment, error)
             wrong = error
             continue
         for adapter in lost:
             try:
-                serve(adapter)
+                with CancelScope(LOAD_S):
+                    serve(adapter)
                 loaded += 1
             except TentalisError as error:
                 logger.warning("%s is not served again: %s", adapter.name, error)

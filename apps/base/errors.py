@@ -13,6 +13,7 @@ class TentalisError(Exception):
         errors: field -> what is wrong with it, where fields are at fault.
         is_final: trying again cannot help, so a job that meets it is not retried.
         is_away: nothing is wrong but that somebody who is needed is not there, or has no time.
+        wait_s: nothing was tried, and nothing is to be for so many seconds; None: it was tried.
         members: what else the problem says at the REST edge, as JSON.
     """
 
@@ -25,6 +26,7 @@ class TentalisError(Exception):
         super().__init__(message)
         self.errors = dict(errors or {})
         self.members: Mapping[str, object] = {}
+        self.wait_s: float | None = None
 
     @classmethod
     def at(cls, field: str, message: str) -> Self:

@@ -1,7 +1,6 @@
 """What a closed turn's next state shows: by rules, then by a model's votes; or nothing, which is kept too."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 
 from apps.base.errors import TentalisError
@@ -16,6 +15,7 @@ from tentalis.core.conversations.asking import Heard, Vote, build_question, choo
 from tentalis.core.conversations.signals import Abstained, Signal, find_tool_errors, read_reaction
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.session_policy import SessionPolicy
+from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 512
 TEMPERATURE = 0.7
@@ -92,7 +92,7 @@ def _ask(read: ReadTurn, voters: Sequence[Voter], count: int, redactor: Redactor
             return Vote(None, fault=f"{type(error).__name__}: {error}"[:MAX_REASON_CHARS])
         return parse_vote(answers[0].text)
 
-    with ThreadPoolExecutor(len(ballots)) as pool:
+    with ScopedThreadPool(len(ballots)) as pool:
         votes = list(pool.map(cast, ballots))
     if len(busy) == len(ballots):
         raise busy[0]

@@ -30,6 +30,22 @@ class ProviderBusyError(TentalisError):
         self.http_status = http_status
 
 
+class ProviderSilentError(ProviderBusyError):
+    """The server took the request, or not even the connection, and gave no answer in the time it had."""
+
+    code = "provider_silent"
+
+
+class ServerRestsError(ProviderBusyError):
+    """The server was silent again and again and is not asked for `wait_s` seconds; whoever needs it waits."""
+
+    code = "server_rests"
+
+    def __init__(self, message: str, *, wait_s: float) -> None:
+        super().__init__(message, retry_after_s=wait_s)
+        self.wait_s = wait_s
+
+
 class ProviderAnswerError(ProviderBusyError):
     """The server said yes and then something that is not an answer (a broken proxy, say): a later try may succeed."""
 

@@ -12,9 +12,13 @@ from apps.inference.models import Provider
 from apps.inference.providers import open_key
 from apps.inference.registry import find_kind
 from apps.inference.transport import Transport
+from tentalis.outbound.scopes import RequestEndedError
 
 DEFAULT_AGENT = "default"
-_BROKE_OFF = (httpx.ReadTimeout, httpx.WriteTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+_BROKE_OFF = (
+    *(httpx.ReadTimeout, httpx.WriteTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError),
+    RequestEndedError,
+)
 
 
 class RunLostError(TentalisError):

@@ -12,18 +12,23 @@ from urllib.parse import urlsplit
 
 import httpx
 import orjson
+from django.db import connection
 
 from apps.base.errors import BadInputError
+from apps.inference.breaker import breaker
 from apps.inference.errors import (
     AddressNotAllowedError,
     ModelNotServedError,
     ProviderAnswerError,
     ProviderBusyError,
     ProviderRefusedError,
+    ProviderSilentError,
 )
 from apps.inference.registry import ProviderKind
+from apps.outbox.services import find_held_project
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url
+from tentalis.outbound.scopes import RequestEndedError, current_scope
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 
 CONNECT_TIMEOUT_S = 3.0
@@ -94,7 +99,8 @@ class Transport:
         """Send, and read the JSON answer; text comes back as text where the server says it is, or says nothing (vLLM).
 
         Raises:
-            ProviderBusyError: no connection, time ran out, 408, 425, 429 or 5xx.
+            ProviderBusyError: no connection, 408, 425, 429 or 5xx; ProviderSilentError where time ran out.
+            ServerRestsError: a link or a timetable asks, and the server was silent too often lately.
             ProviderRefusedError: any other 4xx, or a redirect; ModelNotServedError where the model is at fault.
             AddressNotAllowedError: the server's address may not be used.
             ProviderAnswerError: the answer is no JSON, or has no end.
@@ -139,14 +145,51 @@ class Transport:
 
     @contextmanager
     def _wrap_faults(self, path: str) -> Iterator[None]:
+        with self._break_circuit(), self._translate(path):
+            yield
+
+    @contextmanager
+    def _break_circuit(self) -> Iterator[None]:
+        """Leave a server alone that stays silent. Who waits within a scope does so for others; a person sees it."""
+        if current_scope() is None:
+            yield
+            return
+        project_id, origin = find_held_project(), str(self._origin)
+        breaker.require(project_id, origin, timeout_s=self._timeout.read or _TOTAL_S)
+        if project_id is not None and not connection.in_atomic_block:
+            connection.close()  # into the pool: others need it while a link waits
+        try:
+            yield
+        except ProviderSilentError:
+            breaker.note_silence(project_id, origin)
+            raise
+        except ProviderBusyError as error:
+            if error.http_status is None:
+                breaker.note_unknown(project_id, origin)
+            else:
+                breaker.note_answer(project_id, origin)
+            raise
+        except BaseException:
+            breaker.note_unknown(project_id, origin)
+            raise
+        else:
+            breaker.note_answer(project_id, origin)
+
+    @contextmanager
+    def _translate(self, path: str) -> Iterator[None]:
         try:
             yield
         except BlockedAddressError as error:
             raise AddressNotAllowedError(f"{self.root}: {error}. {HOW_TO_ALLOW}") from None
         except AnswerTooLongError as error:
             raise ProviderAnswerError(f"{self.root}{path}: {error}") from error
+        except RequestEndedError as error:
+            wanted = ProviderSilentError if error.is_late else ProviderBusyError
+            raise wanted(f"{self.root}{path} did not answer in time: {error}") from error
+        except httpx.PoolTimeout as error:
+            raise ProviderBusyError(f"{self.root}: all connections to it are in use") from error
         except httpx.TimeoutException as error:
-            raise ProviderBusyError(f"{self.root}{path} did not answer in time ({type(error).__name__})") from error
+            raise ProviderSilentError(f"{self.root}{path} did not answer in time ({type(error).__name__})") from error
         except httpx.TransportError as error:
             raise ProviderBusyError(f"{self.root} cannot be reached: {type(error).__name__} {error}") from error
 

@@ -6,6 +6,9 @@ from fnmatch import fnmatchcase
 
 from django.conf import settings
 
+SLOW_QUEUES = frozenset({"workers", "scorers", "hints", "gates"})
+"""Queues of links that ask servers outside, and wait for them as long as these please. `control` asks nobody."""
+
 KINDS: dict[str, "SegmentKind"] = {}
 
 

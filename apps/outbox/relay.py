@@ -1,6 +1,7 @@
 """Publishing what is due, and finding what was lost on the way."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.models import Segment
+from apps.outbox.places import Kept, Places, find_pools
 from apps.outbox.registry import queue_of
 from apps.outbox.services import add_error, bury, release
 from tentalis.celery import app
@@ -26,34 +28,49 @@ PUBLISH_LIMIT = 256
 
 
 def publish_due(through: Celery = app) -> int:
-    """Send the messages of due segments, as many as the cap in flight leaves room for. Returns how many were sent.
+    """Send the messages of due segments, as many as there is room for. Returns how many were sent.
 
-    The cap counts segments of one kind, at whatever link they are: counted by queue, a fast first link would flood the
-    queues of the later ones, and starve the other kinds that share those.
+    There is room for `IN_FLIGHT_CAP` segments of one kind, at whatever link they are: counted by queue, a fast first
+    link would flood the queues of the later ones, and starve the other kinds that share those. Of what asks servers
+    outside there is room as `apps.outbox.places` says.
 
     Raises:
         BrokerAwayError: the broker cannot be reached; the segments stay due.
     """
     due = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now())
-    kinds = set(due.values_list("kind", flat=True).distinct())
-    if not kinds:
+    waiting = _count(due)
+    if not waiting:
         return 0
-    in_flight = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=False, kind__in=kinds)
-    counts = {row["kind"]: row["n"] for row in in_flight.values("kind").annotate(n=Count("id"))}
-    sent = 0
-    for kind in sorted(kinds):
-        room = min(settings.TENTALIS["IN_FLIGHT_CAP"] - counts.get(kind, 0), PUBLISH_LIMIT)
-        if room > 0:
-            sent += _publish_kind(kind, room, through)
-    return sent
+    in_flight = _count(Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=False))
+    places = Places(find_pools())
+    out: Counter[str] = Counter()
+    for kept in in_flight:
+        places.take(kept)
+        out[kept.kind] += kept.count
+    cap = settings.TENTALIS["IN_FLIGHT_CAP"]
+    room = {kind: min(cap - out[kind], PUBLISH_LIMIT) for kind in {kept.kind for kept in waiting}}
+    granted = places.share_out(waiting, room=room)
+    return sum(_publish_some(kept, count, through) for kept, count in granted.items())
 
 
-def _publish_kind(kind: str, room: int, through: Celery) -> int:
+def _count(segments: QuerySet[Segment]) -> list[Kept]:
+    grouped = segments.order_by().values_list("kind", "position", "project_id").annotate(n=Count("id"))
+    return [Kept(*row) for row in grouped.order_by("kind", "position", "project_id")]
+
+
+def _publish_some(kept: Kept, count: int, through: Celery) -> int:
     with transaction.atomic():
         segments = list(
             Segment.objects.select_for_update(skip_locked=True)
-            .filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now(), kind=kind)
-            .order_by("id")[:room]
+            .filter(
+                state=Segment.State.OPEN,
+                published_at__isnull=True,
+                run_after__lte=Now(),
+                kind=kept.kind,
+                position=kept.position,
+                project_id=kept.project_id,
+            )
+            .order_by("id")[:count]
         )
         Segment.objects.filter(pk__in=[segment.pk for segment in segments]).update(published_at=Now())
         pass_crash_point(CrashPoint.BEFORE_PUBLISH)

@@ -4,7 +4,7 @@ import json
 import logging
 import random
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from apps.base.errors import ConflictError
 from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import LostClaimError
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS, queue_of
+from apps.outbox.registry import KINDS, SLOW_QUEUES, queue_of
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ SET fence = %s, lease_until = statement_timestamp() + %s * interval '1 second', 
     attempts = attempts + 1
 WHERE id = %s AND position = %s AND state = 'open' AND run_after <= statement_timestamp()
       AND (fence IS NULL OR lease_until < statement_timestamp())
-RETURNING kind, subject_id, links, queue, attempts
+RETURNING kind, subject_id, project_id, links, queue, attempts
 """
 _END = """
 UPDATE outbox_segment
@@ -42,7 +42,16 @@ SET position = position + 1, fence = NULL, lease_until = NULL, attempts = 0, que
     finished_at = CASE WHEN %s THEN statement_timestamp() END
 WHERE id = %s AND fence = %s AND state = 'open'
 """
+_RENEW = """
+UPDATE outbox_segment SET lease_until = statement_timestamp() + %s * interval '1 second'
+WHERE id IN (
+    SELECT id FROM outbox_segment WHERE id = ANY(%s) AND fence = ANY(%s) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+"""
+_KEPT = "SELECT fence FROM outbox_segment WHERE id = ANY(%s) AND fence = ANY(%s)"
 KEPT_ERRORS = 20
+WAITED_FOR = timedelta(days=1)
+"""From its start on, a segment waits for a server that is left alone; then each time counts as a try."""
 MAX_BACKOFF_S = 300.0
 AWAY_WAITS = 10
 """First waits, one after the other, until somebody who was away is asked again."""
@@ -55,6 +64,7 @@ class Claim:
     segment_id: int
     kind: str
     subject_id: int
+    project_id: int | None
     position: int
     link: str
     is_last: bool
@@ -103,7 +113,7 @@ def claim_link(segment_id: int, position: int, *, owner: str) -> Claim | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    kind, subject_id, written, queue, attempts = row
+    kind, subject_id, project_id, written, queue, attempts = row
     links: list[str] = json.loads(written)
     is_last = position + 1 >= len(links)
     pass_crash_point(CrashPoint.AFTER_CLAIM)
@@ -111,6 +121,7 @@ def claim_link(segment_id: int, position: int, *, owner: str) -> Claim | None:
         segment_id=segment_id,
         kind=kind,
         subject_id=subject_id,
+        project_id=project_id,
         position=position,
         link=links[position],
         is_last=is_last,
@@ -120,10 +131,30 @@ def claim_link(segment_id: int, position: int, *, owner: str) -> Claim | None:
     )
 
 
-def renew_leases(fences: list[uuid.UUID]) -> None:
-    """Say that the holders are alive."""
-    lease = timedelta(seconds=settings.TENTALIS["LEASE_SECONDS"])
-    Segment.objects.filter(fence__in=fences).update(lease_until=Now() + lease)
+def renew_leases(claims: Sequence[Claim]) -> None:
+    """Say that the holders are alive. A row that is locked is passed over: whoever ends a link holds on to it anyway,
+    and frees no lease that is not locked, however long that takes.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_RENEW, [settings.TENTALIS["LEASE_SECONDS"], *_ids_and_fences(claims)])
+
+
+def find_lost(claims: Sequence[Claim]) -> list[Claim]:
+    """Those of the claims that are theirs no more: cancelled, or taken over when their lease was over."""
+    with connection.cursor() as cursor:
+        cursor.execute(_KEPT, _ids_and_fences(claims))
+        kept = {fence for (fence,) in cursor.fetchall()}
+    return [claim for claim in claims if claim.fence not in kept]
+
+
+def _ids_and_fences(claims: Sequence[Claim]) -> list[Any]:
+    return [[claim.segment_id for claim in claims], [claim.fence for claim in claims]]
+
+
+def find_held_project() -> int | None:
+    """The project whose link this thread is at; None outside any."""
+    claim = _held.get()
+    return None if claim is None else claim.project_id
 
 
 @contextmanager
@@ -168,25 +199,40 @@ def end_unwritten(claim: Claim) -> None:
 def end_link(claim: Claim) -> None:
     """Move the segment to its next link, or end it, in the running transaction."""
     state = (Segment.State.DONE if claim.is_last else Segment.State.OPEN).value
+    frees_place = queue_of(claim.link) in SLOW_QUEUES and (claim.is_last or claim.next_queue not in SLOW_QUEUES)
     with connection.cursor() as cursor:
         cursor.execute(_END, [claim.next_queue, state, claim.is_last, claim.is_last, claim.segment_id, claim.fence])
         if not cursor.rowcount:
             words = f"{claim.link} of {claim.kind} {claim.subject_id}: the claim is another process's by now"
             raise LostClaimError(words)
+    if frees_place:
+        nudge_relay()
 
 
-def fail_link(claim: Claim, *, error_type: str, message: str, is_final: bool, is_away: bool = False) -> None:
+def fail_link(
+    claim: Claim,
+    *,
+    error_type: str,
+    message: str,
+    is_final: bool,
+    is_away: bool = False,
+    wait_s: float | None = None,
+) -> None:
     """Keep the error; try again after a wait, or bury the segment when trying again cannot help or was tried enough.
 
     Args:
         is_away: it did not fail, but whom it needs is away: that is waited for, as long as its kind says.
+        wait_s: nothing was tried, and nothing can be for so long: that is waited for, as long as `WAITED_FOR` says.
     """
     with transaction.atomic():
         segment = Segment.objects.select_for_update().filter(pk=claim.segment_id, fence=claim.fence).first()
         if segment is None:
             return
-        add_error(segment, error_type=error_type, message=message)
-        if is_away and _awaits(segment):
+        add_error(segment, error_type=error_type, message=message, is_wait=wait_s is not None)
+        if wait_s is not None and _is_younger(segment, WAITED_FOR):
+            Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
+            release(segment, wait_s=wait_s * random.uniform(1.0, 1.5))
+        elif is_away and _awaits(segment):
             Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
             release(segment, wait_s=AWAY_WAITS * backoff_s(1))
         elif is_final or segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
@@ -197,12 +243,19 @@ def fail_link(claim: Claim, *, error_type: str, message: str, is_final: bool, is
 
 def _awaits(segment: Segment) -> bool:
     patience = timedelta(seconds=KINDS[segment.kind].awaits_s)
-    return bool(patience) and Segment.objects.filter(pk=segment.pk, created_at__gt=Now() - patience).exists()
+    return bool(patience) and _is_younger(segment, patience)
 
 
-def add_error(segment: Segment, *, error_type: str, message: str) -> None:
+def _is_younger(segment: Segment, age: timedelta) -> bool:
+    return Segment.objects.filter(pk=segment.pk, created_at__gt=Now() - age).exists()
+
+
+def add_error(segment: Segment, *, error_type: str, message: str, is_wait: bool = False) -> None:
+    """Keep a reason. A wait that begins again takes the place of the one before it."""
     entry = {"link": segment.link, "attempt": segment.attempts, "type": error_type, "message": message[:2000]}
-    segment.errors = [*segment.errors, entry][-KEPT_ERRORS:]
+    last = segment.errors[-1] if segment.errors else {}
+    is_again = is_wait and all(last.get(name) == entry[name] for name in ("link", "type"))
+    segment.errors = [*(segment.errors[:-1] if is_again else segment.errors), entry][-KEPT_ERRORS:]
 
 
 def release(segment: Segment, *, wait_s: float) -> None:
@@ -263,10 +316,13 @@ def replay(segment: Segment, *, by: str) -> Segment:
 
 
 def cancel_segments(*, kind: str, subject_id: int) -> int:
-    """Stop the open segment of a subject; a process at work on it loses its claim."""
-    return Segment.objects.filter(kind=kind, subject_id=subject_id, state=Segment.State.OPEN).update(
+    """Stop the open segment of a subject; a process at work on it loses its claim and hangs up on whom it asked."""
+    count = Segment.objects.filter(kind=kind, subject_id=subject_id, state=Segment.State.OPEN).update(
         state=Segment.State.CANCELLED, fence=None, lease_until=None, finished_at=Now()
     )
+    if count:
+        nudge_relay()
+    return count
 
 
 def cancel_unclaimed(*, kind: str, subject_id: int) -> bool:

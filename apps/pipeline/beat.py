@@ -18,7 +18,8 @@ from apps.webhooks.telling import tell
 logger = logging.getLogger(__name__)
 
 LOCK = 7_466_853_001
-"""Key of the advisory lock whose holder keeps the timetable."""
+SERVERS_LOCK = 7_466_853_003
+"""Keys of the advisory locks whose holders keep the timetables."""
 
 
 @dataclass
@@ -31,31 +32,52 @@ class Entry:
     due_at: float = field(default=0.0)
 
 
-TIMETABLE = (
-    Entry("sweep segments", 2.0, sweep.sweep_segments),
-    Entry("seal the audit", 1.0, seal_entries),
-    Entry("sweep reviews", 10.0, sweep.sweep_reviews),
-    Entry("settle feedback", 5.0, sweep.settle_feedback),
-    Entry("sweep proposals", 1.0, sweep.sweep_proposals),
-    Entry("cut sessions", 2.0, sweep.cut_sessions),
-    Entry("sweep runs", 5.0, sweep.sweep_runs),
-    Entry("label steps", 30.0, sweep.label_steps),
-    Entry("tend the cluster", 5.0, sweep.tend_cluster),
-    Entry("sweep adapters", 10.0, sweep.sweep_adapters),
-    Entry("watch canaries", 5.0, sweep.watch_canaries),
-    Entry("watch shadows", 10.0, watch_shadows),
-    Entry("watch what serves", 30.0, watch_served),
-    Entry("tell webhooks", 0.5, tell),
-    Entry("forget what webhooks took", 600.0, forget_old),
-    Entry("forget who was forgotten", 3600.0, drop_sealed),
+@dataclass(frozen=True)
+class Timetable:
+    """Entries that one thread does one after the other.
+
+    Args:
+        lock: key of the advisory lock whose holder does them.
+    """
+
+    lock: int
+    entries: tuple[Entry, ...]
+
+
+TIMETABLE = Timetable(
+    LOCK,
+    (
+        Entry("sweep segments", 2.0, sweep.sweep_segments),
+        Entry("seal the audit", 1.0, seal_entries),
+        Entry("sweep reviews", 10.0, sweep.sweep_reviews),
+        Entry("settle feedback", 5.0, sweep.settle_feedback),
+        Entry("sweep proposals", 1.0, sweep.sweep_proposals),
+        Entry("cut sessions", 2.0, sweep.cut_sessions),
+        Entry("sweep runs", 5.0, sweep.sweep_runs),
+        Entry("label steps", 30.0, sweep.label_steps),
+        Entry("watch shadows", 10.0, watch_shadows),
+        Entry("tell webhooks", 0.5, tell),
+        Entry("forget what webhooks took", 600.0, forget_old),
+        Entry("forget who was forgotten", 3600.0, drop_sealed),
+    ),
 )
+SERVERS_TIMETABLE = Timetable(
+    SERVERS_LOCK,
+    (
+        Entry("sweep adapters", 10.0, sweep.sweep_adapters),
+        Entry("watch canaries", 5.0, sweep.watch_canaries),
+        Entry("watch what serves", 30.0, watch_served),
+        Entry("tend the cluster", 5.0, sweep.tend_cluster),
+    ),
+)
+"""What asks servers, on a thread of its own: none of them keeps the rest from its time."""
 
 
-def run_due(now: float | None = None) -> None:
+def run_due(now: float | None = None, *, timetable: Timetable = TIMETABLE) -> None:
     """Do what is due, if this process holds the lock; one failure does not keep the rest from running."""
     now = time.monotonic() if now is None else now
-    due = [entry for entry in TIMETABLE if entry.due_at <= now]
-    if not due or not _holds_lock():
+    due = [entry for entry in timetable.entries if entry.due_at <= now]
+    if not due or not _holds_lock(timetable.lock):
         return
     for entry in due:
         entry.due_at = now + entry.every_s
@@ -65,15 +87,15 @@ def run_due(now: float | None = None) -> None:
             logger.exception("%s failed; it is tried again in %.0f s", entry.name, entry.every_s)
 
 
-def _holds_lock() -> bool:
+def _holds_lock(key: int) -> bool:
     """Whether this session has the timetable's lock; it is given up with the connection, by death too."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() "
             "AND (classid::bigint << 32) + objid::bigint = %s)",
-            [LOCK],
+            [key],
         )
         if cursor.fetchone()[0]:
             return True
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [key])
         return bool(cursor.fetchone()[0])

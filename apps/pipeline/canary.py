@@ -14,13 +14,14 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.panels import read_gate_policy
 from apps.adapters.selectors import find_deployment, goes_to_canary
-from apps.adapters.serving import serve
+from apps.adapters.serving import LOAD_S, serve
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move
 from apps.base.errors import TentalisError
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.canary import Arm, CanaryOutcome, CanaryReading, judge_canary
+from tentalis.outbound.scopes import CancelScope
 
 logger = logging.getLogger(__name__)
 
@@ -62,14 +63,16 @@ def watch_canaries() -> int:
     moved = 0
     for adapter in _find_untried():
         try:
-            _start(adapter, percent=read_gate_policy(adapter.project).canary_percent, by=BY)
+            with CancelScope(LOAD_S):
+                _start(adapter, percent=read_gate_policy(adapter.project).canary_percent, by=BY)
             moved += 1
         except TentalisError as error:
             logger.warning("%s cannot be tried: %s", adapter.name, error)
     at_work = Deployment.objects.filter(canary__isnull=False)
     for deployment in at_work.select_related("canary__worker__provider", "adapter", "worker__project"):
         try:
-            moved += _end_when_clear(deployment)
+            with CancelScope(LOAD_S):
+                moved += _end_when_clear(deployment)
         except TentalisError as error:
             logger.warning("the canary of %s cannot be ended: %s", deployment.worker.name, error)
     return moved

@@ -29,6 +29,7 @@ from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import QueueFilter, Said
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
+from apps.outbox.locking import lock_segments
 from apps.outbox.models import Segment
 from apps.outbox.registry import register_kind
 from apps.pipeline import bulk as bulks
@@ -238,8 +239,10 @@ def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer
 
 
 def cancel(*, task: Task, by: User) -> Task:
-    """Give a task up."""
+    """Give a task up; a link at work on it hangs up on whom it asked."""
     with transaction.atomic():
+        for kind in ("work", "learn"):
+            lock_segments(kind=kind, subject_ids=[task.pk])
         tasks.cancel_task(task=task, by=by)
         for kind in ("work", "learn"):
             outbox.cancel_segments(kind=kind, subject_id=task.pk)

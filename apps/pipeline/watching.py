@@ -14,7 +14,7 @@ from apps.adapters import canary
 from apps.adapters.models import Adapter, Deployment, PanelResult
 from apps.adapters.panels import profile_of
 from apps.adapters.services import quarantine
-from apps.adapters.serving import client_of
+from apps.adapters.serving import LOAD_S, client_of
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import ConflictError, TentalisError
@@ -24,6 +24,7 @@ from apps.training.alarms import raise_alarms
 from apps.training.models import TrainingRun
 from tentalis.core.learning.collapse import Alarm, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
+from tentalis.outbound.scopes import CancelScope
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,8 @@ def watch_served() -> int:
     new = 0
     for deployment in Deployment.objects.select_related("adapter", "canary", "worker__provider", "worker__project"):
         try:
-            new += _watch(deployment)
+            with CancelScope(LOAD_S):
+                new += _watch(deployment)
         except TentalisError as error:
             logger.warning("%s cannot be watched: %s", deployment, error)
     return new

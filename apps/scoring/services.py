@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,6 +36,7 @@ from tentalis.core.scoring.protocol import (
 )
 from tentalis.core.scoring.weights import Combined, WeightProfile, combine, profile_for
 from tentalis.core.worlds import Verification
+from tentalis.outbound.scopes import ScopedThreadPool
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], profile: WeightProfi
     voters = find_voters(task.project) if asking else []
     trust = find_trust(task.project_id, raters)
     votes_at_once = max(sum(voter.votes for voter in voters) * ATTEMPTS_AT_ONCE, 1)
-    with ThreadPoolExecutor(min(votes_at_once, 32)) as voting, ThreadPoolExecutor(ATTEMPTS_AT_ONCE) as working:
+    with ScopedThreadPool(min(votes_at_once, 32)) as voting, ScopedThreadPool(ATTEMPTS_AT_ONCE) as working:
         scorers: list[Scorer] = []
         for name in profile.weights:
             if name in asking:

@@ -122,6 +122,7 @@ class Attempt(Timestamped):
     class State(models.TextChoices):
         ANSWERED = "answered", "Answered"
         FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
 
     task = models.ForeignKey(Task, models.CASCADE, related_name="attempts")
     index = models.PositiveSmallIntegerField()

@@ -293,13 +293,26 @@ def _read_step(index: int, step: Mapping[str, Any]) -> Step:
 
 
 def cancel_task(*, task: Task, by: User) -> Task:
-    """Give a task up; what was done of it stays readable and trains nothing.
+    """Give a task up; what was done of it stays readable and trains nothing. Tries under way are stored as cancelled.
 
     Raises:
         IllegalMoveError: it has ended already.
     """
     require_right(by, task.project, Right.TASKS_WRITE)
-    move(task, Task.State.CANCELLED, by=by.handle)
+    with transaction.atomic():
+        was = Task.objects.select_for_update(no_key=True).values_list("state", flat=True).get(pk=task.pk)
+        move(task, Task.State.CANCELLED, by=by.handle)
+        if was == Task.State.WORKING:
+            Attempt.objects.bulk_create(
+                Attempt(
+                    task=task,
+                    index=index,
+                    worker_id=task.worker_id,
+                    state=Attempt.State.CANCELLED,
+                    error=f"cancelled by {by.username} while it was under way",
+                )
+                for index in range(task.group_size)
+            )
     return task
 
 

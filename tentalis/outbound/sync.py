@@ -1,6 +1,7 @@
 """The guard for httpx: one connection pool whose every connection was looked at."""
 
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, require_allowed
 from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
+from tentalis.outbound.scopes import current_scope
 
 MAX_BYTES = LIMITS.answer_bytes
 TOTAL_S = 30.0
@@ -139,7 +141,7 @@ class _GuardedBackend(httpcore.NetworkBackend):
         failure: Exception = httpcore.ConnectError(f"the name {host} has no address")
         for address in addresses:
             try:
-                return self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+                return _ScopedStream(self._network.connect_tcp(address, port, timeout, local_address, socket_options))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
@@ -151,6 +153,45 @@ class _GuardedBackend(httpcore.NetworkBackend):
 
     def sleep(self, seconds: float) -> None:
         self._network.sleep(seconds)
+
+
+class _ScopedStream(httpcore.NetworkStream):
+    """A connection whose reads and writes end with the `CancelScope` they are made in."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if (scope := current_scope()) is None:
+            return self._stream.read(max_bytes, timeout)
+        with scope.watching(self._socket):
+            return self._stream.read(max_bytes, scope.shorten(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if (scope := current_scope()) is None:
+            return self._stream.write(buffer, timeout)
+        with scope.watching(self._socket):
+            return self._stream.write(buffer, scope.shorten(timeout))
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        if (scope := current_scope()) is None:
+            return _ScopedStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+        with scope.watching(self._socket):
+            return _ScopedStream(self._stream.start_tls(ssl_context, server_hostname, scope.shorten(timeout)))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    @property
+    def _socket(self) -> socket.socket:
+        found = self._stream.get_extra_info("socket")
+        assert isinstance(found, socket.socket)
+        return found
 
 
 class _Bounded(httpx.SyncByteStream):

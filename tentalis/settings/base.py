@@ -108,7 +108,7 @@ def database_from(url: str) -> dict[str, Any]:
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
         # a web request without the pool opens a connection each: 4 times the CPU, most of it the SCRAM handshake
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}},
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 24, "timeout": 10}},
     }
 
 
@@ -225,6 +225,11 @@ CELERY_TASK_ROUTES = {
     "scoring.*": {"queue": "scorers"},
     "feedback.extract_hint": {"queue": "hints"},
     "conversations.hear": {"queue": "hints"},
+    "feedback.open_review": {"queue": "gates"},
+    "adapters.*": {"queue": "gates"},
+    "training.ask*": {"queue": "gates"},
+    "training.gate_*": {"queue": "gates"},
+    "training.meta_train": {"queue": "gates"},
 }
 
 REST_FRAMEWORK = {

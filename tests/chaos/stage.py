@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, str] = {
     "TENTALIS_RETRY_BASE_SECONDS": "0.5",
     "TENTALIS_MAX_ATTEMPTS": "8",
     "TENTALIS_LOG_LEVEL": "WARNING",
-    "TENTALIS_QUEUE_PROCESSES": "workers=threads:4;scorers,hints,control=threads:4",
+    "TENTALIS_QUEUE_PROCESSES": "workers=threads:16;scorers,hints,gates,control=threads:16",
 }
 
 

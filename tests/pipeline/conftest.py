@@ -12,7 +12,7 @@ from tests.fakes import FakeModelServer
 from tests.local_server import find_free_port
 from tests.pipeline.line import SERVICES, Broker, Line, Replies
 
-QUEUES = "workers=threads:2;workers=threads:2;scorers,hints,control=threads:4"
+QUEUES = "workers=threads:4;workers=threads:4;scorers,hints,gates,control=threads:8"
 
 
 @pytest.fixture(scope="session")

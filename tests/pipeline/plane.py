@@ -22,7 +22,7 @@ from tests.pipeline.line import wait_until
 
 SERVICES = ("web", "engine", "gpu", "relay", "queues", "bootstrap")
 SETTINGS = {
-    "TENTALIS_QUEUE_PROCESSES": "workers,scorers,hints,control=threads:6",
+    "TENTALIS_QUEUE_PROCESSES": "workers,scorers,hints,gates,control=threads:16",
     "TENTALIS_RUN_SILENCE_SECONDS": "8",
     "TENTALIS_PRM_TRAIN_AFTER": "600",
     "TENTALIS_PRM_COMPLETIONS": "4",

@@ -32,9 +32,10 @@ def names(stack: Stack) -> list[str]:
 
 def test_every_process_is_planned_after_what_it_needs(home: Home, config: Config, outside: dict[str, str]) -> None:
     stack = plan_stack(home, config, outside)
-    assert names(stack) == ["engine", "gpu", "migrate", "bootstrap", "web", "gateway", "relay", "queues"]
+    first, last = ["engine", "gpu", "migrate", "bootstrap"], ["relay", "queue-workers", "queue-control"]
+    assert names(stack) == [*first, "web", "gateway", *last]
     after = {service.name: service.after for service in stack.services}
-    assert after["web"] == after["gateway"] == after["relay"] == after["queues"] == ("migrate",)
+    assert after["web"] == after["gateway"] == after["relay"] == after["queue-workers"] == ("migrate",)
     assert after["engine"] == ()
 
 
@@ -85,12 +86,12 @@ def test_a_process_computes_with_one_thread(home: Home, config: Config, outside:
 
 
 def test_queue_processes_are_as_many_as_the_setting_says(home: Home, config: Config, outside: dict[str, str]) -> None:
-    outside["TENTALIS_QUEUE_PROCESSES"] = "workers=threads:6;workers=solo;scorers,hints,control=threads:4"
+    outside["TENTALIS_QUEUE_PROCESSES"] = "workers=threads:6;workers=solo;scorers,hints,gates,control=threads:4"
     stack = plan_stack(home, config, outside)
     queues = {service.name: service.argv for service in stack.services if service.name.startswith("queue")}
     assert list(queues) == ["queue-workers", "queue-workers-2", "queue-scorers"]
     argv = queues["queue-scorers"]
-    assert argv[argv.index("-Q") + 1] == "scorers,hints,control"
+    assert argv[argv.index("-Q") + 1] == "scorers,hints,gates,control"
     assert argv[argv.index("-c") + 1] == "4"
     assert argv[argv.index("-P") + 1] == "threads"
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -10,6 +11,7 @@ from django.db.models import Prefetch, QuerySet
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
+from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.selectors import Count, count_tasks
@@ -18,6 +20,7 @@ from apps.training.provenance import Use, trace_attempts
 PAGE = 25
 HISTORY = 40
 COUNTED = 100
+TASK_KINDS = ("work", "learn")
 WAY = (Task.State.QUEUED, Task.State.WORKING, Task.State.SCORING, Task.State.IN_REVIEW, Task.State.LEARNING)
 
 
@@ -49,6 +52,19 @@ class AttemptView:
 
 
 @dataclass(frozen=True)
+class HeldUp:
+    """Why a task waits for another try.
+
+    Attributes:
+        until: not before then.
+    """
+
+    link: str
+    reason: str
+    until: datetime
+
+
+@dataclass(frozen=True)
 class TaskView:
     """Everything the task page shows."""
 
@@ -58,6 +74,7 @@ class TaskView:
     hints: Sequence[Hint]
     reviews: Sequence[Review]
     history: Sequence[AuditEntry]
+    held_up: HeldUp | None = None
 
     @property
     def human_review(self) -> Review | None:
@@ -132,7 +149,18 @@ def show_task(task: Task, *, user: User) -> TaskView:
         hints=list(Hint.objects.filter(feedback__in=feedback)),
         reviews=list(Review.objects.filter(task=task).select_related("claimed_by")),
         history=list(reversed(history)),
+        held_up=None if task.state in Task.FINAL else _find_held_up(task),
     )
+
+
+def _find_held_up(task: Task) -> HeldUp | None:
+    """Why the task's work is not going on just now: its last try failed, or whom it needs is left alone for a while."""
+    waiting = Segment.objects.filter(kind__in=TASK_KINDS, subject_id=task.pk, state=Segment.State.OPEN)
+    found = waiting.filter(fence__isnull=True, published_at__isnull=True).exclude(errors=[]).order_by("-id").first()
+    if found is None:
+        return None
+    last = found.errors[-1]
+    return HeldUp(str(last.get("link", "")), str(last.get("message", "")), found.run_after)
 
 
 def find_tasks(project: Project, *, state: str = "", before: int | None = None, limit: int = PAGE) -> list[Task]:

@@ -1,7 +1,6 @@
 """A manager that is a model: holds every attempt to the project's rubric."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -12,6 +11,7 @@ from apps.tasks.drafts import read_step
 from apps.tasks.models import Attempt, Task
 from tentalis.core.scoring.judging import Judgement, build_judge_request, parse_judgement
 from tentalis.core.scoring.protocol import AttemptContext, Unscored
+from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 4096
 AT_ONCE = 8
@@ -42,7 +42,7 @@ class LlmManager:
             client = self.open_client()
         except TentalisError as error:
             return NoWord(f"the model cannot be asked: {error}")
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ScopedThreadPool(AT_ONCE) as pool:
             judgements = list(pool.map(lambda attempt: self._judge(client, task, attempt), attempts))
         return _join(attempts, judgements)
 

@@ -1,7 +1,6 @@
 """A manager that is its rubric: the items found in an attempt, each with a weight that audits can refit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -29,6 +28,7 @@ from tentalis.core.meta import judge_items
 from tentalis.core.scoring.criteria import build_criteria_request, read_criteria, read_items, weigh_criteria
 from tentalis.core.scoring.judging import Judgement, parse_judgement
 from tentalis.core.scoring.protocol import AttemptContext, Unscored
+from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 4096
 AT_ONCE = 8
@@ -116,7 +116,7 @@ class RubricManager:
             judged = parse_judgement(answers[0].text, step_count=request.step_count)
             return read_items(judged, criteria) if isinstance(judged, Judgement) else judged
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ScopedThreadPool(AT_ONCE) as pool:
             return list(pool.map(ask, attempts))
 
 

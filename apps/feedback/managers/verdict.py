@@ -1,7 +1,6 @@
 """A manager that is the worker's own model with one word to say, yes or no. Audits can train an adapter for it."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -20,6 +19,7 @@ from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.scoring.protocol import Unscored
 from tentalis.core.scoring.verdicts import VerdictQuestion, ask_verdict, score_verdict
+from tentalis.outbound.scopes import ScopedThreadPool
 
 AT_ONCE = 8
 PREFIX = "agent:verdict:"
@@ -111,7 +111,7 @@ def judge(
         raise ProviderRefusedError(f"{client.base_url} tells no tokens: wanted the Tentalis engine or vLLM")
     if model.uri:
         load(client, model)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ScopedThreadPool(AT_ONCE) as pool:
         prompts = list(pool.map(lambda question: _read_prompt(client, model, question), questions))
     rows, places = [], []
     for place, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):

@@ -8,7 +8,6 @@ trains nothing.
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +20,7 @@ from tentalis.core.conversations.joining import Call, join_calls, split_chains
 from tentalis.core.packing import unpack_int32
 from tentalis.core.steps import Span, parse_steps
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
+from tentalis.outbound.scopes import ScopedThreadPool
 
 PROVIDER: Final = "tentalis"
 """What our gateway is called in OpenClaw's configuration."""
@@ -80,7 +80,7 @@ class OpenClawAgent:
         tries = [
             (prompt, seed, place) for prompt, seed in zip(prompts, seeds, strict=True) for place in range(group_size)
         ]
-        with ThreadPoolExecutor(max_workers=MAX_AT_ONCE) as pool:
+        with ScopedThreadPool(max_workers=MAX_AT_ONCE) as pool:
             runs = list(pool.map(lambda one: self._run(world, *one, greedy=greedy), tries))
         if not any(isinstance(run[2], Reply | RunLostError) for run in runs):
             raise runs[0][2]  # type: ignore[misc]  # none of them is a reply

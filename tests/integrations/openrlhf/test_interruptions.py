@@ -40,7 +40,7 @@ def test_a_cancelled_run_is_stopped_and_a_killed_one_goes_on_once() -> None:
             "TENTALIS_RUN_SILENCE_SECONDS": "40",
             "TENTALIS_LEASE_SECONDS": "120",
             "TENTALIS_WATCHDOG_SECONDS": "120",
-            "TENTALIS_QUEUE_PROCESSES": "workers,scorers,hints,control=threads:4",
+            "TENTALIS_QUEUE_PROCESSES": "workers,scorers,hints,gates,control=threads:8",
         }
         keep = CACHE / "home" if os.environ.get("KEEP") else None
         with chaos_stack(settings=settings, keep_in=keep, only=SERVICES) as stack:

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import threading
 import time
 from typing import Any
 
@@ -20,7 +21,9 @@ from apps.pipeline.letter_box import LetterBox
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
+TICK_S = 0.25
 AWAY_S = 1.0
+STOP_S = 2.0
 
 
 class Command(BaseCommand):
@@ -33,11 +36,16 @@ class Command(BaseCommand):
         settle_garbage()
         letters = LetterBox()
         letters.start()
+        keepers = [
+            threading.Thread(target=self._keep, args=(timetable,), name="timetable", daemon=True)
+            for timetable in (beat.TIMETABLE, beat.SERVERS_TIMETABLE)
+        ]
+        for keeper in keepers:
+            keeper.start()
         was_away = False
         while not self.is_stopping:
             try:
                 close_old_connections()
-                beat.run_due()
                 publish_due()
                 if was_away:
                     logger.info("back at work")
@@ -50,6 +58,19 @@ class Command(BaseCommand):
                 time.sleep(AWAY_S)
         letters.stop()
         connection.close()
+        for keeper in keepers:
+            keeper.join(STOP_S)
+
+    def _keep(self, timetable: beat.Timetable) -> None:
+        """Keep one timetable, on a connection that stays this thread's: its advisory lock is the connection's."""
+        while not self.is_stopping:
+            try:
+                beat.run_due(timetable=timetable)
+            except (DatabaseError, psycopg.Error) as error:
+                logger.info("the timetable waits: %s", error)
+            if connection.errors_occurred and not connection.is_usable():
+                connection.close()
+            time.sleep(TICK_S)
 
     def _stop(self, *_: Any) -> None:
         self.is_stopping = True
