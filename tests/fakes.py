@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -99,7 +100,8 @@ class FakeModelServer:
             data, kind = answer.encode(), "text/html"
         else:
             data, kind = json.dumps(answer).encode(), "application/json"
-        handler.answer(status, data, **{"Content-Type": kind, **headers})
+        with suppress(ConnectionError):  # who asked has hung up
+            handler.answer(status, data, **{"Content-Type": kind, **headers})
 
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
         match self.mode:

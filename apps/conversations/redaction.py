@@ -71,18 +71,19 @@ class Redactor:
         known = sorted({name.strip() for name in names if len(name.strip()) >= _SMALLEST_NAME_CHARS}, key=len)
         joined = "|".join(re.escape(name) for name in reversed(known))
         self._names = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
-        self._clean: set[str] = set()
+        self._known: dict[str, list[Found]] = {}
 
     def find(self, text: str) -> list[Found]:
         """Everything found, by its place, not overlapping: of two that do the earlier, then the longer one."""
-        if not self.is_on or not text or text in self._clean:
+        if not self.is_on or not text:
             return []
+        if text in self._known:
+            return self._known[text]
         found: list[Found] = []
         for each in sorted(self._find_all(text), key=lambda one: (one.start, -one.end)):
             if not found or each.start >= found[-1].end:
                 found.append(each)
-        if not found:
-            self._clean.add(text)
+        self._known[text] = found
         return found
 
     def mask(self, text: str) -> Masked:

@@ -60,6 +60,8 @@ def settle_turn(turn_id: int, *, by: str = "conversations") -> None:
         return
     read = read_turn(turn)
     signals = list(turn.signals.order_by("id"))
+    redactor = redactor_for(read_policy(turn.project), turn.session)
+    look_through(read, redactor)
     with final_write():
         locked = Turn.objects.select_for_update().get(pk=turn_id)
         if locked.state != Turn.State.CLOSED:
@@ -67,13 +69,12 @@ def settle_turn(turn_id: int, *, by: str = "conversations") -> None:
         submitted = find_submitted(read)
         reason = find_reason(locked, read, signals, submitted)
         if not reason and submitted is not None:
-            redactor = redactor_for(read_policy(turn.project), turn.session)
             told = [say_of_whole(signal, read, redactor, submitted) for signal in signals]
             tell_submitted(submitted, read, signals, told, by=by)
         elif not reason:
-            task = locked.task or make_task(turn, read, by=by)
+            task = locked.task or make_task(turn, read, redactor, by=by)
             turn.task = task
-            give_signals(turn, task, read, signals, by=by)
+            give_signals(task, read, signals, redactor, by=by)
             if task.state == Task.State.SCORING:
                 move(task, Task.State.LEARNING, by=by)
         move(
@@ -84,6 +85,17 @@ def settle_turn(turn_id: int, *, by: str = "conversations") -> None:
             reason=reason,
             task=turn.task,
         )
+
+
+def look_through(read: ReadTurn, redactor: Redactor) -> None:
+    """Have everything looked at that is masked or refused later: it takes seconds where texts are long, and rows are
+    locked by then. What was found, the redactor remembers.
+    """
+    texts = [read.asked, read.reaction]
+    for call in read.calls:
+        texts += [call.exchange.text, "\n".join(call.results), _join_tools(call)]
+        redactor.kinds_in([call.conversation.messages, _tools_of(call), call.exchange.tool_calls])
+    redactor.kinds_in(texts)
 
 
 def find_reason(turn: Turn, read: ReadTurn, signals: Sequence[TurnSignal], submitted: Task | None) -> str:
@@ -116,10 +128,9 @@ def find_obstacle(read: ReadTurn) -> str:
     return ""
 
 
-def make_task(turn: Turn, read: ReadTurn, *, by: str) -> Task:
+def make_task(turn: Turn, read: ReadTurn, redactor: Redactor, *, by: str) -> Task:
     """The turn as a task with one attempt, in the running transaction; it waits in scoring for what is said of it."""
     policy = read_policy(turn.project)
-    redactor = redactor_for(policy, turn.session)
     last = read.calls[-1].exchange
     worker = Worker.objects.get(project=turn.project_id, name=last.worker_name)
     prompt = redactor.mask(read.asked).text[:MAX_PROMPT_CHARS]
@@ -246,7 +257,7 @@ def _make_step(
     attempt: Attempt, place: int, call: Call, span: tuple[int, int] | None, text: str, redactor: Redactor
 ) -> Step:
     tools = [_name_tool(tool) for tool in call.exchange.tool_calls]
-    calls = "; ".join(redactor.mask(words).text for _, words in tools)
+    calls = redactor.mask(_join_tools(call)).text
     return Step(
         attempt=attempt,
         index=place,
@@ -259,6 +270,10 @@ def _make_step(
     )
 
 
+def _join_tools(call: Call) -> str:
+    return "; ".join(words for _, words in map(_name_tool, call.exchange.tool_calls))
+
+
 def _name_tool(tool: Any) -> tuple[str, str]:
     """A tool call's name, and it with what it was given."""
     given = tool.get("function", tool) if isinstance(tool, Mapping) else {}
@@ -266,9 +281,8 @@ def _name_tool(tool: Any) -> tuple[str, str]:
     return name, f"{name} {given.get('arguments', given.get('input', ''))}".strip()
 
 
-def give_signals(turn: Turn, task: Task, read: ReadTurn, signals: Sequence[TurnSignal], *, by: str) -> None:
+def give_signals(task: Task, read: ReadTurn, signals: Sequence[TurnSignal], redactor: Redactor, *, by: str) -> None:
     """Write what the signals say as feedback, each by an author of its own kind, so that each kind is calibrated."""
-    redactor = redactor_for(read_policy(turn.project), turn.session)
     attempt = task.attempts.get(index=0)
     learnt = [attempt.exchange_id, *attempt.further.values_list("exchange_id", flat=True)]
     for signal in signals:
@@ -325,15 +339,17 @@ def open_task(turn: Turn, *, by: str) -> Task:
     Raises:
         ConflictError: it cannot be one, for the reason given.
     """
+    read = read_turn(turn)
+    redactor = redactor_for(read_policy(turn.project), turn.session)
+    look_through(read, redactor)
     locked = Turn.objects.select_for_update(of=("self",)).select_related("task").get(pk=turn.pk)
     if locked.task is not None:
         return locked.task
-    read = read_turn(turn)
     if (submitted := find_submitted(read)) is not None:
         return submitted
     if reason := find_obstacle(read):
         raise ConflictError(f"{turn} cannot be learnt from: {reason}")
-    task = make_task(turn, read, by=by)
+    task = make_task(turn, read, redactor, by=by)
     Turn.objects.filter(pk=turn.pk).update(task=task)
     if turn.state == Turn.State.SETTLED or not read_policy(turn.project).learn:
         move(task, Task.State.LEARNING, by=by)

@@ -132,6 +132,9 @@ class _GuardedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
+        if (scope := current_scope()) is not None:
+            scope.require()
+            timeout = scope.shorten(timeout)
         try:
             addresses = self._resolve(host, port)
         except OSError as error:

@@ -123,12 +123,12 @@ class Line:
     database_url: str
     _count: int = 0
 
-    def submit(self, prompt: str, *, worker: str = "chat") -> int:
+    def submit(self, prompt: str, *, worker: str = "chat", project: str = "line") -> int:
         """Give a task to a worker; its key is known to the history."""
         self._count += 1
         key = f"{prompt} #{self._count}"
         self.history.note("invoke", "submit", key)
-        body = {"project": "line", "worker": worker, "environment": "chat", "prompt": prompt, "metadata": {"key": key}}
+        body = {"project": project, "worker": worker, "environment": "chat", "prompt": prompt, "metadata": {"key": key}}
         task = self.client.create("tasks", body, key=key)
         self.history.note("ok", "submit", key, id=task["id"])
         return int(task["id"])
@@ -143,8 +143,8 @@ class Line:
             url,
         )
 
-    def make_worker(self, name: str, *, provider: str) -> None:
-        body = {"project": "line", "name": name, "kind": "chat", "base_model": "chat", "provider": provider}
+    def make_worker(self, name: str, *, provider: str, project: str = "line") -> None:
+        body = {"project": project, "name": name, "kind": "chat", "base_model": "chat", "provider": provider}
         self.client.create("workers", body, key=f"worker-{name}")
 
     def state_of(self, task_id: int) -> str:
