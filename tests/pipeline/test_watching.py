@@ -11,7 +11,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.inference.models import Exchange, Provider
 from apps.pipeline import canary, watching
-from apps.pipeline.beat import TIMETABLE
+from apps.pipeline.beat import SERVERS_TIMETABLE
 from apps.tasks.models import Attempt
 from apps.workers.models import Worker
 from tentalis.core.packing import pack_float32
@@ -67,7 +67,7 @@ def answer(worker: Worker, version: int, *, times: int = 1, **changes: Any) -> N
 
 
 def test_it_is_on_the_timetable() -> None:
-    assert "watch what serves" in {entry.name for entry in TIMETABLE}
+    assert "watch what serves" in {entry.name for entry in SERVERS_TIMETABLE.entries}
 
 
 def test_answers_as_on_the_panel_raise_no_alarm(served: Worker) -> None:
