@@ -3,6 +3,9 @@
 Numbers are checked by their own rules (an IBAN's remainder, a card's check digit, a phone number's plan), keys are
 known by their form. Names are found only where they are known: a session's end user, the project's own list, and who
 introduces themselves. See docs/guides/sessions.md for what is not found.
+
+Every pattern here looks at a character a bounded number of times, whatever the text; the library's run in RE2, whose
+time grows with the text alone.
 """
 
 import ipaddress
@@ -13,29 +16,80 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import phonenumbers
+import re2
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from stdnum import iban, luhn
 
-_EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.UNICODE)
-_IBAN: Final = re.compile(r"\b[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{2,4}){3,8}\b", re.IGNORECASE)
-_CARD: Final = re.compile(r"(?<![\w.])\d(?:[ -]?\d){12,18}(?![\w.]?\d)")
-_IP: Final = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,7})(?![\w:])", re.IGNORECASE
+MOST_CHARS: Final = 1_000_000
+"""Characters one redactor looks through in all; what comes behind them is masked whole, as UNREAD."""
+
+_EMAIL: Final = re.compile(
+    r"(?P<local>[\w.+-]{1,64})@(?P<host>[\w-]{1,63}(?:\.[\w-]{1,63}){0,8})\.(?P<end>[^\W\d_]{2,24})(?![\w-])(?P<path>:[\w/~.])?"
 )
+_NOBODY: Final = re.compile(r"git|(?:no|do[._-]?not)[._-]?reply|mailer-daemon|postmaster", re.IGNORECASE)
+"""Who a mailbox without a person is."""
+_EXAMPLES: Final = frozenset({"example.com", "example.org", "example.net"})
+_NOT_TOP_LEVEL: Final = frozenset({
+    "example", "test", "invalid", "local", "localhost",
+    "png", "jpg", "jpeg", "gif", "svg", "webp", "css", "js", "ts", "py", "md", "json",
+})  # fmt: skip
+"""Ends of a host's name under which nobody has a mailbox, and of files."""
+_IBAN: Final = re.compile(r"\b[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{2,4}){3,8}\b", re.IGNORECASE)
+_CARD: Final = re.compile(r"(?<![\w.])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\w.]?\d)")
+_IP: Final = re.compile(
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,7})(?![\w:]|\.\d)", re.IGNORECASE
+)
+_BEFORE_A_VERSION: Final = re.compile(
+    r"(?:\b(?:v|ver|versions?|release|build|chapter|section)[.:]?[ ]{0,3}|[=~<>!]=[ ]?|\^|\w/)$", re.IGNORECASE
+)
+_NOBODYS_NETWORKS: Final = tuple(
+    ipaddress.ip_network(each)
+    for each in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
+        "224.0.0.0/3", "::/127", "fc00::/7", "fe80::/10", "ff00::/8",
+    )
+)  # fmt: skip
+"""Addresses that lead to nobody from outside: private, local and group ones."""
+_EVERYBODYS: Final = frozenset({"1.1.1.1", "1.0.0.1", "8.8.8.8", "8.8.4.4", "9.9.9.9"})
+"""Name servers that stand in every manual."""
+_PHONE: Final = re.compile(r"[+\uff0b][\d \u00a0().\-/]{5,40}")
 _KEYWORD: Final = re.compile(
-    r"(?:pass(?:word|wd|phrase)?|secret|api[_-]?key|auth[_-]?token|access[_-]?token|private[_-]?key|bearer)"
-    r"""["']?\s*(?:[:=]|\bis\b)?\s*["']?(?P<value>(?=[^\s"']*[\d_\-])[^\s"',;]{8,})""",
+    r"(?P<word>pass(?:word|wd|phrase|code)|\bpass|pwd|secret|api[_-]?key|(?:auth|access|refresh)[_-]?token|private[_-]?key|bearer)"
+    r"""(?:[_-]key)?["']?(?P<tie>[ \t]{0,3}(?:[:=]{1,2}|=>|\b(?:is|was)\b)[:=]?[ \t]{0,3}|[ \t]{1,3})"""
+    r"""(?:(?P<quote>["'`])(?P<quoted>[^"'`\s]{6,200})(?P=quote)|(?P<bare>[^\s"'`,;]{8,200}))""",
     re.IGNORECASE,
 )
-_OWN_TOKEN: Final = re.compile(r"\btnt_[0-9A-Za-z]{4,}_[0-9A-Za-z_-]{8,}")
-_PRIVATE_KEY: Final = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+_OWN_TOKEN: Final = re.compile(r"\btnt_[0-9A-Za-z]{4,40}_[0-9A-Za-z_-]{8,200}")
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_PRIVATE_KEY_END: Final = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_CODE: Final = re.compile(
+    r"[$<{%\[(]|[A-Za-z_][\w.]{0,100}[(\[{]|[A-Za-z_]\w{0,60}(?:(?:\.|->|::)[A-Za-z_]\w{0,60}){1,8}[^\w]{0,5}\Z"
+    r"|[A-Z][A-Z0-9]{0,30}(?:_[A-Z0-9]{1,30}){1,8}\Z|[a-z][a-z0-9+]{1,15}://|[./~]|-|(.)\1{3}"
 )
+"""A value that is read from elsewhere (a variable, a call, a path, an option), or stands for one."""
 _INTRODUCES: Final = re.compile(
-    r"\b(?:(?:[Mm]y name is|[Ii] am called|[Tt]his is)[ \t]+"
-    r"|(?:[Rr]egards|[Bb]est wishes|[Ss]incerely|[Yy]ours)(?:,\s+|[ \t]*\n?[ \t]*)(?<=\s))"
-    r"(?P<value>[A-Z][\w'-]+(?:[ ](?:[A-Z][\w'-]+|van|von|de|la|bin|al)){0,3})"
+    r"\b(?:(?:[Mm]y name is|[Ii] am called)[ \t]{1,4}|(?P<speaks>[Tt]his is)[ \t]{1,4}"
+    r"|(?:[Rr]egards|[Bb]est wishes|[Ss]incerely|[Yy]ours)(?:,\s{1,4}|[ \t]{0,4}\n?[ \t]{0,4})(?<=\s))"
+    r"(?P<value>[A-Z][\w'-]{1,40}(?:[ ](?:[A-Z][\w'-]{1,40}|van|von|de|la|bin|al)){0,3})"
+    r"(?P<then>,?[ ](?:from|speaking|here|calling|writing|again)\b)?"
 )
+_NO_NAMES: Final = frozenset({
+    "team", "support", "service", "services", "staff", "customer", "sales", "truly", "faithfully", "sincerely", "yours",
+    "your", "the", "department", "management", "admin", "administrator", "office", "everyone", "anonymous", "none",
+})  # fmt: skip
+"""Words that stand where a name would."""
+_PLACEHOLDER: Final = re.compile(
+    r"(?:(?:my|your|the|db|some|a)[_ -]?)?(?:pass(?:word|wd)?|pw|pwd|secret|changeme|token|key|x{3,20}|\*{3,20})"
+    r"|(?:your|my|enter|insert|some|example|sample|dummy|fake|test)[_-][a-z_-]{1,60}",
+    re.IGNORECASE,
+)
+"""What stands in examples where a secret would."""
+_ENCODED: Final = re.compile(
+    r"(?:base64|sha-?\d|md5|utf-?8|argon2|bcrypt|aes|rsa|hs\d|oauth|\d{1,3}[ -][a-z])", re.IGNORECASE
+)
+_SMALLEST_BEARER_CHARS: Final = 16
+_MOST_CHECKED: Final = 500
+"""Telephone numbers of one text that are looked up."""
 _NOT_SECRETS: Final = frozenset(
     {"KeywordDetector", "HexHighEntropyString", "Base64HighEntropyString", "IPPublicDetector", "PrivateKeyDetector"}
 )
@@ -59,7 +113,7 @@ class Masked:
 
 
 class Redactor:
-    """Looks for what must not be stored for training.
+    """Looks for what must not be stored for training; made for one piece of work, which holds the same texts often.
 
     Args:
         names: words to mask wherever they stand, in any case.
@@ -71,20 +125,16 @@ class Redactor:
         known = sorted({name.strip() for name in names if len(name.strip()) >= _SMALLEST_NAME_CHARS}, key=len)
         joined = "|".join(re.escape(name) for name in reversed(known))
         self._names = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
-        self._known: dict[str, list[Found]] = {}
+        self._found: dict[str, Sequence[Found]] = {}
+        self._left_chars = MOST_CHARS
 
-    def find(self, text: str) -> list[Found]:
+    def find(self, text: str) -> Sequence[Found]:
         """Everything found, by its place, not overlapping: of two that do the earlier, then the longer one."""
         if not self.is_on or not text:
-            return []
-        if text in self._known:
-            return self._known[text]
-        found: list[Found] = []
-        for each in sorted(self._find_all(text), key=lambda one: (one.start, -one.end)):
-            if not found or each.start >= found[-1].end:
-                found.append(each)
-        self._known[text] = found
-        return found
+            return ()
+        if text not in self._found:
+            self._found[text] = self._look_through(text)
+        return self._found[text]
 
     def mask(self, text: str) -> Masked:
         """Put `[EMAIL]`, `[NAME]` and the like in the place of what is found."""
@@ -99,20 +149,37 @@ class Redactor:
         """What the texts anywhere in JSON values hold."""
         return {each.what for value in values for text in iterate_texts(value) for each in self.find(text)}
 
+    def names_in(self, values: Iterable[Any]) -> set[str]:
+        """NAME where a known name stands in JSON values that are otherwise nobody's: what an agent says every time."""
+        if not self.is_on or self._names is None:
+            return set()
+        return {"NAME" for value in values for text in iterate_texts(value) if self._names.search(text)}
+
+    def _look_through(self, text: str) -> Sequence[Found]:
+        read = text[: self._left_chars]
+        self._left_chars -= len(read)
+        found: list[Found] = []
+        for each in sorted(self._find_all(read), key=lambda one: (one.start, -one.end)):
+            if not found or each.start >= found[-1].end:
+                found.append(each)
+        if len(read) < len(text):
+            found.append(Found(len(read), len(text), "UNREAD"))
+        return found
+
     def _find_all(self, text: str) -> Iterator[Found]:
         if "@" in text:
-            yield from (Found(*match.span(), "EMAIL") for match in _EMAIL.finditer(text))
+            yield from (Found(*one.span(), "EMAIL") for one in _EMAIL.finditer(text) if _is_mailbox(one))
         for match in _IBAN.finditer(text):
             if (size := _fit_iban(match[0])) is not None:
                 yield Found(match.start(), match.start() + size, "IBAN")
         yield from (Found(*one.span(), "CARD") for one in _CARD.finditer(text) if _is_card(one[0]))
-        yield from (Found(*one.span(), "IP") for one in _IP.finditer(text) if _is_ip(one[0]))
-        if any(char.isdigit() for char in text):
-            for phone in phonenumbers.PhoneNumberMatcher(text, None):
-                yield Found(phone.start, phone.end, "PHONE")
+        yield from (Found(*one.span(), "IP") for one in _IP.finditer(text) if _is_somebodys(one))
+        yield from _find_phones(text)
         yield from _find_secrets(text)
         for match in _INTRODUCES.finditer(text):
-            yield Found(*match.span("value"), "NAME")
+            is_named = match["speaks"] is None or match["then"] is not None
+            if is_named and match["value"].split(" ")[0].lower() not in _NO_NAMES:
+                yield Found(*match.span("value"), "NAME")
         if self._names is not None:
             yield from (Found(*match.span(), "NAME") for match in self._names.finditer(text))
 
@@ -129,38 +196,104 @@ def iterate_texts(value: Any) -> Iterator[str]:
             yield from iterate_texts(each)
 
 
+def _is_mailbox(found: re.Match[str]) -> bool:
+    """Whether a person may read what is sent there: no robot's address, place to copy to, picture or example."""
+    host = found["host"].lower()
+    end = found["end"].lower()
+    is_reserved = f"{host}.{end}" in _EXAMPLES or end in _NOT_TOP_LEVEL
+    return found["path"] is None and not is_reserved and _NOBODY.match(found["local"]) is None
+
+
+def _find_phones(text: str) -> Iterator[Found]:
+    """Numbers with a country's code that its plan allows; among very many all that look like one."""
+    for place, match in enumerate(_PHONE.finditer(text)):
+        if place >= _MOST_CHECKED:
+            yield Found(*match.span(), "PHONE")
+            continue
+        for phone in phonenumbers.PhoneNumberMatcher(match[0], None):
+            yield Found(match.start() + phone.start, match.start() + phone.end, "PHONE")
+
+
 def _find_secrets(text: str) -> Iterator[Found]:
-    yield from (Found(*match.span(), "SECRET") for match in _PRIVATE_KEY.finditer(text))
+    yield from _find_private_keys(text)
     yield from (Found(*match.span(), "SECRET") for match in _OWN_TOKEN.finditer(text))
-    yield from (Found(*match.span("value"), "SECRET") for match in _KEYWORD.finditer(text))
-    for pattern in _secret_patterns():
-        yield from (Found(*match.span(), "SECRET") for match in pattern.finditer(text) if match[0].strip())
+    for match in _KEYWORD.finditer(text):
+        if _is_secret(match):
+            yield Found(*match.span("quoted" if match["quoted"] else "bare"), "SECRET")
+    for pattern in secret_patterns():
+        for match in pattern.finditer(text):
+            is_login = match[0].startswith("://")
+            if match[0].strip() and not (is_login and (_PLACEHOLDER.fullmatch(match[1]) or _CODE.match(match[1]))):
+                yield Found(*match.span(), "SECRET")
+
+
+def _find_private_keys(text: str) -> Iterator[Found]:
+    begin = _PRIVATE_KEY.search(text)
+    while begin is not None:
+        end = _PRIVATE_KEY_END.search(text, begin.end())
+        yield Found(begin.start(), end.end() if end else len(text), "SECRET")
+        begin = _PRIVATE_KEY.search(text, end.end()) if end else None
+
+
+def _is_secret(found: re.Match[str]) -> bool:
+    """Whether what stands behind a word such as "password" is one, and not a name, a call, a path or more prose."""
+    word, tie = found["word"].lower(), found["tie"].strip(" \t").lower()
+    value = found["quoted"] or found["bare"]
+    if _CODE.match(value) or _PLACEHOLDER.fullmatch(value):
+        return False
+    has_digit = any(char.isdigit() for char in value)
+    is_mixed = has_digit and any(char.isalpha() for char in value)
+    if word == "bearer":
+        return is_mixed and len(value) >= _SMALLEST_BEARER_CHARS
+    if not tie:
+        return is_mixed and word.startswith("passw") and _ENCODED.match(value) is None
+    if tie in {"is", "was"}:
+        return is_mixed and _ENCODED.match(value) is None
+    marks = "-!@#$%^&*+" if found["quoted"] else "!@#$%^&*+"
+    return has_digit or any(char in marks for char in value)
 
 
 @cache
-def _secret_patterns() -> tuple[re.Pattern[str], ...]:
-    """How keys of known services look, by detect-secrets."""
+def secret_patterns() -> Sequence["re2._Regexp[str]"]:
+    """How keys of known services look, by detect-secrets, for RE2; one it cannot read raises."""
     known: Mapping[str, Any] = get_mapping_from_secret_type_to_class()
     plugins = [plugin() for plugin in known.values()]
     wanted = [plugin for plugin in plugins if type(plugin).__name__ not in _NOT_SECRETS]
-    return tuple(pattern for plugin in wanted for pattern in plugin.denylist)
+    return tuple(re2.compile(_translate(pattern)) for plugin in wanted for pattern in plugin.denylist)
+
+
+def _translate(pattern: re.Pattern[str]) -> str:
+    """A pattern of detect-secrets as RE2 reads it: it does not look around, so a match may begin a character sooner,
+    and what goes on behind its greatest length is a match as well."""
+    words = pattern.pattern.replace(r"(?:(?<=\W)|(?<=^))", r"(?:\W|^)").replace("{50,1024}", "{50,1000}")
+    for behind in (r"(?!\w)", r"(?![a-zA-Z0-9_\-])", r"(?![a-f0-9])"):
+        words = words.replace(behind, "")
+    return f"(?i:{words})" if pattern.flags & re.IGNORECASE else words
 
 
 def _fit_iban(text: str) -> int | None:
     """How many characters of the text are an IBAN: words behind one may look like a part of it."""
     for size in range(len(text), 14, -1):
-        if text[size - 1].isalnum() and iban.is_valid(text[:size]):
+        if text[size - 1].isalnum() and _has_check_digits(text[:size]) and iban.is_valid(text[:size]):
             return size
     return None
+
+
+def _has_check_digits(text: str) -> bool:
+    plain = "".join(char for char in text if char.isalnum() and char.isascii())
+    return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
 
 
 def _is_card(text: str) -> bool:
     return luhn.is_valid(re.sub(r"\D", "", text)) and len(set(text)) > 2
 
 
-def _is_ip(text: str) -> bool:
+def _is_somebodys(found: re.Match[str]) -> bool:
+    """Whether it is an address that leads to somebody, and no version."""
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(found[0])
     except ValueError:
         return False
-    return not (address.is_loopback or address.is_unspecified)
+    if any(address in network for network in _NOBODYS_NETWORKS) or found[0] in _EVERYBODYS:
+        return False
+    return _BEFORE_A_VERSION.search(found.string, max(0, found.start() - 12), found.start()) is None

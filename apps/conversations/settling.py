@@ -33,6 +33,7 @@ from tentalis.core.session_policy import Redaction
 from tentalis.core.steps import parse_steps
 
 CUT_OFF = "length"
+STANDING_ROLES = frozenset({"system", "developer"})
 MAX_REASON_CHARS = 300
 ONLY_MACHINES = "only what a program may have said: it needs a person's word beside it"
 MAX_WORDS_CHARS = 4_000
@@ -231,10 +232,15 @@ def find_spans(calls: Sequence[Call]) -> list[tuple[int, int]]:
 def find_private(calls: Sequence[Call], redactor: Redactor, redaction: Redaction) -> Private:
     """What of an attempt's calls must not be trained on.
 
+    Looked at is what was said in the conversation. The agent's standing prompt and its tools are its makers' words, the
+    same for everybody: in them only names that are known are looked for.
+
     Prompt tokens cannot be changed without changing what the log-probs mean: so such calls are refused, or, where only
     the loss is to be masked, kept with the answers that hold something taken out of the loss.
     """
-    asked = redactor.kinds_in([call.conversation.messages for call in calls] + [_tools_of(call) for call in calls])
+    said = [[one for one in call.conversation.messages if not _is_standing(one)] for call in calls]
+    standing = [[one for one in call.conversation.messages if _is_standing(one)] for call in calls]
+    asked = redactor.kinds_in(said) | redactor.names_in(standing) | redactor.names_in(_tools_of(call) for call in calls)
     answers = [redactor.kinds_in([call.exchange.text, call.exchange.tool_calls]) for call in calls]
     found = sorted(asked.union(*answers))
     if not found:
@@ -243,6 +249,10 @@ def find_private(calls: Sequence[Call], redactor: Redactor, redaction: Redaction
         return Private(unfit=f"personal data or secrets in its tokens: {', '.join(found)}", is_found=True)
     spans = [span for span, kinds in zip(find_spans(calls), answers, strict=True) if kinds]
     return Private(hidden=spans, is_found=True)
+
+
+def _is_standing(message: Any) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in STANDING_ROLES
 
 
 def _tools_of(call: Call) -> Any:

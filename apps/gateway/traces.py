@@ -12,7 +12,7 @@ from apps.inference.selectors import find_session_exchanges, read_conversations
 from tentalis.core.packing import unpack_int32
 
 WAIT_S = 2.0
-_ID = re.compile(r"[a-z]+[-_]([0-9a-f]{32})")
+_ID = re.compile(r"[a-z]{1,40}[-_]([0-9a-f]{32})")
 
 
 def read_traces(caller: Caller, key: str, after: int, limit: int) -> dict[str, Any] | None:

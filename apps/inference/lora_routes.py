@@ -19,7 +19,7 @@ VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _RANK = re.compile(r"rank (\d+) is greater than max_lora_rank (\d+)")
 _FAULT = "add_lora method failed"
 _LORA_INFO = re.compile(r"^vllm:lora_requests_info\{(?P<labels>[^}]*)\} (?P<time>\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_LABEL = re.compile(r'(\w{1,100})="([^"]*)"')
 
 
 class LoraRoutes:

@@ -485,12 +485,12 @@ def _judge_segment(ticket: Ticket, part: Part, wanted: Part, *, decides: bool) -
     return 0.0, "", f"wanted {wanted_text!r}, found {text!r}"
 
 
-_SUM: Final = re.compile(r"(?:.* )?([0-9]{1,6}) ([+*-]) ([0-9]{1,6}) = ([0-9]{1,6})")
+_SUM: Final = re.compile(r"(?:.{0,40} )?([0-9]{1,6}) ([+*-]) ([0-9]{1,6}) = ([0-9]{1,6})")
 
 
 def is_right_sum(text: str) -> bool:
     """Whether a step's last words are a sum that is right: `ship 14 + 5 = 19`."""
-    if not (found := _SUM.fullmatch(text)):
+    if not (found := _SUM.fullmatch(text[-40:])):
         return False
     left, sign, right, total = int(found[1]), found[2], int(found[3]), int(found[4])
     return total == {"+": left + right, "-": left - right, "*": left * right}[sign]

@@ -16,7 +16,7 @@ BELIEF = 1.5
 WHOLE_PARTS = 3
 """Segments of a whole attempt, in every family."""
 
-_LINE = re.compile(r"\s*(?:[-*]\s+)?(?P<family>[a-z]+)(?:,\s*(?P<context>[a-z ]+?))?\s*:\s*(?P<option>[a-z]+)\s*")
+_LINE = re.compile(r"(?:[-*] )?(?P<family>[a-z]{1,40})(?:, ?(?P<context>[a-z ]{1,40}?))? ?: ?(?P<option>[a-z]{1,40})")
 
 Rules = Mapping[tuple[Family, str], str]
 """(family, context) -> the option wanted."""
@@ -48,7 +48,7 @@ def read_rubric(text: str) -> dict[tuple[Family, str], str]:
     rules: dict[tuple[Family, str], str] = {}
     known = {(str(family), context): (family, context) for family, context in HOUSE_RULES}
     for line in text.splitlines():
-        found = _LINE.fullmatch(line)
+        found = _LINE.fullmatch(" ".join(line.split()))
         place = known.get((found["family"], found["context"] or "")) if found else None
         if found is None or place is None:
             continue

@@ -92,7 +92,7 @@ def parse_hint(text: str) -> Hint | NoHint:
     return Hint(hint)
 
 
-_PARTS = re.compile(r"(?<=[.;!])\s+|,\s+(?:and\s+)?|\n+")
+_PARTS = re.compile(r"(?<=[.;!])\s{1,40}|,\s{1,40}(?:and\s{1,40})?|\n{1,40}")
 
 
 def list_candidates(hint: str, others: Sequence[str] = ()) -> list[str]:

@@ -29,7 +29,7 @@ ATTRIBUTES = {"a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}}
 WEB = re.compile(r"https?://[^\s/?#]+", re.IGNORECASE)
 MARKUP = re.compile(
     r"^ {0,3}(?:#{1,6} |[-*+] |\d{1,9}[.)] |> |```|~~~|\|.*\||(?:[-*_] *){3,}$)"
-    r"|\*\*[^*\n]+\*\*|`[^`\n]+`|!?\[[^\]\n]*\]\(|</?https?:",
+    r"|\*\*[^*\n]+\*\*|`[^`\n]+`|\[[^\]\[\n]{0,300}\]\(|</?https?:",
     re.MULTILINE,
 )
 TAG = re.compile(r"(<[^<>]*>)")

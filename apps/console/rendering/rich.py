@@ -17,7 +17,7 @@ MOST = 64_000
 MOST_MARKDOWN = 16_000
 """Characters of a text that is also shown as markdown: some that size take a second to parse."""
 KEPT_S = 3600
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,25 @@ class Rich:
     cut: int
 
 
-def render_rich(text: str) -> Rich:
-    """The text's HTML. Rendering is kept for an hour, so that a page costs it once."""
+def has_markup(text: str) -> bool:
+    """Whether a text is short enough to be shown as markdown, and would look different."""
+    return len(text) <= MOST_MARKDOWN and looks_like_markdown(text)
+
+
+def render_rich(text: str, *, may_mark_up: bool = True) -> Rich:
+    """The text's HTML. Rendering is kept for an hour, so that a page costs it once.
+
+    Args:
+        may_mark_up: False leaves its markdown out.
+    """
     shown = text[:MOST]
     digest = hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
     key = f"rich:{VERSION}:{digest}"
+    is_marked_up = may_mark_up and has_markup(text)
+    key = f"{key}:{int(is_marked_up)}"
     made = cache.get(key)
     if made is None:
-        has_markup = len(text) <= MOST_MARKDOWN and looks_like_markdown(text)
-        made = [str(_render_text(shown)), str(render_markdown(text)) if has_markup else ""]
+        made = [str(_render_text(shown)), str(render_markdown(text)) if is_marked_up else ""]
         cache.set(key, made, KEPT_S)
     as_text, as_markdown = made
     return Rich(mark_safe(as_text), mark_safe(as_markdown), max(0, len(text) - MOST))  # noqa: S308  (made above)

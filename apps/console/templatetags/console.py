@@ -7,12 +7,13 @@ from typing import Any
 
 from django import template
 from django.contrib.humanize.templatetags.humanize import naturaltime
+from django.template import Context
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.console.rendering import visible
+from apps.console.rendering import allowance_of, link_to_part, visible
 from apps.feedback.models import Review
 
 register = template.Library()
@@ -35,12 +36,17 @@ SUBJECT_PAGES = {
 register.filter("visible", visible)
 
 
-@register.inclusion_tag("console/_words.html")
-def words(text: str, shown: int = SHOWN) -> Mapping[str, Any]:
-    """Someone's text: capped, with the rest behind "show more", which needs no script."""
+@register.inclusion_tag("console/_words.html", takes_context=True)
+def words(context: Context, text: str, shown: int = SHOWN) -> Mapping[str, Any]:
+    """Someone's text: capped, with the rest behind "show more", which needs no script, or, where the page has shown
+    enough, behind a link to the part of the page that shows it."""
     if len(text) <= shown + SLACK:
         return {"head": text, "rest": "", "more": 0, "cut": 0}
     end = text.rfind("\n", shown - SLACK, shown) + 1 or text.rfind(" ", shown - SLACK, shown) + 1 or shown
+    request = context.get("request")
+    share = allowance_of(request).take(len(text))
+    if not share.is_shown:
+        return {"head": text[:end], "more": len(text) - end, "link": link_to_part(request, share.part)}
     return {"head": text[:end], "rest": text[end:MOST], "more": len(text) - end, "cut": max(0, len(text) - MOST)}
 
 

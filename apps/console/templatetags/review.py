@@ -4,26 +4,35 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
+from django.template import Context
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.console.rendering import MOST, Mark, render_marked, render_rich
+from apps.console.rendering import MOST, Mark, allowance_of, has_markup, link_to_part, render_marked, render_rich
 from apps.feedback.models import StepFeedback
 from apps.scoring.models import StepScore
 
 register = template.Library()
 
+HEAD = 200
+"""Characters of a text that another part of the page shows."""
 
-@register.inclusion_tag("console/_words_rich.html")
-def rich(text: str, markable: str = "") -> Mapping[str, Any]:
-    """A text as written, and as markdown where it has markup; the reader switches between the two.
+
+@register.inclusion_tag("console/_words_rich.html", takes_context=True)
+def rich(context: Context, text: str, markable: str = "") -> Mapping[str, Any]:
+    """A text as written, and as markdown where it has markup; the reader switches between the two. Where the page has
+    shown enough, its beginning and a link to the part of the page that shows it.
 
     Args:
         markable: what the page calls the place; its characters can be marked by selecting them, where the shown
             characters are the text's own.
     """
+    request = context.get("request")
+    share = allowance_of(request).take(len(text), has_markup=has_markup(text))
+    if not share.is_shown:
+        return {"head": text[:HEAD], "more": len(text) - HEAD, "link": link_to_part(request, share.part)}
     plain = len(text) <= MOST and "\x1b" not in text and "\r" not in text
-    return {"made": render_rich(text), "markable": markable if plain else ""}
+    return {"made": render_rich(text, may_mark_up=share.may_mark_up), "markable": markable if plain else ""}
 
 
 @register.simple_tag

@@ -138,8 +138,8 @@ def asks_same(one: str, other: str) -> bool:
 def find_told_answer(text: str) -> str:
     """The right answer in words like "it should be 42 EUR, not 40"; "" where none is given."""
     for phrase in english.TELLS:
-        if found := re.search(rf"(?<!\w){re.escape(phrase)}\s*:?\s*", text, re.IGNORECASE):
-            rest = re.split(r",?\s+(?:not|instead of|rather than)\s|[\n;]|[.!](?:\s|$)", text[found.end() :])[0]
+        if found := re.search(rf"(?<!\w){re.escape(phrase)}\s{{0,9}}:?\s{{0,9}}", text, re.IGNORECASE):
+            rest = re.split(r",?\s{1,9}(?:not|instead of|rather than)\s|[\n;]|[.!](?:\s|$)", text[found.end() :])[0]
             return rest.strip(" .,!\"'`")[:_MOST_ANSWER_CHARS]
     return ""
 

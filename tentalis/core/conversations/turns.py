@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from tentalis.core.conversations.machine import is_observation
@@ -25,6 +26,8 @@ _ENVELOPE: Final = re.compile(
 """OpenClaw's before a person's words: `[Sat 2026-01-05 16:26 UTC] `, `[WhatsApp Alice +30s Mon … PST] Alice: `."""
 _RUNTIME: Final = re.compile(r"(?:\A|\n)Runtime: \w+=[^\n]* \| [^\n]*\Z")
 """OpenClaw's line behind the first of them, moved there out of its system prompt."""
+MOST_PLACES: Final = 100
+"""Places in a message that are tried for a person's words."""
 _NAMELESS: Final = frozenset({"(self)", "(sender)"})
 _INTERRUPTED: Final = re.compile(r"\A\[Request interrupted by user[^\]\n]{0,40}\]\s*")
 """Claude Code's note that its user broke in; what they say stands behind it."""
@@ -96,7 +99,7 @@ def write_behind(message: Mapping[str, Any], text: str) -> str | None:
     content, words = message.get("content"), read_words(message)
     if not isinstance(content, str) or not words:
         return None
-    for found in re.finditer(re.escape(words), content):
+    for found in islice(re.finditer(re.escape(words), content), MOST_PLACES):
         before, behind = content[: found.start()], content[found.end() :]
         if not read_words({**message, "content": before + behind}):  # without them nobody said anything
             return f"{before}{words}{text}{behind}"

@@ -22,7 +22,7 @@ BELIEF = 3.0
 ALWAYS = "always"
 """The item every attempt has: how good work usually is."""
 
-_MARK = re.compile(r"\s*(?:[-*•]|[0-9]{1,2}[.)])\s+(?P<text>.+)")
+_MARK = re.compile(r"\s{0,80}(?:[-*•]|[0-9]{1,2}[.)])\s{1,80}(?P<text>\S.*)")
 _SYSTEM = (
     "You review an agent's work, one criterion of a rubric at a time, each by itself: 1 means the work fully keeps to "
     "it, 0 means it goes against it or leaves it out. Judge only what a criterion says, never whether you like it."

@@ -35,7 +35,7 @@ _NO_NAMES = frozenset({
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,10})?(?![\w]|[.,]\d)%?")
 _QUOTATION = re.compile(r'"([^"\n]{3,300})"|“([^”\n]{3,300})”|«([^»\n]{3,300})»')
 _NAME = re.compile(r"\b[A-Z][a-z]+(?:['-][A-Za-z]+)?(?: [A-Z][a-z]+(?:['-][A-Za-z]+)?){0,4}\b")
-_SENTENCE_END = re.compile(r"(?:^|[.!?:\n>]|\b(?:Answer|Step|Note))[\s\"“'*_(-]*$")
+_SENTENCE_END = re.compile(r"(?:^|[.!?:\n>]|\b(?:Answer|Step|Note))[\s\"“'*_(-]{0,40}$")
 _WORD = re.compile(r"\w+")
 
 
@@ -182,7 +182,7 @@ def _check(text: str, grounds: _Grounds) -> Iterator[Claim]:
     for found in _NAME.finditer(text):
         start, end = found.span()
         words_at = [(start + word.start(), word[0].casefold()) for word in _WORD.finditer(found[0])]
-        if _SENTENCE_END.search(text, 0, start):
+        if _SENTENCE_END.search(text, max(0, start - 50), start):
             words_at = words_at[1:]  # the first word of a sentence is written large whatever it is
         words_at = [(at, word) for at, word in words_at if word not in _NO_NAMES]
         if not words_at or _overlaps(start, end, taken):
