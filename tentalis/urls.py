@@ -3,6 +3,8 @@
 from django.contrib import admin
 from django.urls import include, path
 
+handler500 = "apps.base.trouble.show_server_error"
+
 urlpatterns = [
     path("", include("apps.base.urls")),
     path("", include("apps.console.urls")),

@@ -1,23 +1,40 @@
 """What a project's iCalendar text says of now; and whether it is one that can be asked.
 
-`python -m apps.accounts.calendars` looks at the text on its standard input once: a rule that matches nothing is sought
-for ever, so that a new text is tried in a process that can be ended.
+A rule can recur every second since 1970, or match nothing and be sought for ever: a text that somebody wrote is only
+ever unfolded in a child process that has a clock, `python -m apps.accounts.calendars`. What it finds for the next two
+months is kept for a day in each process and read from there.
 """
 
+import hashlib
+import json
+import resource
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import recurring_ical_events
 from icalendar import Calendar
 
+from apps.base.connections import give_back_connections
+
 LOOK_AHEAD = timedelta(days=62)
+KEPT = timedelta(days=1)
+KEPT_FAILED = timedelta(hours=1)
 MOST_LOOK_S = 5.0
-"""Of one look at a new text, the start of its process included."""
+"""Of one look at a text, the start of its process included."""
+MOST_MEMORY_BYTES = 512 * 2**20
+MOST_EVENTS = 2_000
+"""In two months; and components of one text."""
+MOST_KEPT = 1_000
+MOST_AT_ONCE = 2
+TOO_OFTEN = {"SECONDLY", "MINUTELY"}
 _ROOT = Path(__file__).resolve().parents[2]
+_children = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
 class CalendarError(ValueError):
@@ -32,25 +49,63 @@ class Said(NamedTuple):
     until: datetime | None
 
 
-@lru_cache(maxsize=64)
-def _read(text: str) -> recurring_ical_events.CalendarQuery:
-    return recurring_ical_events.of(Calendar.from_ical(text))
+class Event(NamedTuple):
+    """One occurrence: [start, end), both aware."""
+
+    start: datetime
+    end: datetime
+    summary: str
 
 
-def ask_calendar(text: str, *, now: datetime) -> Said:
-    """Look at the events at `now` (aware), recurrences and exceptions included.
+class _Look(NamedTuple):
+    """What a child found at a time, or why nothing."""
+
+    at: datetime
+    events: Sequence[Event] = ()
+    failure: str = ""
+
+    def holds(self, now: datetime) -> bool:
+        return timedelta(0) <= now - self.at < (KEPT_FAILED if self.failure else KEPT)
+
+
+_kept: dict[str, _Look] = {}
+
+
+def ask_calendar(text: str, *, now: datetime, may_look: bool = True) -> Said:
+    """What is written for `now` (aware), recurrences and exceptions included.
 
     An event without a time zone, or of whole days, is read in the zone of `now`.
 
+    Args:
+        may_look: False where the caller holds a lock: what is not known yet is not looked for.
     Source:
         RFC 5545; recurrences by the recurring-ical-events library.
     Raises:
-        CalendarError: the text cannot be read, or an event of it cannot.
+        CalendarError: the text cannot be read, not in time, or not now.
     """
-    try:
-        return _ask(text, now)
-    except Exception as error:  # whatever the libraries make of a text that somebody wrote
-        raise CalendarError(f"{type(error).__name__}: {error!s:.200}") from error
+    look = find_look(text, now=now, may_look=may_look)
+    if look.failure:
+        raise CalendarError(look.failure)
+    running = [event for event in look.events if event.start <= now < event.end]
+    if running:
+        return Said(True, running[0].summary, max(event.end for event in running))
+    coming = [event.start for event in look.events if now < event.start < now + LOOK_AHEAD]
+    return Said(False, "", min(coming, default=None))
+
+
+def find_look(text: str, *, now: datetime, may_look: bool = True) -> _Look:
+    """What is kept of a text, looked at anew in a child where that is too old."""
+    key = hashlib.sha256(f"{name_zone(now.tzinfo)} {text}".encode()).hexdigest()
+    found = _kept.get(key)
+    if found is not None and found.holds(now):
+        return found
+    if not may_look:
+        raise CalendarError("it is being looked at")
+    made = _look_in_child(text, now)
+    if len(_kept) >= MOST_KEPT:
+        _kept.clear()
+    _kept[key] = made
+    return made
 
 
 def require_calendar(text: str) -> None:
@@ -60,30 +115,85 @@ def require_calendar(text: str) -> None:
         CalendarError: why.
     """
     try:
-        Calendar.from_ical(text)
+        check_rules(Calendar.from_ical(text))
     except ValueError as error:
         raise CalendarError(f"{error!s:.200}") from error
-    command = [sys.executable, "-m", "apps.accounts.calendars"]
+    if (look := find_look(text, now=datetime.now(UTC))).failure:
+        raise CalendarError(look.failure)
+
+
+def check_rules(calendar: Any) -> None:
+    """Refuse what recurs more often than hourly, and more events than anybody keeps.
+
+    Raises:
+        CalendarError: why.
+    """
+    components = list(calendar.walk())
+    if len(components) > MOST_EVENTS:
+        raise CalendarError(f"wanted at most {MOST_EVENTS:,} entries, found {len(components):,}")
+    for component in components:
+        for name in ("RRULE", "EXRULE"):
+            rules = component.get(name, [])
+            for rule in rules if isinstance(rules, list) else [rules]:
+                _check_rule(rule)
+
+
+def _check_rule(rule: Any) -> None:
+    often = {str(value).upper() for value in rule.get("FREQ", [])} & TOO_OFTEN
+    if often:
+        raise CalendarError(f"wanted events that recur hourly or more seldom, found FREQ={min(often)}")
+    for part in ("BYSECOND", "BYMINUTE"):
+        if len(rule.get(part, [])) > 1:
+            raise CalendarError(f"wanted events that recur hourly or more seldom, found several in {part}")
+
+
+def name_zone(zone: tzinfo | None) -> str:
+    """A zone as another process understands it: its name, or seconds from UTC."""
+    if isinstance(zone, ZoneInfo):
+        return zone.key
+    return str(int((datetime.now(zone).utcoffset() or timedelta()).total_seconds()))
+
+
+def _look_in_child(text: str, now: datetime) -> _Look:
+    """Raises CalendarError where too many are looked at already."""
+    give_back_connections()
+    if not _children.acquire(timeout=MOST_LOOK_S):
+        raise CalendarError("too many calendars are being looked at; try again")
+    command = [sys.executable, "-m", "apps.accounts.calendars", now.isoformat(), name_zone(now.tzinfo)]
     try:
         done = subprocess.run(
             command, input=text.encode(), capture_output=True, timeout=MOST_LOOK_S, cwd=_ROOT, check=False
         )
     except subprocess.TimeoutExpired:
         message = f"it takes more than {MOST_LOOK_S:g} s to look at: an event recurs too often, for too long, or never"
-        raise CalendarError(message) from None
+        return _Look(now, failure=message)
+    finally:
+        _children.release()
     if done.returncode:
-        raise CalendarError(done.stderr.decode(errors="replace").strip()[-300:] or f"it ended with {done.returncode}")
+        said = done.stderr.decode(errors="replace").strip()[-300:]
+        return _Look(now, failure=said or f"it ended with {done.returncode}")
+    rows = json.loads(done.stdout)
+    return _Look(now, [Event(datetime.fromisoformat(a), datetime.fromisoformat(b), name) for a, b, name in rows])
 
 
-def _ask(text: str, now: datetime) -> Said:
-    query = _read(text)
-    running = [event for event in query.between(now, now + timedelta(seconds=1)) if _end(event, now) > now]
-    if running:
-        ends = max(_end(event, now) for event in running)
-        return Said(True, str(running[0].get("SUMMARY", "")), ends)
-    starts = [_start(event, now) for event in query.between(now, now + LOOK_AHEAD)]
-    coming = [start for start in starts if start > now]
-    return Said(False, "", min(coming, default=None))
+def unfold(text: str, *, now: datetime) -> list[Event]:
+    """The occurrences that run at `now` or begin within two months and what is kept.
+
+    Raises:
+        CalendarError: the text cannot be read, an event of it cannot, or there are too many.
+    """
+    try:
+        calendar = Calendar.from_ical(text)
+        check_rules(calendar)
+        found = recurring_ical_events.of(calendar).between(now, now + LOOK_AHEAD + KEPT)
+        events = [Event(_start(one, now), _end(one, now), str(one.get("SUMMARY", ""))) for one in found]
+    except CalendarError:
+        raise
+    except Exception as error:  # whatever the libraries make of a text that somebody wrote
+        raise CalendarError(f"{type(error).__name__}: {error!s:.200}") from error
+    if len(events) > MOST_EVENTS:
+        raise CalendarError(f"wanted at most {MOST_EVENTS:,} events in two months, found {len(events):,}")
+    return sorted(event for event in events if event.end > now)
 
 
 def _start(event: recurring_ical_events.Occurrence, now: datetime) -> datetime:
@@ -100,15 +210,23 @@ def _aware(value: object, now: datetime) -> datetime:
     return datetime.combine(value, datetime.min.time(), tzinfo=now.tzinfo)  # type: ignore[arg-type]
 
 
-def main() -> int:
-    """Ask the text on the standard input about now; 1 and the reason where it cannot be asked."""
+def main(argv: Sequence[str]) -> int:
+    """Unfold the text on the standard input from a time on, in a zone; 1 and the reason where that cannot be done."""
+    for kind, most in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_CPU, int(2 * MOST_LOOK_S))):
+        resource.setrlimit(kind, (most, most))
+    at, zone = argv
+    place = timezone(timedelta(seconds=int(zone))) if zone.lstrip("-").isdecimal() else ZoneInfo(zone)
     try:
-        ask_calendar(sys.stdin.buffer.read().decode(), now=datetime.now(UTC))
+        events = unfold(sys.stdin.buffer.read().decode(), now=datetime.fromisoformat(at).astimezone(place))
     except CalendarError as error:
         sys.stderr.write(str(error))
         return 1
+    except MemoryError:
+        sys.stderr.write("it takes too much memory to look at")
+        return 1
+    json.dump([(event.start.isoformat(), event.end.isoformat(), event.summary[:200]) for event in events], sys.stdout)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

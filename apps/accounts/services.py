@@ -12,6 +12,7 @@ from apps.accounts.models import ApiToken, BrowserSession, Member, Project, Role
 from apps.accounts.rights import ALL_RIGHTS, BEFORE_ANY_PROJECT, ROLE_RIGHTS, Right
 from apps.accounts.rules import check_project_settings
 from apps.accounts.tokens import change_token, create_token, find_token, revoke_token
+from apps.accounts.tries import forgive_try, note_try
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError, NotSignedInError
@@ -148,12 +149,15 @@ def sign_in(*, username: str, password: str, name: str, scopes: Iterable[str] | 
         scopes: default: those that the person's roles have.
 
     Raises:
+        TooManySignInsError, HashingBusyError: not now.
         NotSignedInError: they do not belong together, or the user is an agent or switched off.
     """
+    note_try(username=username)
     user = authenticate(username=username, password=password)
     if not isinstance(user, User) or user.is_agent:
         record(Kind.SIGN_IN_FAILED, by="nobody", payload={"username": username})
         raise NotSignedInError("name and password do not belong together")
+    forgive_try(username=username)
     with transaction.atomic():
         wanted = find_needed_scopes(user) if scopes is None else scopes
         token, text = create_token(user=user, name=name, scopes=wanted, expires_in_days=SIGN_IN_DAYS, by=user)

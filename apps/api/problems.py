@@ -12,7 +12,9 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from apps.api.authentication import CHALLENGE
+from apps.base import trouble
 from apps.base.errors import TentalisError
+from apps.base.trouble import is_database_trouble
 
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = "No such thing here, or none that you may see."
@@ -43,7 +45,9 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response:
     """Turn anything a view raised into its problem; what nobody expected is logged whole and told as a 500."""
     request = context.get("request")
     status, code, detail, errors, headers = describe(error)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, TentalisError):
+    if is_database_trouble(error):
+        logger.warning("request %s: the database cannot answer", getattr(request, "request_id", "?"), exc_info=error)
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, TentalisError):
         logger.error("request %s failed", getattr(request, "request_id", "?"), exc_info=error)
     response = make_problem(request, status=status, code=code, detail=detail, errors=errors, headers=headers)
     if isinstance(error, TentalisError):
@@ -85,6 +89,8 @@ def describe(error: Exception) -> tuple[int, str, str, dict[str, list[str]], dic
         if retry_after := getattr(error, "retry_after_s", None):
             headers["Retry-After"] = str(retry_after)
         return error.status, error.code, str(error), errors, headers
+    if is_database_trouble(error):
+        return trouble.STATUS, trouble.CODE, trouble.DETAIL, {}, {"Retry-After": str(trouble.RETRY_AFTER_S)}
     if isinstance(error, Http404):
         return 404, "not_found", NOT_FOUND, {}, headers
     if isinstance(error, PermissionDenied):

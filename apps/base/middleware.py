@@ -5,8 +5,11 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
+
+from apps.base.trouble import answer_trouble, is_database_trouble
 
 HEADER = "X-Request-Id"
 READABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -14,6 +17,13 @@ READABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 PERMISSIONS = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), browsing-topics=()"
 PRIVATE_PATHS = ("/api/v1/", "/bridge/")
+
+
+class DatabaseTroubleMiddleware(MiddlewareMixin):
+    """Says 503 where a view met trouble of the database; what a middleware meets comes to `show_server_error`."""
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        return answer_trouble(request, error) if is_database_trouble(error) else None
 
 
 class RequestIdMiddleware:

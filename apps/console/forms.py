@@ -7,7 +7,9 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
+from apps.accounts.hashing import HashingBusyError
 from apps.accounts.models import Project
+from apps.accounts.tries import TooManySignInsError, forgive_try
 from apps.base.errors import TentalisError
 from apps.console import services
 from apps.tasks.models import Environment
@@ -36,14 +38,18 @@ class SignInForm(AuthenticationForm):
         address = find_address(self.request)
         try:
             services.require_sign_in_allowed(username=username, address=address)
-        except services.TooManySignInsError as error:
+        except TooManySignInsError as error:
             raise ValidationError(str(error), code=error.code) from None
         try:
-            return super().clean()
+            cleaned: dict[str, Any] = super().clean()
+        except HashingBusyError as error:
+            raise ValidationError(str(error), code=error.code) from None
         except ValidationError:
             if username and self.cleaned_data.get("password"):
                 services.record_failed_sign_in(username=username, address=address)
             raise
+        forgive_try(username=username)
+        return cleaned
 
 
 def find_address(request: HttpRequest | None) -> str:

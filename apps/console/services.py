@@ -5,29 +5,22 @@ from datetime import timedelta
 from django.db.models.functions import Now
 
 from apps.accounts.models import User
+from apps.accounts.tries import TooManySignInsError, note_try
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
-from apps.base.errors import TentalisError
 
 MAX_FAILURES = 10
 WINDOW = timedelta(minutes=10)
 
 
-class TooManySignInsError(TentalisError):
-    """So many failures that the next try must wait."""
-
-    status = 429
-    code = "too_many_sign_ins"
-    is_final = True
-
-
 def require_sign_in_allowed(*, username: str, address: str) -> None:
-    """Refuse a user name from an address that failed too often lately. The audit is the count: all processes share it.
+    """Count a try, and refuse a user name from an address that failed too often lately, by what the audit says.
 
     Raises:
-        TooManySignInsError: `MAX_FAILURES` failures within `WINDOW`.
+        TooManySignInsError: `MAX_FAILURES` failures within `WINDOW`, or the minute's tries are used up.
     """
+    note_try(username=username, address=address)
     failures = AuditEntry.objects.filter(
         kind=Kind.SIGN_IN_FAILED,
         **_subject_of(username),

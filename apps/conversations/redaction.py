@@ -219,12 +219,13 @@ def _find_secrets(text: str) -> Iterator[Found]:
     yield from (Found(*match.span(), "SECRET") for match in _OWN_TOKEN.finditer(text))
     for match in _KEYWORD.finditer(text):
         if _is_secret(match):
-            yield Found(*match.span("quoted" if match["quoted"] else "bare"), "SECRET")
+            name = "quoted" if match["quoted"] else "bare"
+            yield Found(match.start(name), match.end(name), "SECRET")
     for pattern in secret_patterns():
-        for match in pattern.finditer(text):
-            is_login = match[0].startswith("://")
-            if match[0].strip() and not (is_login and (_PLACEHOLDER.fullmatch(match[1]) or _CODE.match(match[1]))):
-                yield Found(*match.span(), "SECRET")
+        for key in pattern.finditer(text):
+            is_login = key[0].startswith("://")
+            if key[0].strip() and not (is_login and (_PLACEHOLDER.fullmatch(key[1]) or _CODE.match(key[1]))):
+                yield Found(key.start(), key.end(), "SECRET")
 
 
 def _find_private_keys(text: str) -> Iterator[Found]:
@@ -254,7 +255,7 @@ def _is_secret(found: re.Match[str]) -> bool:
 
 
 @cache
-def secret_patterns() -> Sequence["re2._Regexp[str]"]:
+def secret_patterns() -> Sequence[Any]:
     """How keys of known services look, by detect-secrets, for RE2; one it cannot read raises."""
     known: Mapping[str, Any] = get_mapping_from_secret_type_to_class()
     plugins = [plugin() for plugin in known.values()]

@@ -373,6 +373,7 @@ def train_next(worker_id: int) -> None:
 
     One at a time: each continues from what the last one left served.
     """
+    schedule.look_ahead(Project.objects.get(workers=worker_id))
     with transaction.atomic():
         Worker.objects.select_for_update(no_key=True).get(pk=worker_id)
         run = None if training.is_unsettled(worker_id) else training.find_next_run(worker_id)

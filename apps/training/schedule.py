@@ -1,6 +1,7 @@
 """When a run is sent: its project's hours, quiet and quota, a free place on the box, and fairness between projects."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -36,14 +37,18 @@ def read_training_policy(project: Project) -> TrainingPolicy:
     return TrainingPolicy.from_json(project.training_policy)
 
 
-def why_closed(policy: TrainingPolicy, *, now: datetime) -> Wait | None:
-    """What of the clock keeps a project from training; None while it may."""
+def why_closed(policy: TrainingPolicy, *, now: datetime, may_look: bool = True) -> Wait | None:
+    """What of the clock keeps a project from training; None while it may.
+
+    Args:
+        may_look: False under a lock: a calendar is only read where `look_ahead` has looked.
+    """
     local = now.astimezone(policy.zone)
     if (opening := find_opening(policy.hours, zone=policy.zone, now=now)) is not None:
         return Wait(f"outside its training hours, which begin {opening:%a %H:%M} ({policy.timezone})", opening)
     if policy.calendar:
         try:
-            said = ask_calendar(policy.calendar, now=local)
+            said = ask_calendar(policy.calendar, now=local, may_look=may_look)
         except CalendarError as error:
             return Wait(f"its calendar cannot be read: {error}")
         if said.in_event and policy.calendar_means == "closed":
@@ -55,7 +60,15 @@ def why_closed(policy: TrainingPolicy, *, now: datetime) -> Wait | None:
     return None
 
 
-def why_wait(run: TrainingRun, *, now: datetime | None = None) -> Wait | None:
+def look_ahead(project: Project) -> None:
+    """Look at a project's calendar before any row is locked: that may take seconds."""
+    policy = read_training_policy(project)
+    if policy.calendar:
+        with suppress(CalendarError):
+            ask_calendar(policy.calendar, now=timezone.now().astimezone(policy.zone))
+
+
+def why_wait(run: TrainingRun, *, now: datetime | None = None, may_look: bool = True) -> Wait | None:
     """What keeps a queued run from being sent now, the box aside; None when nothing does."""
     now = now or timezone.now()
     policy = read_training_policy(run.project)
@@ -65,7 +78,7 @@ def why_wait(run: TrainingRun, *, now: datetime | None = None) -> Wait | None:
         return Wait(words)
     if run.not_before is not None and run.not_before > now:
         return Wait(f"not before {run.not_before:%Y-%m-%d %H:%M %Z}", run.not_before)
-    if (closed := why_closed(policy, now=now)) is not None:
+    if (closed := why_closed(policy, now=now, may_look=may_look)) is not None:
         return closed
     if policy.quiet_s:
         last = Exchange.objects.filter(project_id=run.project_id).order_by("-created_at").first()
@@ -84,7 +97,7 @@ def why_wait(run: TrainingRun, *, now: datetime | None = None) -> Wait | None:
 
 def admit(run: TrainingRun) -> bool:
     """Give a queued run a place on the box, or write on it what it waits for. Belongs in a transaction."""
-    wait = why_wait(run)
+    wait = why_wait(run, may_look=False)
     if wait is None and not take_place(run):
         held = ", ".join(f"run {pk}" for pk in _busy(run.backend).values_list("run_id", flat=True).order_by("run_id"))
         wait = Wait(f"waits for a free place on the box: {held} has it")

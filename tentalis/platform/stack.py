@@ -121,10 +121,10 @@ def plan_stack(
         *_plan_engine(plan, _torch_environment(environment), engine_port),
         *_plan_box(plan, of["box"], store_names),
         *_plan_set_up(plan, of["web"], store_names),
-        _plan_web(plan, of["web"], web_port),
-        _plan_gateway(plan, of["gateway"], gateway_port),
-        Service(name="relay", argv=_manage("relay"), environment=of["queues"], after=("migrate",)),
-        *_plan_queues(plan, of["queues"]),
+        _plan_web(plan, _named("web", of["web"]), web_port),
+        _plan_gateway(plan, _named("gateway", of["gateway"]), gateway_port),
+        Service(name="relay", argv=_manage("relay"), environment=_named("relay", of["queues"]), after=("migrate",)),
+        *_plan_queues(plan, _named("queue", of["queues"])),
     ]
     stack = Stack(tuple(services), addresses)
     return stack.only(only) if only else stack
@@ -164,6 +164,11 @@ def _base_environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
     base |= {"PYTHONUNBUFFERED": "1", f"{PREFIX}HOME": str(home.root)}
     paths = [str(PROJECT_DIRECTORY), given.get("PYTHONPATH", "")]
     return base | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _named(process: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """With the kind of process it is, which decides how long its statements may take."""
+    return dict(environment) | {f"{PREFIX}PROCESS": process}
 
 
 def _torch_environment(environment: Mapping[str, str], *secrets: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What every installation shares."""
 
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -7,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from csp.constants import NONCE, NONE, SELF
 
 from tentalis.env import EnvironmentVariableError, read_environment
+from tentalis.settings.timeouts import choose_timeouts, find_process, say_options
 
 try:
     TENTALIS: dict[str, Any] = read_environment()
@@ -72,6 +74,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "apps.base.middleware.DatabaseTroubleMiddleware",
 ]
 
 ROOT_URLCONF = "tentalis.urls"
@@ -95,6 +98,9 @@ TEMPLATES = [
 FORM_RENDERER = "apps.base.forms.PlainRenderer"
 
 
+PROCESS = find_process(TENTALIS["PROCESS"], sys.argv)
+
+
 def database_from(url: str) -> dict[str, Any]:
     """Django's DATABASES entry for a postgres:// URL."""
     parts = urlsplit(url)
@@ -108,7 +114,10 @@ def database_from(url: str) -> dict[str, Any]:
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
         # a web request without the pool opens a connection each: 4 times the CPU, most of it the SCRAM handshake
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 24, "timeout": 10}},
+        "OPTIONS": {
+            "pool": {"min_size": 1, "max_size": 24, "timeout": 10},
+            "options": say_options(choose_timeouts(PROCESS, TENTALIS)),
+        },
     }
 
 
@@ -131,7 +140,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "apps.accounts.passwords.EndsWhatItOpened"},
 ]
 PASSWORD_HASHERS = [
-    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "apps.accounts.hashing.PatientArgon2Hasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 LOGIN_URL = "console:sign-in"

@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import ApiToken, Member, Project, Role
 from apps.adapters.models import Adapter, Verdict
-from apps.api.throttles import forget_callers
+from apps.base.counting import forget_callers
 from apps.feedback.models import Feedback, Review
 from apps.rollouts.models import Batch, PreferencePair
 from apps.tasks.models import Attempt, Step, Task

@@ -103,7 +103,7 @@ def test_refusals_are_typed_and_keep_the_problems_words(client_of_alice: Client,
 
 
 def test_being_asked_to_wait_is_waited_for_and_then_told(live_server: LiveServer, transactional_db: None) -> None:
-    from apps.api.throttles import forget_callers
+    from apps.base.counting import forget_callers
 
     forget_callers()
     waits: list[float] = []

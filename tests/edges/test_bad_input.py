@@ -10,8 +10,8 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
 from apps.api.models import IdempotencyKey
-from apps.api.throttles import forget_callers
 from apps.audit.models import AuditEntry
+from apps.base.counting import forget_callers
 from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from tests.edges.caller import Caller

@@ -15,8 +15,8 @@ from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.services import create_token, revoke_token
 from apps.api.permissions import PUBLIC, SIGNED_IN
-from apps.api.throttles import forget_callers
 from apps.api.views.base import ApiView
+from apps.base.counting import forget_callers
 from tests.edges.caller import Answer, Caller
 from tests.edges.lived_in import EVERY_ROLE, QUERIES, make_bodies, make_lived_in
 from tests.edges.routes import TABLE, find_unclassified, list_api_routes, list_other_paths

@@ -10,7 +10,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from apps.accounts.browser_sessions import note_origin
+from apps.accounts.hashing import HashingBusyError
 from apps.accounts.models import Project
+from apps.accounts.tries import TooManySignInsError
 from apps.console import services
 from apps.console.forms import SignInForm, find_address
 from apps.console.views.frame import LAST_PROJECT
@@ -33,7 +35,8 @@ class SignInView(auth_views.LoginView):
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         answer = super().form_invalid(form)
         codes = {error.code for error in form.non_field_errors().as_data()}
-        answer.status_code = services.TooManySignInsError.status if services.TooManySignInsError.code in codes else 400
+        refusals = (TooManySignInsError, HashingBusyError)
+        answer.status_code = next((one.status for one in refusals if one.code in codes), 400)
         return answer
 
 

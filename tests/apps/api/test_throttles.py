@@ -5,8 +5,8 @@ import multiprocessing
 import pytest
 from pytest_django import Settings
 
-from apps.api import throttles
-from apps.api.throttles import Counter, forget_callers
+from apps.base import counting
+from apps.base.counting import Counter, forget_callers
 from tests.edges.caller import Caller
 
 NOON = 1_800_000_000.0  # a full minute
@@ -21,7 +21,7 @@ def test_several_processes_share_one_limit() -> None:
     forget_callers()
     context = multiprocessing.get_context("fork")
     taken: multiprocessing.Queue[int] = context.Queue()
-    throttles._connect.cache_clear()
+    counting._connect.cache_clear()
     processes = [context.Process(target=take_some, args=("a", 30, taken)) for _ in range(4)]
     for process in processes:
         process.start()
@@ -41,12 +41,12 @@ def test_the_window_slides_and_what_was_refused_does_not_count() -> None:
 
 def test_without_redis_a_process_counts_alone(settings: Settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    throttles._connect.cache_clear()
+    counting._connect.cache_clear()
     try:
         counter = Counter()
         assert sum(counter.take("c", 10, NOON) for _ in range(30)) == 10
     finally:
-        throttles._connect.cache_clear()
+        counting._connect.cache_clear()
 
 
 @pytest.mark.django_db

@@ -52,12 +52,12 @@ def test_line_ends_tabs_and_families_of_emoji_stay_as_they_are() -> None:
 
 def test_a_long_text_is_folded_at_a_word_and_a_huge_one_is_cut_and_says_so() -> None:
     text = "word " * 40_000
-    folded = words(text)
+    folded = words(Context(), text)
     assert len(folded["head"]) <= 700
     assert folded["head"].endswith(" ")
     assert folded["more"] == len(text) - len(folded["head"])
     assert folded["cut"] == len(text) - 64_000
-    assert words("short")["rest"] == ""
+    assert words(Context(), "short")["rest"] == ""
 
 
 def test_an_object_becomes_pairs_a_person_can_read() -> None:

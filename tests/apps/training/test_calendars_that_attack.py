@@ -64,3 +64,29 @@ def test_its_own_runs_say_what_they_wait_for(worker: Worker) -> None:
     sweep.sweep_runs()
     run.refresh_from_db()
     assert run.waiting_reason.startswith("its calendar cannot be read: ")
+
+
+BOMBS = {
+    "every second": "RRULE:FREQ=SECONDLY\r\n",
+    "every minute": "RRULE:FREQ=MINUTELY\r\n",
+    "every second of an hour": "RRULE:FREQ=HOURLY;BYMINUTE=0,1,2;BYSECOND=0,1,2\r\n",
+}
+
+
+@pytest.mark.parametrize("rule", BOMBS.values(), ids=BOMBS.keys())
+def test_what_recurs_more_often_than_hourly_is_refused_in_words_wherever_it_begins(rule: str) -> None:
+    later = "DTSTART:21260101T000000Z\r\nDTEND:21260101T000001Z\r\n"
+    with pytest.raises(BadInputError, match="recur hourly or more seldom"):
+        check_project_settings({"training_policy": {"calendar": write(later + rule)}})
+
+
+def test_a_calendar_that_is_stored_is_unfolded_in_a_child_once_and_not_under_a_lock(worker: Worker) -> None:
+    policy = {"calendar": write(f"{DAY}RRULE:FREQ=DAILY\r\n"), "timezone": "Europe/Berlin"}
+    Project.objects.filter(pk=worker.project_id).update(training_policy=policy)
+    run = queue(worker)
+    wait = schedule.why_wait(run, may_look=False)
+    assert wait is not None
+    assert wait.words == "its calendar cannot be read: it is being looked at"
+    schedule.look_ahead(Project.objects.get(pk=worker.project_id))
+    looked = schedule.why_wait(run, may_look=False)
+    assert looked is None or looked.words.startswith("its calendar says")

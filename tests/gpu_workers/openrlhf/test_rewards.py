@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 from transformers import PreTrainedTokenizerFast
 
 from apps.accounts.models import Project
-from apps.api.throttles import forget_callers
+from apps.base.counting import forget_callers
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Task
 from apps.training.models import RewardAnswer, RewardDoor, TrainingRun
