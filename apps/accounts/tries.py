@@ -6,8 +6,10 @@ import time
 from apps.base.counting import WINDOW_S, counter
 from apps.base.errors import TentalisError
 
-MOST_BY_NAME = 10
-"""Tries a minute that may fail, for one name, from wherever."""
+MOST_BY_BOTH = 10
+"""Tries a minute that may fail, for one name from one address."""
+MOST_BY_NAME = 60
+"""For one name from wherever: many more, or whoever knows a name could keep its person out."""
 MOST_BY_ADDRESS = 30
 """Tries a minute from one address, for whatever names: an office has one."""
 
@@ -30,14 +32,17 @@ def note_try(*, username: str, address: str = "") -> None:
     now = time.time()
     if address and not counter.take(_name("address", address), MOST_BY_ADDRESS, now):
         raise TooManySignInsError("Too many sign-ins from your address. Wait a minute and try again.")
-    if not counter.take(_name("name", username), MOST_BY_NAME, now):
+    is_free = counter.take(_name("name", username), MOST_BY_NAME, now)
+    if not is_free or (address and not counter.take(_name("both", username, address), MOST_BY_BOTH, now)):
         raise TooManySignInsError("Too many failed sign-ins for this user name. Wait a minute and try again.")
 
 
-def forgive_try(*, username: str) -> None:
+def forgive_try(*, username: str, address: str = "") -> None:
     """The try was right: it does not count against the name."""
     counter.give_back(_name("name", username), time.time())
+    if address:
+        counter.give_back(_name("both", username, address), time.time())
 
 
-def _name(kind: str, value: str) -> str:
-    return f"try-{kind}:{hashlib.sha256(value.encode()).hexdigest()[:32]}"
+def _name(kind: str, *values: str) -> str:
+    return f"try-{kind}:{hashlib.sha256(repr(values).encode()).hexdigest()[:32]}"

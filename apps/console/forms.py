@@ -48,7 +48,7 @@ class SignInForm(AuthenticationForm):
             if username and self.cleaned_data.get("password"):
                 services.record_failed_sign_in(username=username, address=address)
             raise
-        forgive_try(username=username)
+        forgive_try(username=username, address=address)
         return cleaned
 
 
