@@ -201,6 +201,7 @@ VARIABLES: dict[str, Variable] = {
             "longest open transaction that does nothing; default: by kind of process",
         ),
         Variable("WEB_HOST", read_text, "127.0.0.1", "address the web binds"),
+        Variable("WEB_PROCESSES", read_int(1, 64), 2, "web processes behind the one address"),
         Variable("WEB_PORT", PORT, 8000, "web, REST, websockets, bridge"),
         Variable("GATEWAY_HOST", read_text, "127.0.0.1", "address the gateway binds"),
         Variable("GATEWAY_PORT", PORT, 8200, "the gateway: where agents ask models"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import select
 import signal
@@ -77,6 +78,17 @@ def signal_group(pid: int, number: signal.Signals) -> None:
     """Signal a process and its group; nobody there is fine."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Ask the kernel for this signal when what started us by `multiprocessing` dies, also by kill -9. Linux only; does
+    nothing in a process that was not started so."""
+    parent = multiprocessing.parent_process()
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number))
+    if os.getppid() != parent.pid:  # it died before the kernel knew
+        os._exit(1)
 
 
 def die_with_parent(number: signal.Signals) -> Callable[[], None] | None:

@@ -23,6 +23,10 @@ PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 LOOPBACK = "127.0.0.1"
 STORES = ("postgres", "redis")
 FROZEN_PATIENCE_S = 20.0
+WORKER_PATIENCE_S = 60
+"""After which uvicorn ends one of several web processes whose own thread for that question says nothing."""
+WEB_PATIENCE_S = 90.0
+"""After which all of them are ended: none has answered `/healthz`, which waits for no request and no database."""
 GATEWAY_STOP_S = 30.0
 ENGINE_MODEL = "desk"
 QUEUE_FLAGS = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
@@ -299,6 +303,7 @@ def _plan_web(plan: _Plan, environment: Mapping[str, str], port: int) -> Service
     argv = [
         *(sys.executable, "-m", "uvicorn", "tentalis.asgi:application", "--host", host, "--port", str(port)),
         *("--loop", "uvloop", "--no-access-log", "--timeout-graceful-shutdown", "5", *EDGE_FLAGS),
+        *("--workers", str(plan.settings["WEB_PROCESSES"]), "--timeout-worker-healthcheck", str(WORKER_PATIENCE_S)),
     ]
     return Service(
         name="web",
@@ -307,7 +312,7 @@ def _plan_web(plan: _Plan, environment: Mapping[str, str], port: int) -> Service
         after=("migrate",),
         probe=http_probe(host, port, "/healthz", (names or ["localhost"])[0]),
         port=port,
-        patience_s=FROZEN_PATIENCE_S,
+        patience_s=WEB_PATIENCE_S,
     )
 
 
