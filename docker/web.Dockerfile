@@ -13,4 +13,5 @@ RUN useradd --system --home-dir /var/lib/tentalis --create-home tentalis \
 USER tentalis
 EXPOSE 8000
 CMD ["uvicorn", "tentalis.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--loop", "uvloop", "--no-access-log", \
-     "--http", "tentalis.inbound.protocol:BoundedProtocol", "--no-proxy-headers", "--no-server-header"]
+     "--http", "tentalis.inbound.protocol:BoundedProtocol", "--no-proxy-headers", "--no-server-header", \
+     "--workers", "2", "--timeout-worker-healthcheck", "60"]

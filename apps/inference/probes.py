@@ -13,6 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.base.connections import give_back_connections
 from apps.base.errors import TentalisError
 from apps.inference.anthropic import to_anthropic
 from apps.inference.client import ModelClient
@@ -97,6 +98,7 @@ def probe_provider(*, provider: Provider, by: User, model: str = "", most_s: flo
         _blame(probe, explain(error, kind))
     else:
         client = ModelClient(provider.base_url, key, provider.kind, TIMEOUT_S, provider.allow_private)
+        give_back_connections()  # it may take as long as that server likes
         probe = _try_in_time(probe, lambda tried: _try_all(tried, kind, client, transport, has_key=bool(key)), most_s)
     if warning := warn_of_exposure(provider.kind, provider.base_url):
         probe.remarks.append(warning)

@@ -1,4 +1,4 @@
-"""Several web processes behind one address: one that cannot run takes nobody with it, and none outlives the others' end."""
+"""Several web processes behind one address: one that cannot run takes nobody with it, all end with their parent."""
 
 import os
 import signal
@@ -70,7 +70,7 @@ def test_one_that_is_stopped_dead_takes_nobody_with_it_and_all_end_with_their_pa
     children = children_that_serve(web.pid)
     assert len(children) == 2
     os.kill(children[0], signal.SIGSTOP)
-    assert all([answers(service) for _ in range(20)])
+    assert all(answers(service) for _ in range(20))
     os.kill(children[0], signal.SIGCONT)
     identities = [process_identity(child) for child in children]
     web.kill()

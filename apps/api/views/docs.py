@@ -1,5 +1,6 @@
 """The schema, a page to read it on, and the answer of paths that are none."""
 
+import hashlib
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -9,7 +10,6 @@ from django.views import View
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from drf_spectacular.utils import extend_schema
-from drf_spectacular.views import SpectacularAPIView
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,12 +21,26 @@ VERBS = ("get", "post", "patch", "delete")
 
 
 @extend_schema(exclude=True)
-class SchemaView(ApiView, SpectacularAPIView):
-    """The OpenAPI schema, as YAML or with `Accept: application/json`."""
+class SchemaView(ApiView):
+    """The OpenAPI schema, as YAML or with `Accept: application/vnd.oai.openapi+json`; made once a process."""
 
     rights: ClassVar = {"get": PUBLIC}
     renderer_classes = [OpenApiYamlRenderer, OpenApiJsonRenderer]
     content_negotiation_class = DefaultContentNegotiation  # type: ignore[assignment]
+
+    def get(self, request: Request) -> HttpResponse:
+        renderer = request.accepted_renderer
+        content, etag = write_schema(type(renderer))
+        headers = {"ETag": etag, "Content-Disposition": f'inline; filename="Tentalis REST API.{renderer.format}"'}
+        return HttpResponse(content, content_type=renderer.media_type, headers=headers)
+
+
+@lru_cache(maxsize=2)
+def write_schema(renderer: type[OpenApiYamlRenderer | OpenApiJsonRenderer]) -> tuple[bytes, str]:
+    """(the schema as that renderer writes it, its entity tag)."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    content: bytes = renderer().render(schema, renderer_context={})
+    return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 class DocsView(View):

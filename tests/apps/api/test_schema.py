@@ -6,6 +6,8 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from apps.api.views.docs import write_schema
+
 
 def test_the_schema_is_valid_and_makes_no_warning(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     out = StringIO()
@@ -25,6 +27,18 @@ def test_the_schema_is_served_as_yaml_and_json() -> None:
         assert "400" in operation["responses"]
         ok = [status for status in operation["responses"] if status.startswith("2")]
         assert ok, operation["operationId"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("accept", ["application/vnd.oai.openapi", "application/vnd.oai.openapi+json"])
+def test_the_schema_is_made_once_and_not_sent_again_to_who_has_it(accept: str) -> None:
+    first = Client().get("/api/schema/", headers={"Accept": accept})
+    made = write_schema.cache_info().misses
+    second = Client().get("/api/schema/", headers={"Accept": accept})
+    again = Client().get("/api/schema/", headers={"Accept": accept, "If-None-Match": first["ETag"]})
+    assert (second.content, second["ETag"]) == (first.content, first["ETag"])
+    assert (again.status_code, again.content) == (304, b"")
+    assert write_schema.cache_info().misses == made
 
 
 @pytest.mark.django_db

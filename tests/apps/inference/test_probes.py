@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
@@ -17,7 +18,7 @@ from apps.base.errors import NotAllowedError
 from apps.inference.models import Provider
 from apps.inference.probes import Probe, probe_provider
 from apps.inference.providers import create_provider
-from tests.factories import make_user
+from tests.factories import make_project, make_user
 from tests.fakes import FakeModelServer
 
 CALL = {"id": "t", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
@@ -63,6 +64,28 @@ def probe(project: Project, admin: User, url: str, **values: Any) -> Probe:
     defaults: dict[str, Any] = {"kind": "custom", "api_key": "sk-right", "allow_private": True, "name": "lab"}
     provider = create_provider(project=project, base_url=url, by=admin, **defaults | values)
     return probe_provider(provider=provider, by=admin)
+
+
+class Watcher(Vendor):
+    """Notes whether who asks holds a database connection meanwhile."""
+
+    asker: Any = None
+
+    def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
+        self.held.append(self.asker.connection is not None)
+        return super()._answer(path, body)
+
+    held: list[bool] = []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_connection_is_held_while_a_server_is_asked() -> None:
+    root, project = make_user("root", is_superuser=True), make_project()
+    with Watcher(is_plain=True, models=["gpt"], tool_calls=[CALL], usage=USAGE) as server:
+        server.asker = connections[DEFAULT_DB_ALIAS]
+        assert probe(project, root, server.url).ok
+    assert server.held
+    assert not any(server.held)
 
 
 def test_a_vendor_that_tells_no_tokens_answers_streams_and_calls_tools(
