@@ -18,12 +18,19 @@ from psycopg.conninfo import make_conninfo
 
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
-from apps.conversations.services import close_idle_sessions, cut_session, hear_turn, read_policy, settle_turn
+from apps.conversations.services import (
+    close_idle_sessions,
+    cut_session,
+    find_due_sessions,
+    hear_turn,
+    read_policy,
+    settle_turn,
+)
 from apps.feedback.services import extract_hint
 from apps.gateway.record import Record
 from apps.gateway.spool import FileSpool
 from apps.gateway.writer import Writer
-from apps.inference.models import Session
+from apps.pipeline.conversing import REMEMBERED_S
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts
 from tests.apps.conversations.traffic import Answer, Case, Json, Send
@@ -141,8 +148,9 @@ class Replay:
             writer.stop()
 
     def _read(self) -> None:
-        for session_id in Session.objects.filter(project=self.project).order_by("pk").values_list("pk", flat=True):
-            cut_session(session_id, by="replay")
+        while due := find_due_sessions([self.project.pk], remembered_s=REMEMBERED_S):
+            for session_id, _ in due:
+                cut_session(session_id, by="replay")
         for turn in Turn.objects.unread().filter(project=self.project).order_by("pk").values_list("pk", flat=True):
             hear_turn(turn)
             settle_turn(turn)
