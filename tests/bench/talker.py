@@ -2,8 +2,9 @@
 
 The loop is that of `tests.bench.learning`, but every ticket is asked once, in a conversation of OpenClaw's shape
 (a system message, the person's words, its internal context as a further user message), and nobody scores: the user
-reads the answer and says thanks, corrects it with the house's rule, tells the right answer, asks the same again, or
-says nothing to it. What the trainer gets is what the product's own rules (`tentalis.core.conversations`) hear in the
+reads the answer and says thanks, corrects it with the house's rule, tells the right answer, asks the same again (which
+is noted, and teaches nothing alone), or says nothing to it.
+What the trainer gets is what the product's own rules (`tentalis.core.conversations`) hear in the
 next request. The desk's model is shown the ticket alone: it was taught no other words.
 
 Beside it: the same attempts with an explicit score and hint for each of them; and users who say the opposite of what
@@ -29,7 +30,7 @@ from typing import Any
 
 from gpu_workers.engine import Engine
 from tentalis.core.contracts import RolloutRecord
-from tentalis.core.conversations.signals import Abstained, Signal, read_reaction
+from tentalis.core.conversations.signals import MACHINES, Abstained, Signal, read_reaction
 from tentalis.core.conversations.turns import find_change, find_words
 from tentalis.core.desk import DeskVerdict, Ticket, hinted_prompt, parse_hints, parse_ticket, read_pieces, verify
 from tentalis.core.learning.recipes import RECIPES
@@ -89,6 +90,8 @@ class Desk:
             self.heard["nothing"] += 1
             return None
         self.heard[found.kind] += 1
+        if found.kind in MACHINES:  # noted, and teaches nothing alone
+            return None
         hints = parse_hints(said) if found.score < 0.5 else ()
         return self._teach(rollout, ticket, found.score, found.trust, hints)
 
