@@ -69,6 +69,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.RunSQL(_FOLLOW, migrations.RunSQL.noop),
+        migrations.RunSQL("SET CONSTRAINTS ALL IMMEDIATE", migrations.RunSQL.noop),  # indexes are made at the end
         migrations.RunSQL(_HEAR, migrations.RunSQL.noop),
         migrations.RemoveField(
             model_name="conversation",
