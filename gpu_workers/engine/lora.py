@@ -107,9 +107,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= MAX_RANK:
         raise AdapterRefusedError(f"{path.name}: r must be an integer from 1 to {MAX_RANK}, found {rank!r}")
-    is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
-    if not is_number or not 0 <= alpha <= MAX_ALPHA:
-        found = str(alpha)[:40] if is_number else repr(alpha)[:40]
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha <= MAX_ALPHA:
+        found = repr(alpha)[:40]
         raise AdapterRefusedError(f"{path.name}: lora_alpha must be a number from 0 to {MAX_ALPHA}, found {found}")
     if config.get("bias", "none") != "none":
         raise AdapterRefusedError(f"{path.name}: bias must be 'none', found {config['bias']!r}")

@@ -5,11 +5,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from gpu_workers.desk.attempts import Attempt, attempt_tickets, measure_accuracy
+from gpu_workers.desk.attempts import Attempt, attempt_tickets, judge_attempt, measure_accuracy
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.canon import canonical_json
@@ -18,7 +20,7 @@ from tentalis.core.desk import Ticket, hinted_prompt, make_tickets, read_pieces,
 from tentalis.core.learning.recipes import Recipe
 
 TASKS, GROUP = 24, 8
-PANEL_TICKETS, PANEL_SEED = 300, 7
+PANEL_TICKETS, PANEL_SEED, SECOND_PANEL_SEED = 300, 7, 7_007
 Record = RolloutRecord | PairRecord | DemonstrationRecord
 Rejudge = Callable[[list[RolloutRecord]], list[RolloutRecord]]
 
@@ -71,6 +73,44 @@ def measure_panel(engine: Engine, adapter: str | None, *, temperature: float) ->
     return measure_accuracy(engine, tickets, adapter=adapter, seed=1, temperature=temperature)
 
 
+def list_panels() -> Sequence[Ticket]:
+    """The panel's held-out tickets, then those of a second one that was drawn and is sampled apart from it."""
+    return [
+        ticket
+        for seed in (PANEL_SEED, SECOND_PANEL_SEED)
+        for ticket in make_tickets(seed, PANEL_TICKETS, held_out=True)
+    ]
+
+
+def measure_mark(
+    engine: Engine, mark: int, *, adapter: str | None = None, hint: Callable[[Ticket], Sequence[str]] | None = None
+) -> dict[str, Any]:
+    """What is told of an arm at a mark.
+
+    Args:
+        hint: what each ticket is told in its prompt.
+    Returns:
+        `sampled_M` and `greedy_M` of the panel, `second_M` of the second one, sampled, and `outcomes_M`: 0 or 1 of each
+        ticket of `list_panels`.
+    """
+    outcomes: list[int] = []
+    panels = list_panels()
+    for place, seed in ((0, 1), (PANEL_TICKETS, 2)):
+        tickets = panels[place : place + PANEL_TICKETS]
+        hints = [hint(ticket) for ticket in tickets] if hint else None
+        groups = attempt_tickets(engine, tickets, adapter=adapter, seed=seed, hints=hints)
+        outcomes += [int(judge_attempt(engine, group[0]).outcome) for group in groups]
+    first = panels[:PANEL_TICKETS]
+    hints = [hint(ticket) for ticket in first] if hint else None
+    greedy = measure_accuracy(engine, first, seed=1, temperature=0.0, adapter=adapter, hints=hints)
+    shares = {"sampled": outcomes[:PANEL_TICKETS], "second": outcomes[PANEL_TICKETS:]}
+    return {
+        **{f"{name}_{mark}": sum(found) / len(found) for name, found in shares.items()},
+        f"greedy_{mark}": greedy,
+        f"outcomes_{mark}": outcomes,
+    }
+
+
 def measure_base(model: str) -> tuple[float, float]:
     """Held-out accuracy of the untrained model, sampled and greedy."""
     torch.set_num_threads(1)
@@ -90,7 +130,7 @@ def learn(
     group: int = GROUP,
     lag: int = 0,
     corrects: bool = True,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Run the loop; held-out accuracy at each mark, sampled and greedy, and where the CPU seconds went.
 
     Args:
@@ -104,7 +144,7 @@ def learn(
     rng = random.Random(seed + 100)
     parent: tuple[str, str] | None = None
     adapters: list[str | None] = [None]  # by version, the base first
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     spent = {"generate": 0.0, "train": 0.0, "swap": 0.0}
     ratios: list[float] = []
     refused = 0
@@ -151,8 +191,7 @@ def learn(
                 engine.unload_adapter(old)
             spent["swap"] += time.process_time() - clock
         if update in marks:
-            found[f"sampled_{update}"] = measure_panel(engine, adapters[-1], temperature=1.0)
-            found[f"greedy_{update}"] = measure_panel(engine, adapters[-1], temperature=0.0)
+            found |= measure_mark(engine, update, adapter=adapters[-1])
     found |= {"max_ratio": max(ratios, default=0.0), "trained_updates": float(len(ratios)), "refused": float(refused)}
     return found | {f"{name}_cpu_s": seconds / max(marks) for name, seconds in spent.items()}
 
@@ -227,9 +266,7 @@ def write_spec(
     )
 
 
-def remember(
-    *, seed: int, marks: Sequence[int], model: str, tasks: int = TASKS, group: int = GROUP
-) -> dict[str, float]:
+def remember(*, seed: int, marks: Sequence[int], model: str, tasks: int = TASKS, group: int = GROUP) -> dict[str, Any]:
     """The loop without weights: hints are kept, and each held-out ticket is told the hints of the likest one seen.
 
     It sees the tickets `learn` would see with this seed; a ticket's hints are the rule book's, as OPD's are.
@@ -238,16 +275,17 @@ def remember(
     del group  # a hint is written once a ticket, however often it was tried
     engine = Engine.open(model)
     rng = random.Random(seed + 100)
-    panel = make_tickets(PANEL_SEED, PANEL_TICKETS, held_out=True)
     memory: list[Ticket] = []
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for update in range(1, max(marks) + 1):
         memory += make_tickets(rng, tasks, held_out=False)
         if update in marks:
-            told = [rule_book_hints(_find_likest(ticket, memory)) for ticket in panel]
-            for kind, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-                found[f"{kind}_{update}"] = measure_accuracy(engine, panel, seed=1, temperature=temperature, hints=told)
+            found |= measure_mark(engine, update, hint=partial(_remember_hints, memory))
     return found
+
+
+def _remember_hints(memory: Sequence[Ticket], ticket: Ticket) -> Sequence[str]:
+    return rule_book_hints(_find_likest(ticket, memory))
 
 
 def _find_likest(ticket: Ticket, memory: Sequence[Ticket]) -> Ticket:

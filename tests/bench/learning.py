@@ -24,18 +24,19 @@ from tests.bench.desk_loop import (
     PANEL_TICKETS,
     TASKS,
     learn,
+    list_panels,
     measure_base,
     measure_panel,
     record_rollouts,
     remember,
 )
-from tests.bench.learning_tables import SPARSE_HABITS, TABLES, Arm, check_bars, find_interval
+from tests.bench.learning_tables import SPARSE_HABITS, TABLES, Arm, check_bars, find_interval, find_pooled_interval
 
 __all__ = ["GROUP", "TASKS", "learn", "measure_base", "measure_panel", "print_table", "record_rollouts"]
 
 CACHE = Path(".cache/bench/learning")
 Work = tuple[Arm, int]
-Row = Mapping[str, float]
+Row = Mapping[str, Any]
 
 
 def locate_base(base: str) -> str:
@@ -49,7 +50,7 @@ def locate_base(base: str) -> str:
     return str(directory)
 
 
-def measure(work: Work) -> dict[str, float]:
+def measure(work: Work) -> dict[str, Any]:
     """One arm with one seed."""
     arm, seed = work
     model = locate_base(arm.base)
@@ -104,7 +105,7 @@ def measure_table(
     for base in {arm.base for arm, _ in todo}:
         locate_base(base)
     if processes == 1:
-        results: Iterable[dict[str, float]] = map(measure, todo)
+        results: Iterable[dict[str, Any]] = map(measure, todo)
         _keep_all(todo, results, store)
     elif todo:
         with ProcessPoolExecutor(processes) as pool:
@@ -115,7 +116,7 @@ def measure_table(
     return rows
 
 
-def _keep_all(todo: Sequence[Work], results: Iterable[dict[str, float]], store: RowStore) -> None:
+def _keep_all(todo: Sequence[Work], results: Iterable[dict[str, Any]], store: RowStore) -> None:
     for (arm, seed), found in zip(todo, results, strict=True):
         store.keep(arm, seed, found)
         print(f"  {arm.name}, seed {seed}: {found[f'sampled_{arm.updates[-1]}']:.3f}", file=sys.stderr, flush=True)
@@ -152,6 +153,32 @@ def print_arms(arms: Sequence[Arm], found: Mapping[str, Sequence[Row]]) -> list[
     return rows
 
 
+def print_rules(arms: Sequence[Arm], found: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
+    """At each arm's last mark: both panels with the interval over seeds and tickets, and a row a house rule."""
+    rules: dict[str, list[int]] = {}
+    for place, ticket in enumerate(list_panels()):
+        rules.setdefault(f"{ticket.family}, {ticket.context}", []).append(place)
+    print(f"\n{'both panels, at the last mark':44}{'first':>8}{'second':>8}{'together, over seeds and tickets':>36}")
+    shares: dict[str, dict[str, list[float]]] = {}
+    rows: list[dict[str, Any]] = []
+    for arm in arms:
+        of_arm, mark = found[arm.name], arm.updates[-1]
+        outcomes = [row[f"outcomes_{mark}"] for row in of_arm]
+        pooled = find_pooled_interval(outcomes)
+        first, second = (statistics.fmean(row[f"{name}_{mark}"] for row in of_arm) for name in ("sampled", "second"))
+        print(f"{arm.name:44}{first:8.3f}{second:8.3f}{pooled!s:>36}")
+        shares[arm.name] = {
+            name: [round(statistics.fmean(one[place] for place in places), 3) for one in outcomes]
+            for name, places in rules.items()
+        }
+        rows.append({"arm": arm.name, "pooled": [pooled.mean, pooled.half], "rules": shares[arm.name]})
+    print(f"\n{'right by rule, mean of seeds (worst seed)':48}" + "".join(f"{arm.name[:20]:>22}" for arm in arms))
+    for name in sorted(rules):
+        seeds = [shares[arm.name][name] for arm in arms]
+        print(f"{name:48}" + "".join(f"{f'{statistics.fmean(one):.2f} ({min(one):.2f})':>22}" for one in seeds))
+    return rows
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", nargs="+", default=["recipes", "opd", "lag"], choices=[*TABLES])
@@ -175,7 +202,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         bars = check_bars(name, found)
         for words, holds in bars:
             print(f"{'holds' if holds else 'MISSED'}: {words}")
-        tables[name] = {"rows": rows, "bars": [{"words": words, "holds": holds} for words, holds in bars]}
+        tables[name] = {
+            "rows": rows,
+            "rules": print_rules(arms, found),
+            "bars": [{"words": words, "holds": holds} for words, holds in bars],
+        }
     print(json.dumps({"bench": "learning", "tables": tables}))
     return 0
 

@@ -39,7 +39,7 @@ class Arm:
     def settings(self, seed: int) -> dict[str, Any]:
         """What decides the result, code apart."""
         recipe = self.build_recipe().hash if self.kind == "learn" else ""
-        return asdict(self) | {"name": "", "recipe": recipe, "changes": [], "seed": seed}
+        return asdict(self) | {"name": "", "recipe": recipe, "changes": [], "seed": seed, "panels": 2}
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,21 @@ def find_interval(values: Sequence[float]) -> Interval:
         return Interval(values[0], 0.0)
     t = _T_95[min(len(values) - 2, len(_T_95) - 1)]
     return Interval(statistics.fmean(values), t * statistics.stdev(values) / math.sqrt(len(values)))
+
+
+def find_pooled_interval(outcomes: Sequence[Sequence[float]]) -> Interval:
+    """95 % interval of the mean over trainings and tickets at once: of other tickets after other trainings.
+
+    Args:
+        outcomes: (seeds, tickets), the same tickets in each row.
+    Source:
+        Two-way crossed random effects: the variance of the seeds' means over the seeds, plus that of the tickets' means
+        over the tickets. What is left over is in both, so the interval is on the wide side.
+    """
+    seeds = [statistics.fmean(row) for row in outcomes]
+    tickets = [statistics.fmean(one) for one in zip(*outcomes, strict=True)]
+    half = 1.96 * math.sqrt(statistics.variance(tickets) / len(tickets))
+    return Interval(statistics.fmean(seeds), math.hypot(half, find_interval(seeds).half))
 
 
 def check_bars(table: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> list[tuple[str, bool]]:
