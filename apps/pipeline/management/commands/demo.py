@@ -82,6 +82,12 @@ def find_faults(outcome: Outcome, expected: int) -> list[str]:
     return faults
 
 
+BASE = (
+    "How the base was made: it read tickets of many shops, where this house's option stands 36 % of the time and a\n"
+    "rival's 42 %. Greedy answers flip as soon as one overtakes the other; the sampled row says how much was learnt."
+)
+
+
 def _line(done: Round) -> str:
     held_out = "  --  " if done.held_out is None else f"{done.held_out:6.1%}"
     state = "serves" if done.deployed else "refused"
@@ -100,3 +106,4 @@ def _print_table(console: Console, outcome: Outcome) -> None:
     console.print(table)
     low, high = outcome.interval
     console.print(f"95 % interval of the sampled share after learning: {low:.1%} to {high:.1%}")
+    console.print(BASE)
