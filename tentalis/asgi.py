@@ -14,7 +14,7 @@ from django.conf import settings  # noqa: E402
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
 from apps.console.routing import websocket_urlpatterns  # noqa: E402
-from tentalis.inbound.alive import AnswersAlive  # noqa: E402
+from tentalis.inbound.alive import AnswersAlive, LoopWatch  # noqa: E402
 from tentalis.inbound.bodies import BoundedBodies  # noqa: E402
 from tentalis.limits import LIMITS  # noqa: E402
 from tentalis.platform.processes import end_with_parent  # noqa: E402
@@ -23,7 +23,9 @@ end_with_parent()  # one of several web processes does not outlive what started 
 
 application = ProtocolTypeRouter(
     {
-        "http": AnswersAlive(BoundedBodies(http, most_bytes=LIMITS.web_body_bytes, most_s=LIMITS.body_s)),
+        "http": AnswersAlive(
+            BoundedBodies(http, most_bytes=LIMITS.web_body_bytes, most_s=LIMITS.body_s), watch=LoopWatch()
+        ),
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -156,8 +156,8 @@ def name_zone(zone: tzinfo | None) -> str:
 
 def _look_in_child(text: str, now: datetime) -> _Look:
     """Raises CalendarError where too many are looked at already."""
-    give_back_connections()
-    if not _children.acquire(timeout=MOST_LOOK_S):
+    is_free = give_back_connections()
+    if not _children.acquire(timeout=MOST_LOOK_S if is_free else 0):  # nobody waits with a connection in hand
         raise CalendarError("too many calendars are being looked at; try again")
     command = [sys.executable, "-m", "apps.accounts.calendars", now.isoformat(), name_zone(now.tzinfo)]
     try:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib.auth import authenticate
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -190,9 +191,10 @@ def change_password(*, user: User, current: str, new: str) -> None:
         validate_password(new, user)
     except ValidationError as error:
         raise BadInputError(" ".join(error.messages), errors={"new": error.messages}) from None
+    hashed = make_password(new)  # before anything is locked
     with transaction.atomic():
         row = User.objects.select_for_update().get(pk=user.pk)
-        row.set_password(new)
+        row.password = hashed
         row.save(update_fields=["password"])
         record(Kind.PASSWORD_CHANGED, subject=row, by=row.handle)
     user.password = row.password
@@ -254,6 +256,7 @@ def change_project(*, project: Project, by: User, **changes: Any) -> Project:
         BadInputError: naming the field.
     """
     require_right(by, project, Right.PROJECTS_WRITE)
+    check_project_settings(changes)  # a calendar takes a while, and here no row is locked yet
     with transaction.atomic():
         row = Project.objects.select_for_update().get(pk=project.pk)
         before = {name: getattr(row, name) for name in changes if name in PROJECT_FIELDS}
