@@ -234,6 +234,13 @@ VARIABLES: dict[str, Variable] = {
         Variable("PRM_COMPLETIONS", read_int(1, 64), 6, "completions from a step's end that label it"),
         Variable("WEBHOOK_TIMEOUT_SECONDS", read_float(0.1, 120), 15.0, "a webhook's address answers in so long"),
         Variable("WEBHOOK_DISABLE_DAYS", read_float(0.0001, 365), 5.0, "a webhook failing for so long is switched off"),
+        Variable(
+            "BACKUP_MAX_AGE_HOURS", read_float(0, 100_000), 48.0, "alarm when none was made for so long; 0: never"
+        ),
+        Variable("DRILL_MAX_AGE_DAYS", read_float(0, 10_000), 35.0, "alarm when no backup was tried out; 0: never"),
+        Variable("ALARM_EMAILS", read_list, [], "addresses that alarms are sent to"),
+        Variable("EMAIL_URL", read_url("smtp", "smtps"), None, "mail server, smtp://user:password@host:587", True),
+        Variable("EMAIL_FROM", read_text, "tentalis@localhost", "sender of mails"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),
         Variable("CRASH_AT", read_text, "", "name of a crash point to die at (fault tests only)"),
         # for tools and agents on this machine: the platform itself reads none of them

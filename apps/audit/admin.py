@@ -2,8 +2,14 @@
 
 from django.contrib import admin
 
-from apps.audit.models import AuditSeal
+from apps.audit.models import AuditEpoch, AuditSeal
 from apps.base.admin import ReadOnlyAdmin
+
+
+@admin.register(AuditEpoch)
+class AuditEpochAdmin(ReadOnlyAdmin):
+    list_display = ["number", "cluster", "began_at"]
+    ordering = ["-number"]
 
 
 @admin.register(AuditSeal)

@@ -141,6 +141,9 @@ class Kind(models.TextChoices):
     BACKUP_MADE = "backup.made"
     BACKUP_DRILLED = "backup.drilled"
     BACKUP_RESTORED = "backup.restored"
+    # operations
+    ALARM_OPENED = "alarm.opened"
+    ALARM_CLOSED = "alarm.closed"
     # console
     EXPORT_MADE = "export.made"
     EXPORT_SENT = "export.sent"

@@ -9,6 +9,7 @@ from django.db import connection
 
 from apps.audit.chain import seal_entries
 from apps.conversations.services import drop_sealed
+from apps.operations.services import watch
 from apps.pipeline import sweep
 from apps.pipeline.shadows import watch_shadows
 from apps.pipeline.watching import watch_served
@@ -58,6 +59,7 @@ TIMETABLE = Timetable(
         Entry("watch shadows", 10.0, watch_shadows),
         Entry("tell webhooks", 0.5, tell),
         Entry("forget what webhooks took", 600.0, forget_old),
+        Entry("watch for alarms", 15.0, watch),
         Entry("forget who was forgotten", 3600.0, drop_sealed),
     ),
 )

@@ -54,6 +54,7 @@ INSTALLED_APPS = [
     "apps.training",
     "apps.evals",
     "apps.experiments",
+    "apps.operations",
     "apps.pipeline",
     "apps.api",
     "apps.gateway",
@@ -91,6 +92,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "apps.console.alarms.show_alarms",
             ],
         },
     },
@@ -120,6 +122,25 @@ def database_from(url: str) -> dict[str, Any]:
         },
     }
 
+
+def mail_from(url: str | None) -> dict[str, Any]:
+    """Django's EMAIL_ settings for an smtp:// (with STARTTLS where there is a password) or smtps:// URL."""
+    if not url:
+        return {"EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
+    parts = urlsplit(url)
+    return {
+        "EMAIL_HOST": parts.hostname,
+        "EMAIL_PORT": parts.port or (465 if parts.scheme == "smtps" else 25),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+        "EMAIL_USE_TLS": parts.scheme == "smtp" and bool(parts.password),
+    }
+
+
+globals().update(mail_from(TENTALIS["EMAIL_URL"]))
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL: str = TENTALIS["EMAIL_FROM"]
 
 DATABASE_URL: str = TENTALIS["DATABASE_URL"] or f"postgres://tentalis@127.0.0.1:{TENTALIS['POSTGRES_PORT']}/tentalis"
 REDIS_URL: str = TENTALIS["REDIS_URL"] or f"redis://127.0.0.1:{TENTALIS['REDIS_PORT']}/0"

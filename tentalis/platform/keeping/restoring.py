@@ -21,9 +21,9 @@ from tentalis.platform.config import Config, Secrets, read_settings
 from tentalis.platform.errors import RestoreError
 from tentalis.platform.home import Home, write_private_file
 from tentalis.platform.keeping import postgres_tools
-from tentalis.platform.keeping.place import Place
+from tentalis.platform.keeping.place import DATA_KEY, SECRETS_KEY, Place
 from tentalis.platform.keeping.repository import DATABASE, KEYS, KeptFile, Manifest, Repository
-from tentalis.platform.keeping.sealing import check
+from tentalis.platform.keeping.sealing import check, write_key
 from tentalis.platform.keeping.taking import SPARE_BYTES, count_rows
 from tentalis.platform.stack import PROJECT_DIRECTORY, web_environment
 from tentalis.platform.up import running_stack
@@ -91,6 +91,9 @@ def restore_backup(
                 moved = move_addresses(address, manifest.artifacts_root, place.artifacts)
                 say(f"artifacts lie elsewhere now: {moved} rows say so")
             checked = _prove(place, address, manifest)
+        for key, name in ((data_key, DATA_KEY), (secrets_key, SECRETS_KEY)):
+            if key is not None:  # the next backups are sealed for whom the last ones were
+                write_key(home.root / name, key)
     faults = tuple(str(fault) for fault in checked["faults"])
     return Restored(manifest, faults, checked, has_secrets=secret is not None)
 

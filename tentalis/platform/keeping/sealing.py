@@ -94,11 +94,16 @@ def make_key(path: Path) -> x25519.Identity:
         BackupError: it cannot be written.
     """
     key = x25519.Identity.generate()
+    write_key(path, key)
+    return key
+
+
+def write_key(path: Path, key: x25519.Identity) -> None:
+    """Raises BackupError where it cannot be written."""
     try:
         write_private_file(path, f"# public key: {key.to_public()}\n{key}\n")
     except HomeError as error:
         raise BackupError(str(error)) from None
-    return key
 
 
 def seal(reader: Reader, path: Path, key: x25519.Identity) -> Content:

@@ -1,0 +1,44 @@
+"""What is wrong with the installation, since when, and until when."""
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from apps.audit.kinds import Kind
+from apps.base.models import Stateful
+
+
+class Alarm(Stateful):
+    """One rule of `apps.operations.rules` that was broken by one thing, from its opening to its end.
+
+    Attributes:
+        subject: what broke it, such as the name of a queue; "" where there is one such thing.
+        words: what is wrong, as it was last found.
+        told: the state that people were last told of by mail; "" for none.
+    """
+
+    class State(models.TextChoices):
+        OPEN = "open", "Open"
+        CLOSED = "closed", "Closed"
+
+    MOVES: ClassVar = {State.OPEN: frozenset({State.CLOSED}), State.CLOSED: frozenset()}
+    EVENTS: ClassVar = {State.OPEN: Kind.ALARM_OPENED, State.CLOSED: Kind.ALARM_CLOSED}
+
+    rule = models.CharField(max_length=40)
+    subject = models.CharField(max_length=100, blank=True)
+    words = models.CharField(max_length=500)
+    state = models.CharField(max_length=8, choices=State.choices, default=State.OPEN)
+    closed_at = models.DateTimeField(null=True)
+    told = models.CharField(max_length=8, blank=True, default="")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rule", "subject"], condition=Q(state="open"), name="one_open_alarm_per_subject"
+            ),
+        ]
+        indexes = [models.Index(fields=["-id"], condition=Q(state="open"), name="alarm_open")]
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.subject}".strip()

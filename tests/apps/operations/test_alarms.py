@@ -1,0 +1,194 @@
+"""Each rule has a case that breaks it; alarms open after their patience and close by themselves."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from apps.audit.chain import seal_entries
+from apps.audit.models import AuditEntry
+from apps.audit.services import record
+from apps.operations.figures import Disk, Figures, Queue, Supervised, measure, measure_behind
+from apps.operations.metrics import describe
+from apps.operations.models import Alarm
+from apps.operations.rules import RULES, Rule, Trouble, find_troubles
+from apps.operations.services import OPEN_COUNT, Watch
+from apps.operations.telling import tell_all
+from apps.outbox.models import Segment
+from tests.factories import make_user
+
+FINE = Figures(
+    queues=(Queue("work", open=9, held=4, expired=0, expired_s=0, oldest_s=20, dead=0),),
+    unsealed=3,
+    unsealed_s=2,
+    age_s=3600,
+    connections=20,
+    most_connections=100,
+    disks=(Disk("home", 40 * 2**30, 100 * 2**30),),
+    services=(Supervised("web", "ready", 0, 1.0),),
+)
+QUEUE = FINE.queues[0]
+DAY_S = 24 * 3600.0
+BROKEN: dict[str, Figures] = {
+    "queue.old": replace(FINE, queues=(replace(QUEUE, oldest_s=301),)),
+    "letter.dead": replace(FINE, queues=(replace(QUEUE, dead=1),)),
+    "lease.expired": replace(FINE, queues=(replace(QUEUE, expired=1, expired_s=121),)),
+    "audit.behind": replace(FINE, unsealed_s=121),
+    "audit.faulty": replace(FINE, chain_faults=1),
+    "webhook.behind": replace(FINE, deliveries=1, delivery_s=901),
+    "disk.full": replace(FINE, disks=(Disk("home", 2**20, 100 * 2**30),)),
+    "database.connections": replace(FINE, connections=91),
+    "gateway.behind": replace(FINE, spool_behind_bytes=33 * 2**20),
+    "gateway.rejected": replace(FINE, spool_rejected_bytes=1),
+    "service.restarted": replace(FINE, services=(Supervised("web", "ready", 1, timezone.now().timestamp()),)),
+    "service.down": replace(FINE, services=(Supervised("web", "backing off", 0, None),)),
+    "backup.old": replace(FINE, backup_s=3 * DAY_S),
+    "drill.old": replace(FINE, drill_s=36 * DAY_S),
+}
+
+
+def test_nothing_is_wrong_where_nothing_is() -> None:
+    assert find_troubles(FINE) == []
+    assert {rule.name for rule in RULES} == set(BROKEN)
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_each_rule_is_broken_by_its_case_alone(name: str) -> None:
+    (trouble,) = find_troubles(BROKEN[name])
+    assert trouble.rule.name == name
+    assert len(trouble.words) > 15
+
+
+def test_an_installation_without_any_backup_is_told_when_it_is_old_enough() -> None:
+    assert [trouble.rule.name for trouble in find_troubles(replace(FINE, age_s=3 * DAY_S))] == ["backup.old"]
+
+
+def patient(patience_s: float) -> Trouble:
+    return Trouble(Rule("queue.old", patience_s, lambda now: iter(())), "work", "work waits")
+
+
+@pytest.mark.django_db
+def test_an_alarm_opens_after_its_patience_once_and_closes_when_it_is_over() -> None:
+    watch = Watch()
+    for now_s in (0, 59):
+        watch.look([patient(60)], now_s=now_s)
+    assert not Alarm.objects.exists()
+    watch.look([], now_s=60)  # it was over for a moment: patience begins anew
+    for now_s in (61, 121, 122, 300):
+        watch.look([patient(60)], now_s=now_s)
+    alarm = Alarm.objects.get()
+    assert (alarm.state, alarm.rule, alarm.subject, alarm.words) == ("open", "queue.old", "work", "work waits")
+    watch.look([], now_s=301)
+    alarm.refresh_from_db()
+    assert alarm.state == "closed"
+    assert alarm.closed_at is not None
+    kinds = AuditEntry.objects.filter(subject_type="alarm").order_by("pk").values_list("kind", flat=True)
+    assert list(kinds) == ["alarm.opened", "alarm.closed"]
+
+
+@pytest.mark.django_db
+def test_a_watch_that_starts_anew_opens_no_second_alarm_and_closes_the_first() -> None:
+    Watch().look([patient(0)], now_s=0)
+    Watch().look([patient(0)], now_s=0)
+    assert Alarm.objects.count() == 1
+    Watch().look([], now_s=0)
+    assert Alarm.objects.get().state == "closed"
+
+
+@pytest.mark.django_db
+def test_people_are_told_of_each_alarm_and_its_end_once(settings: Any) -> None:
+    Watch().look([patient(0)], now_s=0)
+    assert tell_all() == 0  # nobody is named
+    settings.TENTALIS = settings.TENTALIS | {"ALARM_EMAILS": ["ops@example.org"]}
+    assert (tell_all(), tell_all()) == (1, 0)
+    Watch().look([], now_s=0)
+    assert (tell_all(), tell_all()) == (1, 0)
+    assert [message.subject for message in mail.outbox] == [
+        "[Tentalis] queue.old work",
+        "[Tentalis] over: queue.old work",
+    ]
+    assert mail.outbox[0].to == ["ops@example.org"]
+    assert "work waits" in mail.outbox[0].body
+
+
+@pytest.fixture
+def nothing_known() -> Iterator[None]:
+    cache.delete(OPEN_COUNT)
+    yield
+    cache.delete(OPEN_COUNT)
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("nothing_known")
+def test_admins_see_that_an_alarm_is_open_and_others_do_not(client: Client) -> None:
+    Watch().look([patient(0)], now_s=0)
+    for name, is_admin in (("olga", True), ("bob", False)):
+        client.force_login(make_user(name, is_superuser=is_admin, is_staff=is_admin))
+        page = client.get("/preferences/").content.decode()
+        assert ("One alarm is open" in page) is is_admin
+    client.force_login(make_user("ann", is_superuser=True, is_staff=True))
+    assert "work waits" in client.get("/admin/operations/alarm/").content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_figures_are_those_of_the_database() -> None:
+    Segment.objects.create(kind="task", subject_id=1, links=["tasks.work"], queue="workers")
+    Segment.objects.create(kind="task", subject_id=2, links=["tasks.work"], queue="workers", state="dead")
+    record("project.changed", by="test")
+    record("backup.made", by="test")
+    now = measure()
+    (queue,) = now.queues
+    assert (queue.kind, queue.open, queue.held, queue.expired, queue.dead) == ("task", 1, 0, 0, 1)
+    assert now.unsealed == 2
+    assert now.backup_s is not None
+    assert now.drill_s is None
+    assert 0 < now.connections < now.most_connections
+    assert {disk.place for disk in now.disks} == {"home", "artifacts", "spool"}
+    seal_entries()
+    assert measure().unsealed == 0
+
+
+def test_what_the_gateways_writer_is_behind_is_counted_from_its_place(tmp_path: Path) -> None:
+    for name, size in (("a/000000000000.spool", 10), ("a/000000000001.spool", 7), ("b/000000000000.spool", 5)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+    (tmp_path / ".stored-c").mkdir()
+    (tmp_path / ".stored-c" / "000000000000.spool").write_bytes(b"x")
+    assert measure_behind(tmp_path, {"a": (1, 3)}) == 4 + 5
+
+
+@pytest.mark.django_db
+def test_prometheus_is_told_the_same(client: Client) -> None:
+    Segment.objects.create(kind="task", subject_id=2, links=["tasks.work"], queue="workers", state="dead")
+    client.force_login(make_user("olga", is_superuser=True))
+    text = client.get("/metrics").content.decode()
+    assert "tentalis_up 1.0" in text
+    assert 'tentalis_dead_letters{kind="task"} 1.0' in text
+    for name in ("audit_unsealed", "disk_free_bytes", "database_connections", "spool_behind_bytes", "leases_expired"):
+        assert f"# TYPE tentalis_{name} gauge" in text
+    assert connection.vendor == "postgresql"
+
+
+def test_the_rules_for_prometheus_name_figures_that_there_are() -> None:
+    text = (Path(__file__).parents[3] / "docker" / "alerts.yaml").read_text()
+    named = set(re.findall(r"\btentalis_([a-z_]+)", text)) - {"up"}
+    whole = replace(FINE, backup_s=1, drill_s=1)
+    assert named <= {name for name, *_ in describe(whole)}
+    assert text.count("alert:") == len(RULES) + 1
+
+
+@pytest.mark.django_db
+def test_readiness_looks_through_the_migrations_until_none_is_missing_and_at_the_database_each_time(
+    client: Client, django_assert_num_queries: Any
+) -> None:
+    assert client.get("/readyz").status_code == 200
+    with django_assert_num_queries(1):
+        assert client.get("/readyz").json()["reasons"] == []
