@@ -51,7 +51,7 @@ GROUPS: Mapping[str, Sequence[Group]] = {
         ),
         Group(_("The adapter"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
         Group(_("The optimiser"), ("beta1", "beta2", "weight_decay", "std_floor"), True),
-        Group(_("Hints"), ("teacher", "opd_clip", "opd_top_k", "opd_hints", "opd_top_k_clip"), True),
+        Group(_("Hints"), ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip"), True),
         Group(_("Long answers"), ("answer_tokens", "overlong_buffer", "overlong_penalty", "refill"), True),
         Group(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
         Group(_("Imitation"), ("sft_temperature", "sft_weight_max"), True),

@@ -69,6 +69,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     ),
     "people": (_("Whose next words count"), _("In which conversations a person speaks who can judge an answer.")),
     "redaction": (_("Personal data and secrets"), _("In what is kept for training; conversations stay as they were.")),
+    "sampling": (
+        _("Callers' temperature"),
+        _("keep: as they ask, and learnt from where it can be; enforce: 1 always; refuse: anything else is an error."),
+    ),
     "names": (_("Names to mask"), _("Separated by commas.")),
     # who reviews what
     "who": (_("Reviewers"), ""),
@@ -154,6 +158,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "step_mix": (_("Share of the steps' scores"), _("0: only the outcome counts; 1: only the steps.")),
     "opd_mode": (_("How hints are learned"), _("From a teacher that has read the hint, or only as text.")),
     "opd_clip": (_("Largest pull of a hint"), _("In nats.")),
+    "opd_least_share": (
+        _("Least share of hinted answers"),
+        _("Fewer of them weigh no more each than they would at this share of a batch's tokens."),
+    ),
     "teacher": (_("Teacher"), _("`base`, `served:NAME` or a directory; with the same tokenizer.")),
     "max_staleness": (_("Oldest version learned from"), _("In adapter versions.")),
     "sft_temperature": (_("Imitation temperature"), _("Lower: the best rewarded weigh more.")),

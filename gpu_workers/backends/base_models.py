@@ -135,32 +135,38 @@ class BaseModel:
         *,
         support_ids: Tensor | None = None,
         entropy_has_gradient: bool = False,
+        temperatures: Tensor | None = None,
     ) -> TokenLogprobs:
         """Log-probs and entropies of a batch's completion tokens.
 
         Args:
             changes: full module name -> low-rank change of its weight; empty for the base itself.
             support_ids: (N, K) int64, further tokens to read at each position.
+            temperatures: (N,) what the logits at each position are divided by; None: nothing.
         Returns:
             (N,) each, and (N, K), in the batch's order, on the model's device.
         """
         return token_logprobs(
-            self.read(batch, changes),
+            _cool(self.read(batch, changes), temperatures),
             self._head,
             batch.targets.to(self.device),
             support_ids=support_ids,
             entropy_has_gradient=entropy_has_gradient,
         )
 
-    def rank(self, batch: Batch, support_ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def rank(
+        self, batch: Batch, support_ids: Tensor, k: int, *, temperatures: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """What the model as it is says of the batch's completion tokens, with no gradient.
 
         Args:
             support_ids: (N, K) int64, tokens to read at each position.
+            temperatures: as in `score`.
         Returns:
             (N, K) log-probs of those, and (N, k) int64, the likeliest tokens, most likely first.
         """
-        return rank_tokens(self.read(batch, {}), self._head, support_ids.to(self.device), k)
+        states = _cool(self.read(batch, {}), temperatures)
+        return rank_tokens(states, self._head, support_ids.to(self.device), k)
 
     def read(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
         """Final hidden states (N, D) that predict the batch's completion tokens."""
@@ -190,6 +196,11 @@ class BaseModel:
             },
         ).last_hidden_state
         return hidden[batch.rows.to(self.device), batch.columns.to(self.device)]
+
+
+def _cool(states: Tensor, temperatures: Tensor | None) -> Tensor:
+    """States (N, D) whose logits are divided by the temperatures (N,): the head is linear."""
+    return states if temperatures is None else states / temperatures.to(states)[:, None]
 
 
 def locate_base(name: str) -> Path:

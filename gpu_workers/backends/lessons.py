@@ -62,7 +62,8 @@ class Lesson:
         gaps: the hinted teacher's, in nats; None without a usable hint, or where `support` holds them.
         support: the same over the likeliest tokens; None without a usable hint, or where `gaps` hold them.
         base_logprobs: of the frozen base without a hint; None when no KL is asked for.
-        start_logprobs: of the policy the run starts from; None when it is not asked for.
+        start_logprobs: of the policy the run starts from; start_support: (T, K), the same of the support's tokens; None
+            when it is not asked for.
     """
 
     rollout: RolloutRecord
@@ -71,6 +72,7 @@ class Lesson:
     support: Support | None = None
     base_logprobs: list[float] | None = None
     start_logprobs: list[float] | None = None
+    start_support: Sequence[Sequence[float]] | None = None
 
     @property
     def is_hinted(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.plain_decoder import LowRank
@@ -65,24 +66,38 @@ def find_budget(model: BaseModel) -> int:
     return max(1, min(MOST_TOKENS, int(room // model.activation_bytes)))
 
 
+def spread_temperatures(temperatures: Sequence[float], batch: Batch) -> Tensor | None:
+    """(N,) the temperature of each completion token, from one a completion; None where all are 1."""
+    if all(temperature == 1 for temperature in temperatures):
+        return None
+    return torch.tensor(temperatures).repeat_interleave(torch.tensor(list(batch.sizes)))
+
+
 def score_frozen(model: BaseModel, items: Sequence[tuple[Sequence[int], RolloutRecord]]) -> list[list[float]]:
-    """Log-probs in nats of each rollout's tokens after the given prompt, under the model as it is."""
-    return score_answers(model, [(prompt, rollout.token_ids) for prompt, rollout in items], {})
+    """Log-probs in nats of each rollout's tokens after the given prompt, under the model as it is, at the temperature
+    the rollout was sampled at."""
+    temperatures = [rollout.temperature for _, rollout in items]
+    return score_answers(model, [(prompt, rollout.token_ids) for prompt, rollout in items], {}, temperatures)
 
 
 @torch.inference_mode()
 def score_answers(
-    model: BaseModel, items: Sequence[tuple[Sequence[int], Sequence[int]]], changes: Mapping[str, LowRank]
+    model: BaseModel,
+    items: Sequence[tuple[Sequence[int], Sequence[int]]],
+    changes: Mapping[str, LowRank],
+    temperatures: Sequence[float] | None = None,
 ) -> list[list[float]]:
     """Log-probs in nats of each answer's tokens after its prompt, under the model with these changes.
 
     Args:
         items: (prompt, answer) token ids.
         changes: full module name -> low-rank change of its weight; empty for the base itself.
+        temperatures: one an item; None: all 1.
     """
     scored: list[list[float]] = [[] for _ in items]
     for batch, members in pack_items(items, model):
-        parts = torch.split(model.score(batch, changes).logprobs.cpu(), list(batch.sizes))
+        spread = None if temperatures is None else spread_temperatures([temperatures[each] for each in members], batch)
+        parts = torch.split(model.score(batch, changes, temperatures=spread).logprobs.cpu(), list(batch.sizes))
         for member, part in zip(members, parts, strict=True):
             scored[member] = part.tolist()
     return scored

@@ -23,8 +23,12 @@ def count_totals(lessons: Sequence[Lesson], recipe: Recipe) -> dict[str, float]:
     """What the sum of each term over an update is divided by, at least 1: `sampled`, `rl`, `opd`.
 
     The reward's is over every answer that was compared: one as good as its group's mean has no gradient, and the others
-    do not weigh more for it. `sampled` are the tokens that are computed.
+    do not weigh more for it. The hint's is over hinted answers, but never over less than the recipe's share of all: one
+    hinted answer among 192 weighs four times as much as in a mean over all, and not 192 times. `sampled` are the tokens
+    that are computed.
     """
+    hinted = sum(lesson.sampled_tokens for lesson in lessons if lesson.is_hinted)
+    counted = sum(lesson.sampled_tokens for lesson in lessons if lesson.counts(recipe))
     rewarded = [lesson for lesson in lessons if lesson.advantages is not None]
     rl = float(sum(lesson.sampled_tokens for lesson in rewarded))
     if recipe.algorithm == "dr_grpo":
@@ -32,7 +36,7 @@ def count_totals(lessons: Sequence[Lesson], recipe: Recipe) -> dict[str, float]:
     return {
         "sampled": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.moves(recipe))),
         "rl": max(1.0, rl),
-        "opd": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.is_hinted)),
+        "opd": max(1.0, hinted, recipe.opd_least_share * counted),
     }
 
 
@@ -59,6 +63,7 @@ def summarise(
         "rollouts": float(len(rollouts)),
         "rollouts_learned": float(sum(lesson.teaches(recipe) for lesson in lessons)),
         "rollouts_hinted": float(sum(lesson.is_hinted for lesson in lessons)),
+        "rollouts_cut": float(sum(rollout.is_cut for rollout in rollouts)),
         "updates": float(len(metrics)),
         "reward": sum_up_rewards(rollouts)["reward"],
         "max_ratio": max(metric["max_ratio"] for metric in metrics),

@@ -13,9 +13,10 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
-from gpu_workers.backends.lessons import Lesson, Support
-from gpu_workers.backends.micro_batches import pack_items, score_answers
+from gpu_workers.backends.lessons import Lesson
+from gpu_workers.backends.micro_batches import pack_items, score_answers, spread_temperatures
 from gpu_workers.backends.optimizer import Optimizer
+from gpu_workers.backends.plain_decoder import LowRank
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.preparing import prepare_lessons
 from gpu_workers.backends.rollout_files import read_rollouts
@@ -171,7 +172,8 @@ class PolicyCourse:
             lessons = [self._held_out[member] for member in members]
             counts = torch.tensor([flag for one in lessons for flag in one.rollout.sampled], device=self._base.device)
             weights, _ = _join([one.advantages for one in lessons], batch.sizes, self._base.device)
-            found = self._base.score(batch, changes).logprobs
+            spread = spread_temperatures([one.rollout.temperature for one in lessons], batch)
+            found = self._base.score(batch, changes, temperatures=spread).logprobs
             loss += float(weighted_imitation(found, weights, counts, total=total))
         return loss
 
@@ -180,11 +182,29 @@ class PolicyCourse:
         changes = optimizer.changes(self._modules, self._recipe.lora_scale)
         moving = [index for index, lesson in enumerate(self._lessons) if lesson.moves(self._recipe)]
         rollouts = [self._lessons[index].rollout for index in moving]
-        scored = score_answers(self._base, [(one.prompt_token_ids, one.token_ids) for one in rollouts], changes)
+        items = [(one.prompt_token_ids, one.token_ids) for one in rollouts]
+        scored = score_answers(self._base, items, changes, [one.temperature for one in rollouts])
         lessons = list(self._lessons)
         for index, values in zip(moving, scored, strict=True):
             lessons[index] = replace(lessons[index], start_logprobs=values)
-        return lessons
+        return self._score_start_supports(lessons, changes)
+
+    @torch.inference_mode()
+    def _score_start_supports(self, lessons: Sequence[Lesson], changes: Mapping[str, LowRank]) -> list[Lesson]:
+        """The same of the likeliest tokens, where the teacher had a word on those."""
+        scored = list(lessons)
+        supported = [(index, one, one.support) for index, one in enumerate(lessons) if one.support is not None]
+        items = [(one.rollout.prompt_token_ids, one.rollout.token_ids) for _, one, _ in supported]
+        for batch, members in pack_items(items, self._base):
+            ids = torch.tensor([list(ids) for member in members for ids in supported[member][2].token_ids])
+            spread = spread_temperatures([supported[member][1].rollout.temperature for member in members], batch)
+            asked = ids.to(self._base.device)
+            found = self._base.score(batch, changes, support_ids=asked, temperatures=spread).support
+            assert found is not None, "a support was asked for"
+            for member, values in zip(members, torch.split(found.cpu(), list(batch.sizes)), strict=True):
+                index, lesson, _ = supported[member]
+                scored[index] = replace(lesson, start_support=values.tolist())
+        return scored
 
     def _backward(
         self, batch: Batch, lessons: Sequence[Lesson], totals: Mapping[str, float], optimizer: Optimizer
@@ -194,13 +214,14 @@ class PolicyCourse:
         sampled = torch.tensor([flag for item in lessons for flag in item.rollout.sampled], device=device)  # N
         behaviour = torch.tensor([value for item in lessons for value in item.rollout.logprobs], device=device)  # N
         advantages, has_reward = _join([item.advantages for item in lessons], sizes, device)
-        support = _join_supports([item.support for item in lessons], sizes, recipe.stored_top_k, device)
+        support = _join_supports(lessons, sizes, recipe.stored_top_k, device)
         changes = optimizer.changes(self._modules, recipe.lora_scale)
         found = self._base.score(
             batch,
             changes,
             support_ids=None if support is None else support.token_ids,
             entropy_has_gradient=recipe.entropy_coef > 0,
+            temperatures=spread_temperatures([item.rollout.temperature for item in lessons], batch),
         )
         tokens = Tokens(found.logprobs, behaviour, None)
         if recipe.importance_cap is not None:
@@ -212,13 +233,20 @@ class PolicyCourse:
             gaps, has_hint = _join([item.gaps for item in lessons], sizes, device)
             hint_loss = _clipped(replace(recipe, dual_clip=None), tokens, gaps, sampled & has_hint, totals["opd"])
         else:
+            counts = sampled & support.counts
+            old, importance = support.logprobs, None
+            if support.start is not None and recipe.importance_cap is not None:
+                old = support.start
+                told = counts[:, None].expand_as(old)
+                importance = truncated_importance(old, support.logprobs, told, cap=recipe.importance_cap)
             hint_loss = top_k_distillation(
                 found.support,
-                support.logprobs,
+                old,
                 support.advantages,
-                sampled & support.counts,
+                counts,
                 clip_low=recipe.clip_low,
                 clip_high=recipe.clip_high,
+                importance=importance,
                 total=totals["opd"],
             )
         entropy = mean_entropy(found.entropies, sampled, total=totals["sampled"])
@@ -262,31 +290,37 @@ def _join(
 
 
 class _Supports(NamedTuple):
-    """The supports of a micro-batch, (N, K) each, and where a lesson has one (N,)."""
+    """The supports of a micro-batch, (N, K) each, and where a lesson has one (N,).
+
+    Args:
+        start: log-probs of the policy the run starts from; None where nobody asked for them.
+    """
 
     token_ids: Tensor
     logprobs: Tensor
     advantages: Tensor
     counts: Tensor
+    start: Tensor | None
 
 
-def _join_supports(
-    supports: Sequence[Support | None], sizes: Sequence[int], k: int, device: torch.device
-) -> _Supports | None:
+def _join_supports(lessons: Sequence[Lesson], sizes: Sequence[int], k: int, device: torch.device) -> _Supports | None:
     """Supports of all lessons end to end; None where the recipe knows none."""
     if k == 0:
         return None
-    columns: tuple[list[Any], list[Any], list[Any], list[bool]] = ([], [], [], [])
-    for support, size in zip(supports, sizes, strict=True):
-        nothing = [[0] * k] * size
+    columns: tuple[list[Any], list[Any], list[Any], list[bool], list[Any]] = ([], [], [], [], [])
+    for lesson, size in zip(lessons, sizes, strict=True):
+        support, nothing = lesson.support, [[0] * k] * size
         columns[0].extend(nothing if support is None else support.token_ids)
         columns[1].extend(nothing if support is None else support.logprobs)
         columns[2].extend(nothing if support is None else support.advantages)
         columns[3].extend([support is not None] * size)
-    ids, logprobs, advantages, counts = columns
+        columns[4].extend(nothing if lesson.start_support is None else lesson.start_support)
+    ids, logprobs, advantages, counts, start = columns
+    is_scored = any(lesson.start_support is not None for lesson in lessons)
     return _Supports(
         torch.tensor(ids, device=device),
         torch.tensor(logprobs, device=device, dtype=torch.float32),
         torch.tensor(advantages, device=device, dtype=torch.float32),
         torch.tensor(counts, device=device),
+        torch.tensor(start, device=device, dtype=torch.float32) if is_scored else None,
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.errors import NothingToLearnError
-from gpu_workers.backends.lessons import Lesson, Refused
+from gpu_workers.backends.lessons import Lesson, Refused, name_record
 from gpu_workers.backends.micro_batches import score_frozen
 from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.teachers import add_teacher, note_lost_hints
@@ -31,9 +31,13 @@ def prepare_lessons(
 
 
 def find_lessons(
-    rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, reader: Reader
+    rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, reader: Reader, *, divides: bool = True
 ) -> tuple[list[Lesson], Refused]:
-    """What the rewards of usable rollouts teach, and which rollouts are unusable and why."""
+    """What the rewards of usable rollouts teach, and which rollouts are unusable and why.
+
+    Args:
+        divides: whoever trains can divide logits by the temperature that was sampled at.
+    """
     usable, counts = sort_rollouts(
         rollouts,
         policy_version=spec.policy_version,
@@ -45,6 +49,9 @@ def find_lessons(
     for rollout in usable:
         if reason := _misfit(rollout, reader):
             refused.counts[reason] += 1
+        elif rollout.temperature != 1 and not divides:
+            words = f"sampled at {rollout.temperature:g}, and what trains here computes log-probs at 1"
+            refused.note("another_temperature", words, record=name_record(rollout))
         else:
             fitting.append(rollout)
     if recipe.algorithm == "reward_weighted_sft":

@@ -10,7 +10,7 @@ import torch
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.lessons import Lesson, Refused, Support, name_record
-from gpu_workers.backends.micro_batches import pack_items, score_frozen
+from gpu_workers.backends.micro_batches import pack_items, score_frozen, spread_temperatures
 from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
 from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
@@ -60,7 +60,9 @@ def add_teacher(
         for index, support in _find_supports(lessons, recipe, base, teacher, refused).items():
             taught[index] = replace(lessons[index], support=support)
     else:
-        return add_gaps(lessons, recipe, base, teacher, refused, score=lambda items: score_frozen(teacher, items))
+        return add_gaps(
+            lessons, recipe, base, teacher, refused, score=lambda items: score_frozen(teacher, items), divides=True
+        )
     return taught
 
 
@@ -131,16 +133,21 @@ def add_gaps(
     refused: Refused,
     *,
     score: Callable[[Sequence[tuple[Prompt, RolloutRecord]]], Sequence[Sequence[float]]],
+    divides: bool = False,
 ) -> list[Lesson]:
     """Give each lesson with a hint the teacher's gap at each of its tokens (T,), in nats.
 
     Args:
         score: (hinted prompt, rollout) each -> the teacher's log-probs of the rollout's tokens (T,), in nats.
+        divides: those are at the temperature the rollout was sampled at, else at 1.
     """
     taught = list(lessons)
     hinted: dict[int, Prompt] = {}
     for index, lesson in enumerate(lessons):
-        if lesson.rollout.hinted_messages:
+        if lesson.rollout.hinted_messages and not divides and lesson.rollout.temperature != 1:
+            words = f"sampled at temperature {lesson.rollout.temperature:g}, a served teacher tells log-probs at 1"
+            refused.note("hint_at_another_temperature", words, record=name_record(lesson.rollout))
+        elif lesson.rollout.hinted_messages:
             prompt = _read_hinted(lesson.rollout.hinted_messages, lesson.rollout, base, teacher, refused)
             if prompt is not None:
                 hinted[index] = prompt
@@ -208,7 +215,8 @@ def _ask(teacher: BaseModel, items: Sequence[tuple[Prompt, RolloutRecord]], k: i
     opinions: list[_Opinion | None] = [None] * len(items)
     for batch, members in pack_items([(prompt, rollout.token_ids) for prompt, rollout in items], teacher):
         ids = torch.tensor([ids for member in members for ids in _support_ids(items[member][1], k)])
-        logprobs, top = teacher.rank(batch, ids, k)
+        spread = spread_temperatures([items[member][1].temperature for member in members], batch)
+        logprobs, top = teacher.rank(batch, ids, k, temperatures=spread)
         sizes = list(batch.sizes)
         parts = torch.split(logprobs.cpu(), sizes), torch.split(top.cpu(), sizes)
         for member, mine, theirs in zip(members, *parts, strict=True):

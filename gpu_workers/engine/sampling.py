@@ -57,14 +57,16 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tenso
         logits: (B, V) float32.
         uniforms: (B,) in [0, 1).
     Returns:
-        tokens (B,) int64, and log-probs (B, V) at temperature 1 before any filter: with temperature 1 and no filter
-        they are exactly the distribution that was sampled.
+        tokens (B,) int64, and log-probs (B, V) at the row's temperature before any filter: without one they are exactly
+        the distribution that was sampled, which is what a ratio is taken to (vLLM's `processed_logprobs`). Greedy rows
+        tell them at temperature 1.
     """
+    if knobs.temperature is not None:
+        logits = logits / knobs.temperature[:, None]
     logprobs = logits.log_softmax(-1)  # B V
-    if knobs.temperature is None and knobs.top_k is None and knobs.top_p is None:
-        weights = logprobs.exp()
-    else:
-        weights = _filter_probabilities(logits, knobs)
+    weights = logprobs.exp()
+    if knobs.top_k is not None or knobs.top_p is not None:
+        weights = _filter_probabilities(weights, knobs)
     cumulative = weights.cumsum_(-1)  # B V
     threshold = uniforms[:, None] * cumulative[:, -1:]  # B 1
     tokens = torch.searchsorted(cumulative, threshold, right=True)[:, 0]  # B
@@ -73,11 +75,7 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tenso
     return tokens, logprobs
 
 
-def _filter_probabilities(logits: Tensor, knobs: Knobs) -> Tensor:
-    scaled = logits if knobs.temperature is None else logits / knobs.temperature[:, None]
-    probabilities = scaled.softmax(-1)  # B V
-    if knobs.top_k is None and knobs.top_p is None:
-        return probabilities
+def _filter_probabilities(probabilities: Tensor, knobs: Knobs) -> Tensor:
     ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
     drops = torch.zeros_like(ordered, dtype=torch.bool)
     if knobs.top_k is not None:

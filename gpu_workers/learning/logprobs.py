@@ -34,7 +34,7 @@ def token_logprobs(
     entropy_has_gradient: bool = False,
     most_logits: int = MOST_LOGITS,
 ) -> TokenLogprobs:
-    """Log-probs of the taken tokens and entropies, at temperature 1.
+    """Log-probs of the taken tokens and entropies, of the softmax over the states' plain logits.
 
     Args:
         hidden: (N, D), the states that predict the tokens.

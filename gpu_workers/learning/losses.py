@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 LARGEST_LOG_RATIO = 20.0
-"""Nats. The exponential of more soon is infinite, and where the clip lets nothing through, zero times infinity is NaN:
-one token that the policy has come to like would end the whole update."""
+"""Nats. Beyond it a ratio goes on as a straight line: its exponential would soon be infinite, and where the clip
+lets nothing through, zero times infinity is NaN; a constant has no gradient where a bad token is to be pushed back."""
 
 
 class PolicyDrift(NamedTuple):
@@ -147,11 +147,13 @@ def top_k_distillation(
     *,
     clip_low: float = 0.2,
     clip_high: float = 0.28,
+    importance: Tensor | None = None,
     total: float | None = None,
 ) -> Tensor:
     """The top-K hybrid: sum over the support of max(-A rho, -A clip(rho)), mean over counted positions.
 
     Args:
+        importance: (N, K) as in `clipped_surrogate`; `old_logprobs` are then those of the policy it starts from.
         logprobs, old_logprobs, advantages: (N, K) on the behaviour policy's top-k tokens; advantages from
             `tentalis.core.opd.top_k_advantages`.
         counts: (N,) bool.
@@ -170,6 +172,7 @@ def top_k_distillation(
         spread_counts,
         clip_low=clip_low,
         clip_high=clip_high,
+        importance=importance,
         total=_total(counts, total),
     )
 
@@ -192,8 +195,10 @@ def combine_losses(reward_loss: Tensor, hint_loss: Tensor, *, w_rl: float, w_opd
 
 
 def _ratio(logprobs: Tensor, old_logprobs: Tensor, counts: Tensor) -> Tensor:
-    """exp(logprobs - old_logprobs), at most exp(LARGEST_LOG_RATIO), where it has no gradient any more."""
-    return torch.where(counts, logprobs - old_logprobs, 0.0).clamp(max=LARGEST_LOG_RATIO).exp()
+    """exp(logprobs - old_logprobs); from LARGEST_LOG_RATIO on its tangent, which stays finite and has a gradient."""
+    gap = torch.where(counts, logprobs - old_logprobs, 0.0)
+    near = gap.clamp(max=LARGEST_LOG_RATIO)
+    return near.exp() * (1 + gap - near)
 
 
 def _total(counts: Tensor, total: float | None) -> float:

@@ -311,3 +311,29 @@ def test_an_entropy_bonus_keeps_the_worker_less_sure(tmp_path: Path) -> None:
 
 def test_the_default_recipe_fits_the_trainer(tmp_path: Path) -> None:
     train_well(make_spec(tmp_path, make_rollouts(), recipe=Recipe()))
+
+
+def test_what_the_engine_sampled_at_another_temperature_is_on_policy_at_the_first_update(tmp_path: Path) -> None:
+    engine = Engine("tiny", tiny_model())
+    rollouts = []
+    for one in make_rollouts(groups=2, size=1, hinted_messages=None, steps=()):
+        (samples,) = engine.generate([one.prompt_token_ids], 4, temperature=0.7, max_tokens=8, seed=3)
+        rollouts += [
+            dataclasses.replace(
+                one,
+                rollout_id=len(rollouts) + place,
+                token_ids=list(sample.token_ids),
+                logprobs=[float(value) for value in sample.logprobs],
+                sampled=[True] * len(sample.token_ids),
+                reward=float(place % 2),
+                temperature=0.7,
+                is_cut=sample.finish_reason == "length",
+            )
+            for place, sample in enumerate(samples)
+        ]
+    recipe = dataclasses.replace(RECIPE, minibatches=1, w_opd=0.0)
+    result, _ = train_well(make_spec(tmp_path / "told", rollouts, recipe=recipe))
+    assert result.summary["max_ratio"] == pytest.approx(1, abs=1e-4)
+    assert result.summary["rollouts_cut"] == sum(one.is_cut for one in rollouts)
+    mistaken = [dataclasses.replace(one, temperature=1.0) for one in rollouts]
+    assert train_well(make_spec(tmp_path / "mistaken", mistaken, recipe=recipe))[0].summary["max_ratio"] > 1.2

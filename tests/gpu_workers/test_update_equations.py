@@ -7,7 +7,7 @@ the reference's side but the reading of the model's files by Hugging Face.
 import dataclasses
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +90,27 @@ def predict(model: Reference, prompt: Sequence[int], answer: Sequence[int], chan
 
 
 def score_alone(
-    model: Reference, prompt: Sequence[int], answer: Sequence[int], changes: dict[str, Tensor]
+    model: Reference,
+    prompt: Sequence[int],
+    answer: Sequence[int],
+    changes: dict[str, Tensor],
+    temperature: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """(T,) log-probs and entropies of an answer's tokens."""
-    logprobs = predict(model, prompt, answer, changes)
+    logprobs = torch.log_softmax(predict(model, prompt, answer, changes) / temperature, -1)
     return logprobs.gather(-1, torch.tensor(answer)[:, None])[:, 0], -(logprobs.exp() * logprobs).sum(-1)
 
 
 def outcome_advantages(batch: Sequence[RolloutRecord], recipe: Recipe) -> dict[int, float]:
-    """Place -> A of the papers, of every rewarded attempt."""
+    """Place -> A of the papers, of every rewarded attempt; each counts in mean and std as far as it is trusted."""
+
+    def trust(places: Iterable[int]) -> Tensor:
+        return torch.tensor([batch[place].weight for place in places], dtype=torch.float64)
+
+    def measure(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        mean = (weights * values).sum() / weights.sum()
+        return mean, ((weights * (values - mean) ** 2).sum() / weights.sum()).sqrt()
+
     by_group: dict[int, list[int]] = {}
     for place, one in enumerate(batch):
         if one.reward is not None:
@@ -108,14 +120,15 @@ def outcome_advantages(batch: Sequence[RolloutRecord], recipe: Recipe) -> dict[i
         values = torch.tensor([batch[place].reward for place in members], dtype=torch.float64)
         if recipe.algorithm == "dapo" and values.max() == values.min():
             continue
-        advantages = values - values.mean()
+        mean, std = measure(values, trust(members))
+        advantages = values - mean
         if recipe.algorithm not in ("dr_grpo", "reinforce_pp"):
-            advantages = advantages / (values.std(correction=0) + recipe.std_floor)
+            advantages = advantages / (std + recipe.std_floor)
         found.update(zip(members, advantages.tolist(), strict=True))
     if recipe.algorithm == "reinforce_pp":
         everyone = torch.tensor([*found.values()], dtype=torch.float64)
-        scaled = (everyone - everyone.mean()) / (everyone.std(correction=0) + recipe.std_floor)
-        found = dict(zip(found, scaled.tolist(), strict=True))
+        mean, std = measure(everyone, trust(found))
+        found = dict(zip(found, ((everyone - mean) / (std + recipe.std_floor)).tolist(), strict=True))
     return found
 
 
@@ -150,12 +163,13 @@ def work_out(
     reward, hint, entropy, divergence = zero, zero, zero, zero
     rewarded = hinted = tokens = 0
     for place, one in enumerate(batch):
-        now, entropies = score_alone(model, one.prompt_token_ids, one.token_ids, changes)
-        plain, _ = score_alone(model, one.prompt_token_ids, one.token_ids, {})
+        now, entropies = score_alone(model, one.prompt_token_ids, one.token_ids, changes, one.temperature)
+        plain, _ = score_alone(model, one.prompt_token_ids, one.token_ids, {}, one.temperature)
         begin = now.detach()
         told = None
         if one.hinted_messages and recipe.w_opd > 0:
-            told, _ = score_alone(model, base.read_prompt(one.hinted_messages), one.token_ids, {})
+            asked = base.read_prompt(one.hinted_messages)
+            told, _ = score_alone(model, asked, one.token_ids, {}, one.temperature)
         if place not in advantages and told is None:
             continue
         for index, counts in enumerate(one.sampled):
@@ -343,14 +357,21 @@ def work_out_hybrid(
             for token, before in zip(ids, old, strict=True):
                 gap = max(-recipe.opd_top_k_clip, min(recipe.opd_top_k_clip, float(told[place, token]) - before))
                 value = one.weight * gap * math.exp(before) / total
-                loss = loss + surrogate(torch.exp(now[place, token] - before), value, recipe, dual=False)
+                begin, weight = before, 1.0
+                if recipe.importance_cap is not None:
+                    begin = float(now[place, token].detach())
+                    weight = min(math.exp(begin - before), recipe.importance_cap)
+                loss = loss + weight * surrogate(torch.exp(now[place, token] - begin), value, recipe, dual=False)
     loss = recipe.w_opd * loss / hinted
     return loss, list(torch.autograd.grad(loss, list(leaves.values())))
 
 
+@pytest.mark.parametrize("cap", [None, 1.1], ids=["to the behaviour", "to the start"])
 @pytest.mark.parametrize("room", [None, 24], ids=["one batch", "micro-batches"])
-def test_the_hybrid_is_what_its_equation_says(tmp_path: Path, reference: Reference, room: int | None) -> None:
-    recipe = dataclasses.replace(PLAIN, opd_mode="top_k", w_rl=0.0, opd_top_k=4, opd_top_k_clip=0.5)
+def test_the_hybrid_is_what_its_equation_says(
+    tmp_path: Path, reference: Reference, room: int | None, cap: float | None
+) -> None:
+    recipe = dataclasses.replace(PLAIN, opd_mode="top_k", w_rl=0.0, opd_top_k=4, opd_top_k_clip=0.5, importance_cap=cap)
     base = dataclasses.replace(load_base(str(tiny_model())))
     if room is not None:
         base.__dict__["activation_bytes"] = ROOM_BYTES // room
@@ -360,4 +381,39 @@ def test_the_hybrid_is_what_its_equation_says(tmp_path: Path, reference: Referen
     assert found["loss"] == pytest.approx(float(wanted.detach()), rel=1e-4)
     largest = max(float(gradient.abs().max()) for gradient in gradients)
     for name, gradient in zip(start.weights, gradients, strict=True):
+        assert float((ours[name] - gradient).abs().max()) < 1e-4 * largest, name
+
+
+def test_one_hinted_answer_of_many_weighs_four_times_a_mean_over_all_and_no_more(tmp_path: Path) -> None:
+    base = load_base(str(tiny_model()))
+    start = make_start(base, PLAIN)
+    batch = [dataclasses.replace(one, hinted_messages=None) for one in make_batch([[1.0, 0.0, 0.5, 0.2]] * 8)]
+    batch[0] = dataclasses.replace(batch[0], hinted_messages=[{"role": "user", "content": "w0 w1 w9"}])
+    lost = {
+        share: update(tmp_path / str(share), batch, dataclasses.replace(PLAIN, opd_least_share=share), start, base)[0]
+        for share in (0.0, 0.25, 1.0)
+    }
+    tokens, hinted = (sum(sum(one.sampled) for one in part) for part in (batch, batch[:1]))
+    assert lost[1.0]["loss_opd"] * tokens == pytest.approx(lost[0.0]["loss_opd"] * hinted, rel=1e-5)
+    assert lost[0.25]["loss_opd"] == pytest.approx(4 * lost[1.0]["loss_opd"], rel=1e-5)
+    assert lost[0.0]["loss_opd"] != 0
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kl_coef": 0.3, "importance_cap": 1.1}, {"algorithm": "cispo", "entropy_coef": 0.2}]
+)
+def test_what_was_sampled_at_another_temperature_is_learnt_at_that(
+    tmp_path: Path, reference: Reference, changes: dict[str, Any]
+) -> None:
+    recipe, base = dataclasses.replace(PLAIN, **changes), load_base(str(tiny_model()))
+    start = make_start(base, recipe)
+    batch = [
+        dataclasses.replace(one, temperature=(0.7, 1.0, 1.4)[place % 3])
+        for place, one in enumerate(make_batch([[1.0, 0.0, 0.5], [0.0, 1.0, 0.2]]))
+    ]
+    wanted, gradients = work_out(reference, batch, recipe, start, base)
+    found, ours = update(tmp_path, batch, recipe, start, base)
+    assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-4)
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for name, gradient in gradients.items():
         assert float((ours[name] - gradient).abs().max()) < 1e-4 * largest, name

@@ -84,6 +84,7 @@ def _plan_reinforcement(
         w_rl=recipe.w_rl,
         w_opd=recipe.w_opd,
         opd_clip=recipe.opd_clip,
+        opd_least_share=recipe.opd_least_share,
     )
     argv = reinforce(recipe, options, sizes, places, seed=spec.seed % 2**31)
     return PlannedJob(

@@ -70,7 +70,7 @@ def train(
     parent = find_parent(spec, recipe, model=options.model)
     state, metrics = open_checkpoint(spec)
     rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
-    lessons, refused = find_lessons(rollouts, spec, recipe, reader)
+    lessons, refused = find_lessons(rollouts, spec, recipe, reader, divides=False)
     with open_service(address, name=f"run {spec.run_id}.{spec.attempt}", is_cancelled=is_cancelled) as service:
         if recipe.uses_teacher:
             note_lost_hints(lessons, refused)

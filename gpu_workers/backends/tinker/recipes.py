@@ -18,7 +18,7 @@ TAKEN = frozenset(
         "algorithm", "lora_rank", "target_modules", "learning_rate", "beta1", "beta2", "weight_decay", "minibatches",
         "epochs", "clip_low", "clip_high", "singles", "std_floor", "importance_cap", "answer_tokens",
         "overlong_buffer", "overlong_penalty", "max_grad_norm", "w_rl", "w_opd", "step_mix", "opd_mode", "opd_clip",
-        "max_staleness", "sft_temperature", "sft_weight_max", "held_out_share",
+        "opd_least_share", "max_staleness", "sft_temperature", "sft_weight_max", "held_out_share",
     }
 )  # fmt: skip
 """Recipe fields that mean the same as in the standalone backend."""

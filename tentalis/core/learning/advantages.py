@@ -16,12 +16,15 @@ class Spread(NamedTuple):
     std: float
 
 
-def measure_spread(values: Sequence[float]) -> Spread:
-    """Mean and population std; (0, 0) of nothing."""
-    if not values:
+def measure_spread(values: Sequence[float], weights: Sequence[float] | None = None) -> Spread:
+    """Mean and population std, weighted where weights are given; (0, 0) of nothing."""
+    counts = [1.0] * len(values) if weights is None else list(weights)
+    total = math.fsum(counts)
+    if total <= 0:
         return Spread(0.0, 0.0)
-    mean = math.fsum(values) / len(values)
-    return Spread(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)))
+    mean = math.fsum(count * value for count, value in zip(counts, values, strict=True)) / total
+    squares = (count * (value - mean) ** 2 for count, value in zip(counts, values, strict=True))
+    return Spread(mean, math.sqrt(math.fsum(squares) / total))
 
 
 def group_advantages(
@@ -48,9 +51,8 @@ def group_advantages(
     total = math.fsum(counts)
     if total <= 0 or all(reward == rewards[0] for reward in rewards):
         return [0.0] * len(rewards)
-    mean = math.fsum(weight * reward for weight, reward in zip(counts, rewards, strict=True)) / total
-    squares = (weight * (reward - mean) ** 2 for weight, reward in zip(counts, rewards, strict=True))
-    scale = math.sqrt(math.fsum(squares) / total) + std_floor if divide_by_std else 1.0
+    mean, std = measure_spread(rewards, counts)
+    scale = std + std_floor if divide_by_std else 1.0
     return [(reward - mean) / scale for reward in rewards]
 
 
@@ -100,11 +102,17 @@ def step_returns(
     return returns[::-1]
 
 
-def step_scores(rollouts: Sequence[RolloutRecord]) -> list[float]:
-    """Every step score of the rollouts, a 0 for each missing step; steps nobody could score are left out."""
-    scores = [step.score for rollout in rollouts if has_step_scores(rollout) for step in rollout.steps]
-    missing = sum(rollout.missing_steps for rollout in rollouts if has_step_scores(rollout))
-    return [score for score in scores if score is not None] + [0.0] * missing
+def step_scores(rollout: RolloutRecord) -> list[float]:
+    """Every step score of a rollout, a 0 for each missing step; steps nobody could score are left out."""
+    if not has_step_scores(rollout):
+        return []
+    return [step.score for step in rollout.steps if step.score is not None] + [0.0] * rollout.missing_steps
+
+
+def _measure_steps(rollouts: Sequence[RolloutRecord]) -> Spread:
+    """Of all step scores, each as trusted as its rollout."""
+    scores = [(score, rollout.weight) for rollout in rollouts for score in step_scores(rollout)]
+    return measure_spread([score for score, _ in scores], [weight for _, weight in scores])
 
 
 UNJUDGED = 0.5
@@ -164,13 +172,13 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     outcomes = _compare_groups(rollouts, compared, recipe)
     alone = group_advantages(
         [_shaped_reward(rollouts[index], recipe) for index in singles],
-        [rollouts[index].weight * share for index, share in zip(singles, _share(rollouts, singles), strict=True)],
+        _share(rollouts, singles),
         std_floor=recipe.std_floor,
     )
     outcomes.update(zip(singles, alone, strict=True))
     advantages: list[list[float] | None] = [None] * len(rollouts)
     for members in (*compared, singles):
-        spread = measure_spread(step_scores([rollouts[index] for index in members]))
+        spread = _measure_steps([rollouts[index] for index in members])
         for index in members:
             rollout = rollouts[index]
             returns = step_returns(
@@ -201,9 +209,12 @@ def _find_company(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> tuple[li
 
 
 def _share(rollouts: Sequence[RolloutRecord], members: Sequence[int]) -> list[float]:
-    """1 over the number of parts that each one's attempt has among these."""
+    """How much each counts in mean and std: the trust in it over the number of parts that its attempt has among these.
+
+    Advantages are multiplied by the same trust, so that those of a group add up to zero.
+    """
     parts = Counter(rollouts[index].rollout_id for index in members)
-    return [1 / parts[rollouts[index].rollout_id] for index in members]
+    return [rollouts[index].weight / parts[rollouts[index].rollout_id] for index in members]
 
 
 def _compare_groups(

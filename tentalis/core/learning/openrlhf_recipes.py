@@ -22,7 +22,7 @@ TAKEN = frozenset(
         "algorithm", "lora_rank", "lora_alpha", "target_modules", "learning_rate", "beta1", "beta2", "weight_decay",
         "minibatches", "epochs", "clip_low", "clip_high", "dual_clip", "kl_coef", "entropy_coef", "importance_cap",
         "answer_tokens", "overlong_buffer", "overlong_penalty", "max_grad_norm", "w_rl", "w_opd", "step_mix",
-        "opd_mode", "opd_clip", "teacher", "beta", "nll_coef",
+        "opd_mode", "opd_clip", "opd_least_share", "teacher", "beta", "nll_coef",
     }
 )  # fmt: skip
 """Recipe fields that become flags or the plug-in's settings, or are refused where they cannot."""

@@ -75,6 +75,8 @@ class Recipe:
         entropy_coef: weight of the entropy bonus.
         importance_cap: C of the truncated importance weights: the ratio is taken to the policy the run starts from, and
             each token counts min(pi_start / pi_behaviour, C); None: the ratio is taken to the behaviour policy itself.
+        opd_least_share: the hint's mean is over the tokens of hinted answers, but over at least this share of all that
+            count: a single hinted answer weighs no more than 1 / share of a rewarded one.
         answer_tokens: tokens an answer may have: what `dr_grpo` divides by, and where overlong shaping ends.
         overlong_buffer: tokens before `answer_tokens` within which the reward falls by up to `overlong_penalty`; 0: no
             shaping.
@@ -128,6 +130,7 @@ class Recipe:
     step_mix: float = _number(0.5, "a number in [0, 1]", 0.0, 1.0)
     opd_mode: str = _choice("logprobs", OPD_MODES)
     opd_clip: float = _number(3.0, "a number in (0, 100] nats", 0.0, 100.0, open_low=True)
+    opd_least_share: float = _number(0.25, "a number in [0, 1]", 0.0, 1.0, is_later=True)
     opd_top_k: int = _number(4, "an integer in 1..20", 1, 20, is_later=True)
     opd_hints: int = _number(3, "an integer in 1..16", 1, 16, is_later=True)
     opd_top_k_clip: float = _number(1.0, "a number in (0, 100] nats", 0.0, 100.0, open_low=True, is_later=True)
@@ -275,7 +278,15 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "desk-ipo": Recipe(algorithm="ipo", held_out_share=0.25),
         "desk-kto": Recipe(algorithm="kto", beta=0.5, held_out_share=0.25),
         "desk-sft": Recipe(algorithm="sft"),
-        "chat": Recipe(learning_rate=1e-5, lora_rank=16, lora_alpha=32.0, kl_coef=1e-3, beta2=0.99, answer_tokens=1024),
+        "chat": Recipe(
+            learning_rate=1e-5,
+            lora_rank=16,
+            lora_alpha=32.0,
+            kl_coef=1e-3,
+            beta2=0.99,
+            answer_tokens=1024,
+            importance_cap=2.0,
+        ),
     }
 )
 """Recipes by name. `desk` is the measured one; `chat` is a careful start for a model of ordinary size."""

@@ -93,7 +93,7 @@ def test_a_persons_word_on_a_step_nobody_scored_leaves_the_outcome_whole() -> No
 
 def test_missing_steps_count_as_zero_in_spread_and_return() -> None:
     whole, cut = make_rollout(steps=[(0, 3, 1.0)]), make_rollout(steps=[(0, 3, 1.0)], missing_steps=1)
-    assert step_scores([whole, cut]) == [1.0, 1.0, 0.0]
+    assert [*step_scores(whole), *step_scores(cut)] == [1.0, 1.0, 0.0]
     of_whole, of_cut = token_advantages([whole, cut], Recipe(step_mix=1.0))
     assert of_whole is not None and of_cut is not None  # noqa: PT018
     assert of_cut[0] < of_whole[0]
@@ -128,7 +128,7 @@ def test_tool_results_get_no_advantage() -> None:
 
 
 def test_trust_in_the_judgement_scales_the_advantage() -> None:
-    half = token_advantages([make_rollout(reward=1.0, weight=0.5), make_rollout(reward=0.0)], Recipe())[0]
+    half = token_advantages([make_rollout(reward=1.0, weight=0.5), make_rollout(reward=0.0, weight=0.5)], Recipe())[0]
     full = token_advantages([make_rollout(reward=1.0), make_rollout(reward=0.0)], Recipe())[0]
     assert half is not None and full is not None  # noqa: PT018
     assert half == pytest.approx([value / 2 for value in full])
@@ -214,3 +214,25 @@ def test_splitting_attempts_into_parts_changes_nobodys_advantage(
     wanted, found = token_advantages(whole, recipe), token_advantages(split, recipe)
     for place, values in zip(owners, found, strict=True):
         assert values == pytest.approx(wanted[place], abs=1e-9)
+
+
+@given(
+    tries=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=8),
+    algorithm=st.sampled_from(["grpo", "dr_grpo", "dapo", "reinforce_pp"]),
+)
+def test_advantages_of_a_group_add_up_to_zero_whatever_each_is_trusted(
+    tries: list[tuple[float, float]], algorithm: str
+) -> None:
+    group = [
+        make_rollout(rollout_id=place, reward=reward, weight=weight) for place, (reward, weight) in enumerate(tries)
+    ]
+    found = token_advantages(group, Recipe(algorithm=algorithm, step_mix=0.0))
+    assert math.isclose(sum(values[0] for values in found if values), 0, abs_tol=1e-9)
+
+
+def test_who_is_not_trusted_moves_nobody_elses_advantage() -> None:
+    sure = [make_rollout(rollout_id=place, reward=reward) for place, reward in enumerate((1.0, 0.0, 1.0))]
+    doubted = make_rollout(rollout_id=3, reward=0.0, weight=0.0, steps=[(0, 3, 0.0)])
+    recipe = Recipe(step_mix=0.5)
+    assert token_advantages([*sure, doubted], recipe)[:3] == token_advantages(sure, recipe)
+    assert set(token_advantages([*sure, doubted], recipe)[3] or []) == {0.0}

@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -295,3 +296,15 @@ def test_the_drift_is_the_divergence_that_tokens_of_the_old_policy_are_samples_o
         for index, probability in enumerate(old.exp())
     )
     assert found == pytest.approx(float((old.exp() * (old - current)).sum()))
+
+
+def test_a_bad_token_that_became_far_too_likely_is_pushed_back_as_hard_as_at_the_limit() -> None:
+    logprobs = torch.tensor([0.0, 0.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    old = torch.tensor([-19.0, -20.0, -21.0, -900.0], dtype=torch.float64)
+    counts = torch.ones(4, dtype=torch.bool)
+    for sign in (-1.0, 1.0):
+        loss = clipped_surrogate(logprobs, old, torch.full_like(old, sign), counts, total=1.0)
+        (gradient,) = torch.autograd.grad(loss, logprobs)
+        assert torch.isfinite(loss)
+        limit = math.exp(20) if sign < 0 else 0.0
+        assert gradient.tolist() == pytest.approx([math.exp(19) if sign < 0 else 0.0, limit, limit, limit])

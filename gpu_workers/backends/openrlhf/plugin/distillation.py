@@ -2,8 +2,8 @@
 
 OpenRLHF 0.11.2 distils nothing. Its clipped loss takes any advantage a token has, so that
 `w_rl * A + w_opd * clip(log p_teacher(token | hint) - log p_student(token))` is all there is to add. Its mean is over
-all tokens of an update, ours of a hint's loss over those of hinted answers: the gaps are scaled up by what share of the
-rollouts' tokens those are.
+all tokens of an update, ours of a hint's loss over those of hinted answers, or of the share that the recipe wants at
+least: the gaps are scaled up by what share of the rollouts' tokens those are.
 """
 
 import json
@@ -105,7 +105,8 @@ def add_gaps(experiences: Sequence[Any], told: Told) -> None:
     with ThreadPoolExecutor(AT_ONCE) as asking:
         found = list(asking.map(lambda one: score_under_hint(told, one[5], one[6]), asked))
     acts = float(sum(experience.action_mask.sum() for experience in experiences))
-    share = sum(float(each.action_mask[row].sum()) for each, row, *_ in asked) / max(1.0, acts)
+    hinted = sum(float(each.action_mask[row].sum()) for each, row, *_ in asked)
+    share = max(told.opd_least_share, hinted / max(1.0, acts))
     for (experience, row, first, end, weight, _, _), logprobs in zip(asked, found, strict=True):
         part = slice(first, end)
         counts = experience.action_mask[row, part].float()

@@ -21,6 +21,7 @@ class Told:
         teacher_model: its name there.
         w_rl, w_opd: weights of the reward's advantage and of the hint's.
         opd_clip: the teacher's gap in nats is clipped to [-opd_clip, opd_clip].
+        opd_least_share: the hint's mean is over at least this share of an update's tokens.
     """
 
     parent: str = ""
@@ -31,6 +32,7 @@ class Told:
     w_rl: float = 1.0
     w_opd: float = 0.0
     opd_clip: float = 3.0
+    opd_least_share: float = 0.25
 
 
 def read_told(environment: Mapping[str, str] | None = None) -> Told:
