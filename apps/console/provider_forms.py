@@ -62,6 +62,11 @@ class ProviderForm(forms.Form):
         required=False,
         help_text=_("For a server on this machine or in its network. Only an admin of the installation says so."),
     )
+    tells_processed = forms.BooleanField(
+        label=_("Tells log-probs at the temperature it samples at"),
+        required=False,
+        help_text=_("vLLM with --logprobs-mode processed_logprobs. Else only answers sampled at temperature 1 teach."),
+    )
     is_active = forms.BooleanField(label=_("May be asked"), required=False, initial=True)
 
     def __init__(self, *args: Any, provider: Provider | None = None, is_admin: bool, **kwargs: Any) -> None:
@@ -101,7 +106,7 @@ class ProviderForm(forms.Form):
 def read_provider(provider: Provider) -> dict[str, Any]:
     """The form's initial values; the key is not among them."""
     names = ("name", "kind", "base_url", "default_model", "timeout_s", "requests_per_minute", "tokens_per_minute")
-    values = {name: getattr(provider, name) for name in (*names, "allow_private", "is_active")}
+    values = {name: getattr(provider, name) for name in (*names, "allow_private", "tells_processed", "is_active")}
     return {**values, "more_urls": "\n".join(provider.more_urls)}
 
 

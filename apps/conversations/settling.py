@@ -29,6 +29,7 @@ from tentalis.core.conversations.joining import join_calls, split_chains
 from tentalis.core.conversations.signals import MACHINES, SignalKind
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.packing import unpack_int32
+from tentalis.core.sampling import find_sampling_fault, read_temperature
 from tentalis.core.session_policy import Redaction
 from tentalis.core.steps import parse_steps
 
@@ -181,8 +182,12 @@ def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Reda
     unfit = private.unfit
     if len(adapters) > 1:
         unfit = f"the adapter changed within the turn: {', '.join(sorted(adapters))}"
-    elif any(not call.exchange.has_exact_tokens for call in calls):
-        unfit = "the model server told no token ids or log-probs"
+    elif faults := [call.exchange.token_fault for call in calls if call.exchange.token_fault]:
+        unfit = faults[0]
+    elif len({read_temperature(call.exchange.sampling) for call in calls}) > 1:
+        unfit = "its calls were sampled at different temperatures"
+    elif faults := [fault for call in calls[1:] if (fault := find_sampling_fault(call.exchange.sampling))]:
+        unfit = faults[0][:300]  # of the first call the ledger says it
     has_failed = bool(last.error) or not (last.text or last.tool_calls)
     texts = [redactor.mask(call.exchange.text).text for call in calls]
     attempt = Attempt.objects.create(

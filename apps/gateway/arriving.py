@@ -84,7 +84,7 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
                 reasoning_field=kind.reasoning_field,
                 keeps_signed=kind.dialect == "anthropic",
             )
-    question = make_question(chat, route, form)
+    question = make_question(chat, route, form, sampling=arrival.caller.sampling)
     if speaks_same:
         sent = {name: value for name, value in arrival.body.items() if name not in OURS}
         sent["model"] = route.served.name

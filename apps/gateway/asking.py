@@ -1,6 +1,7 @@
 """What an upstream is asked, and what of its answer the caller gets to see. Pure."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -9,6 +10,7 @@ from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.routing import Route
 from tentalis.core.json_bounds import is_deeper, is_surely_flat, read_marks
+from tentalis.core.sampling import SamplingPolicy, describe_sampling, name_knobs
 from tentalis.limits import LIMITS
 
 Json = dict[str, Any]
@@ -28,6 +30,7 @@ class Question(NamedTuple):
     Args:
         form: chat or completions. body: what is sent, before its own dialect if that is another.
         is_stream: the answer is wanted as a stream.
+        sampling: how the answer will be sampled, see `tentalis.core.sampling`.
         hides_ids, hides_logprobs, hides_usage: what was asked for on our account and is taken out again.
     """
 
@@ -37,6 +40,7 @@ class Question(NamedTuple):
     hides_ids: bool
     hides_logprobs: bool
     hides_usage: bool
+    sampling: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def hides(self) -> bool:
@@ -60,8 +64,11 @@ class Question(NamedTuple):
         return answer
 
 
-def make_question(body: Mapping[str, Any], route: Route, form: str) -> Question:
+def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling: SamplingPolicy = "keep") -> Question:
     """Put a caller's request, in chat or completions, into what the route's server takes, and ask it for tokens.
+
+    Args:
+        sampling: what the caller's project wants of temperature and the like.
 
     Raises:
         RefusalError: the server cannot do what is asked.
@@ -79,6 +86,7 @@ def make_question(body: Mapping[str, Any], route: Route, form: str) -> Question:
         _name_limit(asked, kind.max_tokens_field)
     if kind.kind == "engine":
         _drop_hints(asked)
+    _settle_sampling(asked, sampling, route)
     capture = kind.capture_fields(completions=not is_chat)
     wants_ids = bool(body.get("return_token_ids"))
     wants_logprobs = bool(body.get("logprobs")) if is_chat else body.get("logprobs") is not None
@@ -102,7 +110,27 @@ def make_question(body: Mapping[str, Any], route: Route, form: str) -> Question:
         hides_ids="return_token_ids" in capture and not wants_ids,
         hides_logprobs="logprobs" in capture and not wants_logprobs,
         hides_usage=hides_usage,
+        sampling=describe_sampling(asked, tells=kind.name_told(is_declared=route.backend.tells_processed)),
     )
+
+
+def _settle_sampling(asked: Json, policy: SamplingPolicy, route: Route) -> None:
+    """Ask for plain sampling where the project enforces it.
+
+    Only of servers that tell their tokens: of no other can anything be learnt, and some refuse a temperature.
+
+    Raises:
+        RefusalError: the project refuses what was asked for.
+    """
+    knobs = name_knobs(asked)
+    if policy == "refuse" and knobs:
+        told = ", ".join(f"{name} {asked[name]!r:.40}" for name in knobs)
+        message = f"{knobs[0]}: this project takes plain sampling alone (temperature 1, nothing cut off), found {told}"
+        raise RefusalError(message, status=400, code="sampling_refused", param=knobs[0])
+    if policy == "enforce" and route.backend.kind.tells_tokens:
+        for name in knobs:
+            del asked[name]
+        asked.update({"temperature": 1.0, **route.backend.kind.whole_sampling})
 
 
 def read_object(raw: bytes) -> Json:

@@ -88,7 +88,8 @@ def capture(record: Record, find_rates: FindRates | None = None) -> list[Capture
     try:
         parts, envelope = merge_answer(chunks)
         usage = read_usage(envelope.usage)
-        found = [_capture_choice(header, asked, envelope, part, usage, rates) for part in parts]
+        missing = _find_missing(parts, usage)
+        found = [_capture_choice(header, asked, envelope, part, usage, rates, missing) for part in parts]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
         return [_make_failure(header, asked, f"unreadable answer: {type(reason).__name__} {reason}")]
     if not found:
@@ -154,11 +155,19 @@ def _read_answer(record: Record) -> tuple[list[Any], bool]:
 
 
 def _capture_choice(
-    header: Header, asked: Asked, envelope: Envelope, part: ChoiceParts, usage: Usage, rates: Rates | None
+    header: Header,
+    asked: Asked,
+    envelope: Envelope,
+    part: ChoiceParts,
+    usage: Usage,
+    rates: Rates | None,
+    missing: str,
 ) -> Captured:
     place = part.index // asked.per_prompt
     prompt = asked.prompts[min(place, len(asked.prompts) - 1)]
     ids, logprobs, error = _pack_answer(part)
+    if logprobs and missing:
+        logprobs, error = b"", error or missing
     prompt_ids = pack_int32(part.prompt_token_ids or envelope.prompt_token_ids or prompt.token_ids)
     # one usage is told for all choices, and for all prompts of a completions request
     made = len(ids) // 4 or (usage.completion if part.index == 0 else 0)
@@ -187,6 +196,17 @@ def _capture_choice(
         is_mixed=len(envelope.models) > 1,
         error=header["error"] or asked.error or envelope.error or error,
     )
+
+
+def _find_missing(parts: Sequence[ChoiceParts], usage: Usage) -> str:
+    """Why an answer's tokens are not all there; "" where they add up to what the server counted, or it did not count.
+
+    A server's tool parser may send a piece without its ids: what is left of them is another answer.
+    """
+    told = sum(len(part.token_ids) for part in parts)
+    if not told or not usage.completion or told == usage.completion:
+        return ""
+    return f"{told} token ids of {usage.completion} tokens by its usage: the log-probs were dropped"
 
 
 def _pack_answer(part: ChoiceParts) -> tuple[bytes, bytes, str]:

@@ -338,6 +338,7 @@ class Exchange:
             "status": status,
             "is_truncated": is_truncated,
             "error": error,
+            "sampling": dict(fetch.aim.question.sampling) if fetch is not None else {},
             "latency_ms": round(1000 * (time.perf_counter() - self._started), 3),
             "first_ms": None if self._first_s is None else round(1000 * self._first_s, 3),
         }

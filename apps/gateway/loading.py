@@ -23,6 +23,8 @@ from apps.inference.registry import find_kind
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.limits import Limits, LimitsError
+from tentalis.core.sampling import SamplingPolicy
+from tentalis.core.session_policy import SessionPolicy, SessionPolicyError
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +104,17 @@ def _make_caller(token: ApiToken, user: User, project: Project, role: str | None
         token_limits=_read_limits(token.limits),
         project_limits=_read_limits(project.limits),
         expires_at=token.expires_at.timestamp(),
+        sampling=_read_sampling(project.session_policy),
     )
+
+
+def _read_sampling(policy: Any) -> SamplingPolicy:
+    """What a project wants of its callers' sampling; where its policy cannot be read, nothing is changed."""
+    try:
+        return SessionPolicy.from_json(policy or {}).sampling
+    except (SessionPolicyError, TypeError) as error:
+        logger.warning("a session policy is not readable, callers' sampling is kept: %s", error)
+        return "keep"
 
 
 def _read_limits(value: Any) -> Limits:
@@ -192,6 +204,7 @@ def _make_backend(provider: Provider) -> Backend | None:
             requests_per_minute=provider.requests_per_minute or None,
             tokens_per_minute=provider.tokens_per_minute or None,
         ),
+        tells_processed=provider.tells_processed,
     )
 
 

@@ -1,7 +1,7 @@
 """What the edge hands over for capture: one record a request, cheap to make; its parsing is the writer's work."""
 
 import struct
-from typing import NamedTuple, NotRequired, Protocol, TypedDict
+from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 import orjson
 
@@ -27,6 +27,8 @@ class Header(TypedDict):
         task, step: as the caller said.
         worker: name; "" where a provider's model was asked for.
         model: as the caller asked.
+        sampling: how the answer was sampled, as it was sent (`tentalis.core.sampling`); absent from what was spooled
+            before it was kept.
         asked: name the upstream was asked for.
         served: name the upstream said it answered with, at the answer's start; "" before it said anything.
         adapter, policy_version: the adapter that served, and its number; "" and 0 for a base model.
@@ -75,6 +77,7 @@ class Header(TypedDict):
     error: str
     latency_ms: float
     first_ms: float | None
+    sampling: NotRequired[dict[str, Any]]
 
 
 class Record(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from apps.inference.prices import PriceTable
 from apps.inference.registry import ProviderKind
 from tentalis.core.limits import Limits
+from tentalis.core.sampling import SamplingPolicy
 
 BASE_VERSION = 0
 
@@ -17,6 +18,7 @@ class Caller:
     Args:
         token: key id of the token. agent: handle of its user. is_agent: a program, not a person.
         may_ask: has the right and the scope to use the gateway. may_read: those to read sessions.
+        sampling: keep, enforce or refuse, see `SessionPolicy`.
         expires_at: seconds since the epoch.
     """
 
@@ -30,6 +32,7 @@ class Caller:
     token_limits: Limits
     project_limits: Limits
     expires_at: float
+    sampling: SamplingPolicy = "keep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Backend:
         headers: of every request; they hold its API key.
         trusts_private: loopback and private addresses are allowed.
         timeout_s: longest silence.
+        tells_processed: its log-probs are those at the temperature it samples at.
         limits: what all callers together may ask of it.
     """
 
@@ -54,6 +58,7 @@ class Backend:
     trusts_private: bool
     timeout_s: float
     limits: Limits
+    tells_processed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

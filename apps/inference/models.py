@@ -22,6 +22,8 @@ class Provider(Timestamped):
         api_key_sealed: encrypted, and bound to this row, its project and the origins it may be sent to.
         allow_private: loopback and private addresses are allowed; only an installation's admin may say so.
         requests_per_minute, tokens_per_minute: what all callers together may ask of it; None: no limit of ours.
+        tells_processed: its log-probs are those of the distribution it sampled from (vLLM with
+            --logprobs-mode processed_logprobs), and not those at temperature 1.
         probe, probed_at: what the last test found (`probes.Probe` as JSON); {} and None before the first.
     """
 
@@ -38,6 +40,11 @@ class Provider(Timestamped):
     timeout_s = models.FloatField(null=True, blank=True, help_text="Longest silence; empty: the installation's.")
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     tokens_per_minute = models.PositiveIntegerField(null=True, blank=True)
+    tells_processed = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Its log-probs are at the temperature it samples at: vLLM's --logprobs-mode processed_logprobs.",
+    )
     is_active = models.BooleanField(default=True)
     probe = models.JSONField(default=dict, blank=True, editable=False)
     probed_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -149,6 +156,8 @@ class Exchange(Timestamped):
             answer that is compared with what serves and shown to nobody.
         task_id, step_index: of the task and step it was made for, as the caller said (the rows live on a higher floor).
         request: what else was asked: sampling, tools, response format.
+        sampling: what of it, as it was sent, decides how the answer was sampled (`tentalis.core.sampling`); {}: nobody
+            kept it.
         reasoning: what the model thought aloud before its answer, where the server tells.
         thinking_blocks: the same as its server signed it, to be sent back as it is; None where it signed nothing.
         retry: how often the caller's library had sent the request before, as it says itself.
@@ -183,6 +192,7 @@ class Exchange(Timestamped):
     step_index = models.PositiveIntegerField(null=True, blank=True)
     model = models.CharField(max_length=200)
     request = models.JSONField(default=dict)
+    sampling = models.JSONField(default=dict, db_default={})
     adapter_name = models.CharField(max_length=200, blank=True)
     policy_version = models.PositiveIntegerField(default=0)
     messages = models.JSONField(default=list)
@@ -236,6 +246,19 @@ class Exchange(Timestamped):
         has_prompt = bool(self.prompt_token_ids) or self.shared_tokens > 0
         is_whole = not (self.is_truncated or self.is_mixed)
         return is_whole and has_prompt and bool(self.token_ids) and len(self.logprobs) == len(self.token_ids)
+
+    @property
+    def token_fault(self) -> str:
+        """Why its tokens are not exact, in words; "" where they are."""
+        if self.has_exact_tokens:
+            return ""
+        if self.is_truncated:
+            return "the answer broke off before it was whole"
+        if self.is_mixed:
+            return "another adapter served at the answer's end than at its start"
+        if self.token_ids and self.error:
+            return self.error[:300]
+        return "the model server told no token ids or log-probs"
 
     def unpack_prompt_token_ids(self) -> list[int]:
         return unpack_int32(self.prompt_token_ids)

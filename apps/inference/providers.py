@@ -19,7 +19,9 @@ from apps.inference.rotation import require_admin
 from apps.inference.sealing import seal, unseal
 from tentalis.outbound.addresses import check_url, is_allowed
 
-CHANGEABLE = frozenset({"name", "kind", "base_url", "more_urls", "default_model", "allow_private", "timeout_s"})
+CHANGEABLE = frozenset(
+    {"name", "kind", "base_url", "more_urls", "default_model", "allow_private", "timeout_s", "tells_processed"}
+)
 CHANGEABLE |= {"requests_per_minute", "tokens_per_minute", "is_active", "api_key"}
 MAX_URLS = 32
 MAX_TIMEOUT_S = 3600.0

@@ -66,6 +66,7 @@ class ProviderKind:
     extra_headers: Mapping[str, str] = field(default_factory=dict)
     tells_tokens: bool = False
     tells_logprobs: bool = False
+    tells_processed: bool = False
     has_completions: bool = False
     loads_adapters: bool = False
     probe_tolerance_nats: float = 1e-3
@@ -109,6 +110,10 @@ class ProviderKind:
             return Urls(f"{api}/messages", "", f"{api}/models", api, root)
         return Urls(f"{api}/chat/completions", f"{api}/completions", f"{api}/models", api, root)
 
+    def name_told(self, *, is_declared: bool) -> str:
+        """What its log-probs are, by its nature or as declared: processed or raw, see `tentalis.core.sampling`."""
+        return "processed" if self.tells_processed or is_declared else "raw"
+
     def capture_fields(self, *, completions: bool = False) -> dict[str, Any]:
         """Fields that make the server tell the tokens of its answer; {} where it would refuse or ignore them."""
         if not self.tells_tokens:
@@ -122,6 +127,7 @@ _ROWS = [
         label="Tentalis engine",
         tells_tokens=True,
         tells_logprobs=True,
+        tells_processed=True,
         has_completions=True,
         loads_adapters=True,
         tokenizes=True,

@@ -12,7 +12,9 @@ from apps.inference.metering import Call, find_meter
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.prices import find_price
 from apps.inference.providers import open_key
+from apps.inference.registry import find_kind
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32, pack_top
+from tentalis.core.sampling import describe_sampling
 from tentalis.core.token_use import TokenUse
 from tentalis.core.worlds import AttemptDraft
 
@@ -93,6 +95,7 @@ def record_exchanges(
     """
     kind = provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"]
     rates = find_price(provider=provider, kind=kind, model=model) if drafts else None
+    tells = find_kind(kind).name_told(is_declared=provider is not None and provider.tells_processed)
     return Exchange.objects.bulk_create(
         Exchange(
             project=project,
@@ -103,6 +106,7 @@ def record_exchanges(
             adapter_name=adapter_name,
             policy_version=policy_version,
             messages=list(draft.messages),
+            sampling=describe_sampling(draft.sampling, tells=tells) if draft.sampling else {},
             text=draft.text,
             tool_calls=list(draft.tool_calls),
             finish_reason=draft.finish_reason,

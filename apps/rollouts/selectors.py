@@ -22,6 +22,7 @@ from tentalis.core.contracts import RolloutRecord, StepReward
 from tentalis.core.hints import list_candidates
 from tentalis.core.lineage import Conversation
 from tentalis.core.rendering import describe_rendering
+from tentalis.core.sampling import read_temperature
 
 LATEST = 2_000
 PAGE = 200
@@ -103,6 +104,8 @@ def _make_record(
         rendering=rendering,
         hinted_messages=hinted.messages,
         hint_fault=hinted.fault,
+        temperature=read_temperature(part.exchange.sampling),
+        is_cut=rollout.attempt.exchange is not None and rollout.attempt.exchange.finish_reason == "length",
         prompt_token_ids=tokens.prompt,
         token_ids=tokens.tokens,
         logprobs=tokens.logprobs,

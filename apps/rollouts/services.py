@@ -24,10 +24,21 @@ from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from apps.workers.rules import require_own_line
 from tentalis.core.learning.advantages import UNJUDGED
+from tentalis.core.learning.recipes import PREFERENCES
+from tentalis.core.sampling import find_sampling_fault
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
 _OF_ATTEMPT = ("task", "index", "state", "text", "answer", "error", "unfit", "missing_steps")
-_OF_EXCHANGE = ("prompt_token_ids", "shared_tokens", "token_ids", "logprobs", "is_truncated", "is_mixed")
+_OF_EXCHANGE = (
+    "prompt_token_ids",
+    "shared_tokens",
+    "token_ids",
+    "logprobs",
+    "is_truncated",
+    "is_mixed",
+    "sampling",
+    "error",
+)
 _OF_WORKER = ("project", "name", "kind", "adapters_per", "user_batch_tasks", "learns_with")
 _TOLD = (
     *_OF_ATTEMPT,
@@ -105,11 +116,21 @@ def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: 
         return f"the attempt failed: {attempt.error}"[:300]
     if attempt.unfit:
         return attempt.unfit
-    if attempt.exchange is None or not attempt.exchange.has_exact_tokens:
-        return "the model server told no token ids or log-probs"
+    if attempt.exchange is None:
+        return "no call of a model is known for this attempt: its tokens were never seen"
+    if fault := attempt.exchange.token_fault:
+        return fault
+    if learns_on_policy(task, attempt) and (fault := find_sampling_fault(attempt.exchange.sampling)):
+        return fault[:300]
     if (judgement is None or judgement.reward is None) and hint is None:
         return "neither a reward nor a hint: nobody judged it"
     return ""
+
+
+def learns_on_policy(task: Task, attempt: Attempt) -> bool:
+    """Whether the attempt's line learns by a ratio to the policy that sampled, and not by imitation or preference."""
+    recipe = choose_recipe(task.project, find_line(attempt).worker)
+    return recipe.algorithm not in PREFERENCES and recipe.algorithm != "reward_weighted_sft"
 
 
 def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> list[Batch]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
+from tentalis.core.sampling import POLICIES, SamplingPolicy
+
 People = Literal["all", "named", "nobody"]
 PEOPLE: Final[tuple[People, ...]] = ("all", "named", "nobody")
 Redaction = Literal["off", "mask", "mask_loss_only"]
@@ -34,6 +36,9 @@ class SessionPolicy:
             refuses exchanges whose tokens hold some; `mask_loss_only` masks the texts, and trains on such exchanges
             without those answers that hold some; `off` looks for nothing.
         names: people's names and other words to mask wherever they stand.
+        sampling: what the gateway does with a caller's temperature, top_p and the like: `keep` hands them on and learns
+            from what can be corrected for; `enforce` asks for temperature 1 and nothing else, so that every answer can
+            be learnt from; `refuse` answers 400 to anything else.
     """
 
     learn: bool = False
@@ -44,6 +49,7 @@ class SessionPolicy:
     people: People = "all"
     redaction: Redaction = "mask"
     names: tuple[str, ...] = ()
+    sampling: SamplingPolicy = "keep"
 
     def __post_init__(self) -> None:
         for name in ("learn", "judge"):
@@ -59,6 +65,8 @@ class SessionPolicy:
             raise SessionPolicyError(f"people: wanted one of {', '.join(PEOPLE)}, found {self.people!r:.80}")
         if self.redaction not in REDACTIONS:
             raise SessionPolicyError(f"redaction: wanted one of {', '.join(REDACTIONS)}, found {self.redaction!r:.80}")
+        if self.sampling not in POLICIES:
+            raise SessionPolicyError(f"sampling: wanted one of {', '.join(POLICIES)}, found {self.sampling!r:.80}")
         names: Any = self.names
         if not isinstance(names, tuple) or not all(isinstance(name, str) and name.strip() for name in names):
             raise SessionPolicyError(f"names: wanted a list of words, found {names!r:.80}")

@@ -40,6 +40,7 @@ class AttemptDraft:
         exchange_ids: calls it consists of that a gateway has stored already, in order: nothing of it is recorded again.
         unfit: why its tokens may train nothing; "" where they may.
         use: tokens as the server counted them, for what they cost.
+        sampling: the temperature it was asked for at and every other knob; empty where nobody said.
     """
 
     text: str = ""
@@ -60,6 +61,7 @@ class AttemptDraft:
     exchange_ids: Sequence[int] = ()
     unfit: str = ""
     use: TokenUse = NOTHING_USED
+    sampling: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,6 +71,7 @@ class ProviderOut(serializers.ModelSerializer[Provider]):
             "default_model",
             "allow_private",
             "timeout_s",
+            "tells_processed",
             "requests_per_minute",
             "tokens_per_minute",
             "is_active",
@@ -129,6 +130,10 @@ class _Settings(StrictSerializer):
         required=False, help_text="Loopback and private addresses; only an installation's admin may say so."
     )
     timeout_s = NumberField(required=False, allow_null=True, min_value=0.001, max_value=MAX_TIMEOUT_S)
+    tells_processed = TrueFalseField(
+        required=False,
+        help_text="Its log-probs are those at the temperature it samples at (vLLM: --logprobs-mode processed_logprobs)",
+    )
     requests_per_minute = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_PER_MINUTE)
     tokens_per_minute = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_PER_MINUTE)
 

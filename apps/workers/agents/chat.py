@@ -1,6 +1,7 @@
 """A worker on any OpenAI-compatible server: one request a prompt, steps read out of whatever the model wrote."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
@@ -83,7 +84,8 @@ class ChatAgent:
                 top_k=0 if greedy else self._top_k,
             )
             elapsed_s = perf_counter() - started
-            drafts += [read_sample(sample, messages, elapsed_s) for sample in samples]
+            sampling = {"temperature": 0.0 if greedy else self._temperature, "top_p": self._top_p}
+            drafts += [replace(read_sample(sample, messages, elapsed_s), sampling=sampling) for sample in samples]
         return drafts
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from apps.base.errors import BadInputError
 from apps.inference.client import ModelClient, Sample
@@ -149,7 +149,8 @@ class DeskAgent:
                 each.take(sample, self._max_tokens, elapsed_s)
             groups.append(group)
         self._work_on([each for group in groups for each in group], prompts, world, seed, model, greedy)
-        return [[_draft(each, conversations[index]) for each in group] for index, group in enumerate(groups)]
+        sampling = {"temperature": 0.0 if greedy else self._temperature}
+        return [[_draft(each, conversations[index], sampling) for each in group] for index, group in enumerate(groups)]
 
     def finish(
         self,
@@ -183,7 +184,7 @@ class DeskAgent:
             for each, sample in zip(group, samples, strict=True):
                 each.take(sample, self._max_tokens - len(each.token_ids), 0.0)
         self._work_on([each for group in groups for each in group], prompts, world, seed, model, greedy=False)
-        return [[_draft(each, ()) for each in group] for group in groups]
+        return [[_draft(each, (), {"temperature": self._temperature}) for each in group] for group in groups]
 
     def _spell(self, token_ids: Sequence[int]) -> list[str]:
         pieces = self._client.spell(token_ids, model=self._base_model)
@@ -262,7 +263,7 @@ def _mix(seeds: Sequence[int | None]) -> int | None:
     return int.from_bytes(digest) >> 1
 
 
-def _draft(each: _Try, messages: Sequence[Mapping[str, str]]) -> AttemptDraft:
+def _draft(each: _Try, messages: Sequence[Mapping[str, str]], sampling: Mapping[str, Any]) -> AttemptDraft:
     reading = read_pieces(each.pieces)
     results = iter(each.calls)
     steps = [
@@ -291,6 +292,7 @@ def _draft(each: _Try, messages: Sequence[Mapping[str, str]]) -> AttemptDraft:
         ended=each.finish_reason == "stop" and not text.endswith(_CALL_END),
         tool_calls=each.calls,
         elapsed_s=each.elapsed_s,
+        sampling=sampling,
     )
 
 

@@ -253,3 +253,17 @@ def test_what_was_asked_besides_the_conversation_is_kept() -> None:
     body = {"messages": ASKED, "model": "desk", "stream": True, "temperature": 0.5, "seed": 7, "$same": ["seed"]}
     record = Record(make_header(1, model="desk", asked="desk@v3"), orjson.dumps(body), answer_whole(body))
     assert one(record).request == {"temperature": 0.5, "seed": 7, "model": "desk"}
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_an_answer_whose_tokens_do_not_add_up_to_its_usage_is_not_exact(is_stream: bool) -> None:
+    record = make_record(1, ASKED, is_stream=is_stream)
+    whole = one(record)
+    told = f'"completion_tokens":{whole.completion_tokens}'.encode()
+    answer = record.answer.replace(b'"completion_tokens": ', b'"completion_tokens":')
+    assert told in answer
+    counted = answer.replace(told, f'"completion_tokens":{whole.completion_tokens + 1}'.encode())
+    captured = one(record._replace(answer=counted))
+    tokens = whole.completion_tokens
+    assert captured.error == f"{tokens} token ids of {tokens + 1} tokens by its usage: the log-probs were dropped"
+    assert (len(captured.token_ids), captured.logprobs) == (4 * tokens, b"")

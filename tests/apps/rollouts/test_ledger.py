@@ -3,6 +3,7 @@
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -13,6 +14,7 @@ from apps.accounts.models import Project
 from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError
 from apps.feedback.models import Feedback, StepFeedback
+from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts import services
@@ -172,3 +174,53 @@ def test_tasks_that_end_at_once_share_one_batch_and_lose_no_rollout() -> None:
     batch = Batch.objects.get()
     assert (batch.state, batch.task_count, batch.rollout_count, TrainingUse.objects.count()) == ("closed", 8, 16, 16)
     assert AuditEntry.objects.filter(kind="batch.closed").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("sampling", "words"),
+    [
+        ({"tells": "processed"}, ""),
+        ({"temperature": 0.7, "tells": "processed"}, ""),
+        ({"temperature": 0.7, "tells": "raw"}, "sampled at temperature 0.7 by a server that tells log-probs at 1"),
+        (
+            {"temperature": 0, "tells": "raw"},
+            "sampled at temperature 0: the likeliest token each time, nothing was tried",
+        ),
+        (
+            {"top_p": 0.5, "logit_bias": {"5": 2}},
+            "sampled with top_p 0.5, logit_bias {'5': 2}: no policy that can be trained has that distribution",
+        ),
+    ],
+)
+def test_how_an_answer_was_sampled_decides_whether_a_policy_can_learn_from_it(
+    project: Project, sampling: dict[str, Any], words: str
+) -> None:
+    task = make_judged_task(project)
+    Exchange.objects.filter(attempt__task=task).update(sampling=sampling, finish_reason="length")
+    build(task)
+    assert set(Rollout.objects.values_list("unusable_reason", flat=True)) == {words}
+    if not words:
+        records = list(iterate_records(Batch.objects.get()))
+        assert {record.temperature for record in records} == {sampling.get("temperature", 1.0)}
+        assert all(record.is_cut for record in records)
+
+
+def test_who_learns_by_imitation_or_preference_does_not_mind_how_an_answer_was_sampled(project: Project) -> None:
+    project.recipe = {"algorithm": "kto"}
+    project.save()
+    task = make_judged_task(project)
+    Exchange.objects.filter(attempt__task=task).update(sampling={"top_p": 0.5})
+    build(task)
+    assert set(Rollout.objects.values_list("is_usable", flat=True)) == {True}
+
+
+def test_why_tokens_are_not_exact_is_said_as_it_was(project: Project) -> None:
+    task = make_judged_task(project, group_size=1)
+    dropped = "5 token ids of 6 tokens by its usage: the log-probs were dropped"
+    Exchange.objects.filter(attempt__task=task).update(logprobs=b"", error=dropped)
+    build(task)
+    assert Rollout.objects.get().unusable_reason == dropped
+    other = make_judged_task(project, group_size=1)
+    other.attempts.update(exchange=None)
+    build(other)
+    assert Rollout.objects.get(task=other).unusable_reason.startswith("no call of a model is known")
