@@ -131,10 +131,12 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_GATEWAYS)
-        sessions, _, _ = _find(project, end_user, text)
+        sessions, _, tasks = _find(project, end_user, text)
+        # what is being written of them is waited for, or stopped, before it is looked what they taught
+        _stop_work(sessions, tasks)
         list(Turn.objects.select_for_update().filter(session__in=sessions).values_list("pk"))  # none becomes a task now
         found = find_person(project=project, by=by, end_user=end_user, text=text)
-        _stop_work(found)
+        _stop_work(found.sessions, found.tasks)
         _leave_batches(found.tasks)
         for chunk in _chunks(found.tasks):
             Task.objects.filter(pk__in=chunk).delete()
@@ -233,11 +235,10 @@ def _runs_of(batches: Sequence[int]) -> list[int]:
     return list(Batch.objects.filter(pk__in=batches, run__isnull=False).values_list("run__pk", flat=True))
 
 
-def _stop_work(found: Found) -> None:
-    turns = Turn.objects.filter(session__in=found.sessions).values_list("pk", flat=True)
-    for kind, subjects in (("cut", found.sessions), ("hear", turns), ("work", found.tasks), ("learn", found.tasks)):
-        for subject in subjects:
-            cancel_segments(kind=kind, subject_id=subject)
+def _stop_work(sessions: Sequence[int], tasks: Sequence[int]) -> None:
+    turns = list(Turn.objects.filter(session__in=sessions).values_list("pk", flat=True))
+    for kind, subjects in (("cut", sessions), ("hear", turns), ("work", tasks), ("learn", tasks)):
+        cancel_segments(kind=kind, subject_ids=subjects)
 
 
 def _leave_batches(tasks: Sequence[int]) -> None:

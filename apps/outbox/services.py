@@ -20,6 +20,7 @@ from apps.audit.services import record
 from apps.base.errors import ConflictError
 from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import LostClaimError
+from apps.outbox.locking import lock_segments
 from apps.outbox.models import Segment
 from apps.outbox.registry import KINDS, SLOW_QUEUES, queue_of
 
@@ -315,9 +316,13 @@ def replay(segment: Segment, *, by: str) -> Segment:
     return segment
 
 
-def cancel_segments(*, kind: str, subject_id: int) -> int:
-    """Stop the open segment of a subject; a process at work on it loses its claim and hangs up on whom it asked."""
-    count = Segment.objects.filter(kind=kind, subject_id=subject_id, state=Segment.State.OPEN).update(
+def cancel_segments(*, kind: str, subject_ids: Iterable[int]) -> int:
+    """Stop the open segments of subjects; a process at work on one loses its claim and hangs up on whom it asked. A
+    last write that is under way is waited for, and stands. Returns how many were stopped.
+    """
+    subject_ids = list(subject_ids)
+    lock_segments(kind=kind, subject_ids=subject_ids)
+    count = Segment.objects.filter(kind=kind, subject_id__in=subject_ids, state=Segment.State.OPEN).update(
         state=Segment.State.CANCELLED, fence=None, lease_until=None, finished_at=Now()
     )
     if count:

@@ -29,7 +29,6 @@ from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import QueueFilter, Said
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
-from apps.outbox.locking import lock_segments
 from apps.outbox.models import Segment
 from apps.outbox.registry import register_kind
 from apps.pipeline import bulk as bulks
@@ -231,7 +230,7 @@ def submit(
 def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:
     """Take an outside agent's own work on a queued task; it is scored and reviewed like any."""
     with transaction.atomic():
-        outbox.cancel_segments(kind="work", subject_id=task.pk)
+        outbox.cancel_segments(kind="work", subject_ids=[task.pk])
         attempt = tasks.hand_in_attempt(task=task, steps=steps, answer=answer, by=by)
         learn_from_decisions(attempt)
         outbox.start("work", subject_id=task.pk, project_id=task.project_id)
@@ -241,11 +240,9 @@ def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer
 def cancel(*, task: Task, by: User) -> Task:
     """Give a task up; a link at work on it hangs up on whom it asked."""
     with transaction.atomic():
-        for kind in ("work", "learn"):
-            lock_segments(kind=kind, subject_ids=[task.pk])
+        for kind in ("work", "learn"):  # first: a link's last write too has its segment before the task
+            outbox.cancel_segments(kind=kind, subject_ids=[task.pk])
         tasks.cancel_task(task=task, by=by)
-        for kind in ("work", "learn"):
-            outbox.cancel_segments(kind=kind, subject_id=task.pk)
         feedback.expire_reviews_of(task, by=by.handle)
     return task
 

@@ -20,7 +20,7 @@ from apps.workers.models import Worker
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
     """Stop a training. Its segment goes first: who sends it has the segment's lock before the run's."""
     with transaction.atomic():
-        outbox.cancel_segments(kind="train", subject_id=run.pk)
+        outbox.cancel_segments(kind="train", subject_ids=[run.pk])
         return training.cancel_run(run=run, by=by)
 
 
@@ -28,7 +28,7 @@ def pause_run(*, run: TrainingRun, by: User) -> TrainingRun:
     """Stop a run so that it can go on where it was."""
     require_right(by, run.project, Right.RUNS_WRITE)
     with transaction.atomic():
-        outbox.cancel_segments(kind="train", subject_id=run.pk)
+        outbox.cancel_segments(kind="train", subject_ids=[run.pk])
         return training.pause_run(run, why=f"paused by {by.handle}", by=by.handle)
 
 

@@ -20,7 +20,7 @@ def end_line(*, project: Project, end_user: str, stand_in: str, by: str) -> None
     lock_segments(kind="train", subject_ids=theirs.values_list("pk", flat=True))
     runs = theirs.select_for_update(of=("self",))
     for run in runs.filter(state__in=[State.QUEUED, State.RUNNING, State.PAUSED]).order_by("pk"):
-        cancel_segments(kind="train", subject_id=run.pk)
+        cancel_segments(kind="train", subject_ids=[run.pk])
         if run.state == State.RUNNING and "output_uri" in run.spec:
             asking.ask(run, asking.CANCEL, WORDS)
         move(run, State.CANCELLED, by=by, failure=WORDS)

@@ -212,7 +212,7 @@ def _last(run_id: int | None) -> TrainingRun | None:
 
 def cancel_for_rebuild(run: TrainingRun, *, by: str) -> None:
     """End a run that is open: what it learns from is not to be learnt."""
-    cancel_segments(kind="train", subject_id=run.pk)
+    cancel_segments(kind="train", subject_ids=[run.pk])
     if run.state == State.RUNNING and "output_uri" in run.spec:
         asking.ask(run, asking.CANCEL, CANCELLED)
     move(run, State.CANCELLED, by=by, failure=CANCELLED)

@@ -83,6 +83,18 @@ def test_a_shadow_does_its_share_of_the_work_and_gets_its_verdict(plane: Plane) 
     )
 
 
+def find_uses(plane: Plane) -> tuple[set[int], set[int]]:
+    """Rollouts that are in a batch: hers, and everybody else's, of whom some may still be coming in."""
+    rows = plane.ask(
+        "SELECT use.rollout_id, task.metadata->>'customer' = %s AS is_hers FROM rollouts_traininguse use "
+        "JOIN rollouts_rollout made ON made.id = use.rollout_id JOIN tasks_task task ON task.id = made.task_id",
+        GRACE,
+    )
+    return {row["rollout_id"] for row in rows if row["is_hers"]}, {
+        row["rollout_id"] for row in rows if not row["is_hers"]
+    }
+
+
 def test_a_forgotten_person_leaves_adapters_scorer_and_fits_though_the_box_is_killed_meanwhile(plane: Plane) -> None:
     plane.wait_for_deployed(3)
     model = plane.wait_for_scorer()
@@ -93,7 +105,8 @@ def test_a_forgotten_person_leaves_adapters_scorer_and_fits_though_the_box_is_ki
         GRACE,
     )
     fits = plane.ask("SELECT id FROM training_managerrun")
-    uses = plane.ask("SELECT rollout_id FROM rollouts_traininguse")
+    hers, others = find_uses(plane)
+    assert len(hers) == 8
     forgotten = plane.call("POST", "projects/plane/forget", {"text": GRACE, "dry_run": False})
     assert (forgotten["reruns"], forgotten["judges"]) == (3, [model["name"], "agent:rubric:desk"])
     policies = [
@@ -122,8 +135,10 @@ def test_a_forgotten_person_leaves_adapters_scorer_and_fits_though_the_box_is_ki
     assert last["attempt"] == 1
     assert plane.ask("SELECT id FROM adapters_verdict WHERE adapter_id = %s AND question = 'safe'", last["adapter"])
     assert not plane.ask("SELECT id FROM adapters_verdict WHERE adapter_id = %s", killed["adapter"])
-    taught = plane.ask("SELECT rollout_id FROM rollouts_traininguse")
-    assert len(uses) - len(taught) == 8, "hers are gone, and everybody else's are where they were, once"
+    left_of_hers, left = find_uses(plane)
+    assert not left_of_hers
+    assert hers.isdisjoint(left), "not one of hers came in again"
+    assert others <= left, "everybody else's are where they were"
     again = plane.wait_for_scorer()
     assert again["version"] == model["version"] + 1
     before = only(plane.ask("SELECT state, barred FROM scoring_rewardmodel WHERE id = %s", model["id"]))

@@ -101,7 +101,11 @@ def test_what_is_known_comes_from_the_world_a_manager_or_whoever_adds_it(
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["score", "preferred", "steps", "hint"])), max_size=6))
 def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, said: list[tuple[bool, str]]) -> None:
-    """Whatever is said of whatever mixture, rollouts are judged as if gold words had not been said."""
+    """Whatever is said of whatever mixture, rollouts are judged as if gold words had not been said.
+
+    Each example has people of its own: who is wrong about gold items again and again rightly loses the weight of their
+    word, and is given no more reviews.
+    """
     task = make_judged_task(all_gold)
     item = add_gold(task=task, by=alice, expected={"score": 1.0})
     words = {
@@ -112,7 +116,7 @@ def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, 
     }
     real = False
     for number, (is_gold, what) in enumerate(said):
-        user = make_user(f"person{number}")
+        user = make_user(f"person-{task.pk}-{number}")
         Member.objects.get_or_create(project=all_gold, user=user, role=Role.REVIEWER)
         if is_gold:
             taken = claim_review(all_gold, user)
