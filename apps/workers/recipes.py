@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from apps.accounts.models import Project
-from tentalis.core.learning.recipes import RECIPES, Recipe
+from tentalis.core.learning.recipes import CLIPPED, RECIPES, Recipe
 
 if TYPE_CHECKING:
     from apps.workers.models import Worker
@@ -23,4 +23,9 @@ def choose_recipe(project: Project, worker: "Worker", *, changes: Mapping[str, A
         "clip_high": settings.TENTALIS["TRAINING_CLIP_EPSILON_HIGH"],
         "teacher": settings.TENTALIS["OPD_TEACHER_MODEL"] or "base",
     }
-    return Recipe.from_json(start | installation | project.recipe | dict(changes or {}))
+    asked = project.recipe | dict(changes or {})
+    if (
+        asked.get("algorithm", "grpo") not in CLIPPED
+    ):  # the measured cap is of a clipped loss; whoever asks for one is told
+        start["importance_cap"] = None
+    return Recipe.from_json(start | installation | asked)

@@ -76,7 +76,7 @@ def test_parquet_holds_the_same_and_filters_hold_too(as_alice: Caller, rollouts:
     lines = [json.loads(line) for line in as_alice.get(f"rollouts/export?batch={batch}").content.splitlines()]
     assert len(table) == len(lines) == 2
     for row, line in zip(table, lines, strict=True):
-        for name in ("messages", "candidate_hints"):
+        for name in ("messages", "candidate_hints", "rendering"):
             assert json.loads(row.pop(name)) == line.pop(name)
         assert row.pop("logprobs") == pytest.approx(line.pop("logprobs"))
         assert row == line
