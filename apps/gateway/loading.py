@@ -20,6 +20,7 @@ from apps.inference.models import Provider
 from apps.inference.prices import load_prices
 from apps.inference.providers import open_key
 from apps.inference.registry import find_kind
+from apps.inference.services import own_server_key
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.limits import Limits, LimitsError
@@ -176,7 +177,7 @@ def _own_server() -> Backend:
         name=kind.kind,
         kind=kind,
         urls=(settings.TENTALIS["INFERENCE_BASE_URL"] or settings.ENGINE_URL,),
-        headers=kind.headers(settings.TENTALIS["INFERENCE_API_KEY"] or ""),
+        headers=kind.headers(own_server_key()),
         default_model="",
         trusts_private=True,
         timeout_s=settings.TENTALIS["TASK_TIMEOUT_SECONDS"],

@@ -31,7 +31,7 @@ def client_for(provider: Provider | None) -> ModelClient:
     if provider is None:
         return ModelClient(
             settings.TENTALIS["INFERENCE_BASE_URL"] or settings.ENGINE_URL,
-            settings.TENTALIS["INFERENCE_API_KEY"] or "",
+            own_server_key(),
             settings.TENTALIS["INFERENCE_BACKEND"],
             timeout_s,
             allow_private=True,  # who set the environment runs the machine
@@ -47,6 +47,13 @@ def client_for(provider: Provider | None) -> ModelClient:
         provider.allow_private,
         on_answer,
     )
+
+
+def own_server_key() -> str:
+    """The key of the installation's own model server: the engine's, unless the settings name another server."""
+    known = settings.TENTALIS
+    key = known["INFERENCE_API_KEY"] or ("" if known["INFERENCE_BASE_URL"] else known["ENGINE_KEY"])
+    return key or ""
 
 
 def clients_for(provider: Provider | None) -> list[ModelClient]:

@@ -3,17 +3,21 @@
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from aiohttp import web
 
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.served import Served
-from gpu_workers.engine.server import EngineServer
+from gpu_workers.engine.server import EngineServer, is_loopback
 from gpu_workers.process import prepare_process
 
+KEY_VARIABLE = "TENTALIS_ENGINE_KEY"
 _DRAIN_S = 7.0
 _CLOSE_S = 1.0
 logger = logging.getLogger("gpu_workers.engine")
@@ -23,20 +27,28 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m gpu_workers.engine", description="Local inference engine.")
     parser.add_argument("--model", default="desk", help='"desk" for the built-in model, else a directory')
     parser.add_argument("--served-name", help="what requests call the base; default: desk, or the directory's name")
-    parser.add_argument("--host", default="127.0.0.1", help="address to bind; the engine has no authentication")
+    parser.add_argument("--host", default="127.0.0.1", help="address to bind; anything but loopback wants a key")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], help="a name it answers to beside this machine's; may be repeated"
+    )
+    parser.add_argument(
+        "--adapters-in", type=Path, help="load adapters and step scorers only from inside this directory"
+    )
     parser.add_argument("--port", type=int, default=8300)
     parser.add_argument("--max-rows", type=int, default=512, help="choices that decode at the same time")
     parser.add_argument("--max-waiting", type=int, default=4096, help="prompts that may wait before 429")
     return parser
 
 
-async def serve(engine: Served, *, host: str, port: int) -> None:
+async def serve(
+    engine: Served, *, host: str, port: int, key: str = "", root: Path | None = None, names: Sequence[str] = ()
+) -> None:
     """Serve until a signal; then drain and return. Raises OSError when the port cannot be bound."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    server = EngineServer(engine, host=host)
+    server = EngineServer(engine, host=host, key=key, root=root, names=names)
     runner = web.AppRunner(
         server.app, access_log=None, handle_signals=False, handler_cancellation=True, shutdown_timeout=_CLOSE_S
     )
@@ -54,14 +66,26 @@ async def serve(engine: Served, *, host: str, port: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    key = os.environ.get(KEY_VARIABLE, "")  # never on a command line, which everybody on the machine can read
+    if not key and not is_loopback(options.host):
+        parser.error(f"--host {options.host} lets others in: set {KEY_VARIABLE}, which callers must then know")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     prepare_process()
     try:
         engine = Engine.open(
             options.model, name=options.served_name, max_rows=options.max_rows, max_waiting=options.max_waiting
         )
-        asyncio.run(serve(engine, host=options.host, port=options.port))
+        serving = serve(
+            engine,
+            host=options.host,
+            port=options.port,
+            key=key,
+            root=options.adapters_in,
+            names=options.allow_host,
+        )
+        asyncio.run(serving)
     except ModelUnreadableError as error:
         sys.stderr.write(f"engine: {error}\n")
         return 1

@@ -1,10 +1,11 @@
 """The engine over HTTP: vLLM's routes on aiohttp. The event loop parses and writes; the engine's thread computes."""
 
 import asyncio
+import hmac
 import ipaddress
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 ADAPTER_HEADER = "X-Tentalis-Adapter"
 MAX_BODY_BYTES = 64 * 1024 * 1024
+_OPEN_PATHS = frozenset({"/health", "/metrics"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -33,12 +35,24 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class EngineServer:
     """Routes, and the bridge between the engine's thread and the event loop."""
 
-    def __init__(self, engine: Served, *, host: str) -> None:
+    def __init__(
+        self, engine: Served, *, host: str, key: str = "", root: Path | None = None, names: Sequence[str] = ()
+    ) -> None:
+        """
+        Args:
+            key: what every caller of /v1 and of the tokenizer must send as a bearer token, as with vLLM's --api-key;
+                "": nothing.
+            root: adapters and step scorers are loaded from inside this directory alone; None: from anywhere.
+            names: host names it answers to beside this machine's own.
+        """
         self._engine = engine
+        self._key = key
+        self._root = None if root is None else root.resolve()
+        self._names = _LOOPBACK_NAMES | set(names)
         self._metrics = EngineMetrics(engine)
         self._mailboxes: dict[Job, asyncio.Queue[list[Delta]]] = {}
         self._started_s = int(time.time())
-        self._is_loopback = _is_loopback(host)
+        self._checks_host = is_loopback(host) or bool(names)
         self._is_stopping = False
         self.app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
         self.app.add_routes(
@@ -113,7 +127,7 @@ class EngineServer:
         if fields.flag("load_inplace"):
             raise InvalidRequestError("adapters are immutable: load_inplace is not supported", param="load_inplace")
         fields.finish()
-        lane = await asyncio.to_thread(self._engine.load_adapter, name, path)
+        lane = await asyncio.to_thread(self._engine.load_adapter, name, self._require_inside(path, "lora_path"))
         logger.info("loaded adapter %s from %s", name, path)
         return _text(f"Success: LoRA adapter '{name}' added successfully.", lane.name)
 
@@ -133,7 +147,7 @@ class EngineServer:
         fields = Fields(await _read_json(request))
         name, path = fields.string("head_name"), Path(fields.string("head_path"))
         fields.finish()
-        await asyncio.to_thread(self._engine.load_head, name, path)
+        await asyncio.to_thread(self._engine.load_head, name, self._require_inside(path, "head_path"))
         logger.info("loaded step scorer %s from %s", name, path)
         return _text(f"Success: step scorer '{name}' added successfully.", name)
 
@@ -269,12 +283,33 @@ class EngineServer:
 
     # --- the edge
 
+    def _require_inside(self, path: Path, param: str) -> Path:
+        """Raises InvalidRequestError for a directory outside the one that adapters lie in."""
+        try:
+            found = path.resolve()
+        except (OSError, ValueError) as error:
+            raise InvalidRequestError(f"{param} cannot be read: {error}", param=param) from None
+        if self._root is not None and not found.is_relative_to(self._root):
+            raise InvalidRequestError(f"{param} must lie in the artifact directory", param=param)
+        return path
+
+    def _knows_key(self, request: web.Request) -> bool:
+        """As vLLM: what tells health and figures is open, all else is not."""
+        if not self._key or request.path in _OPEN_PATHS:
+            return True
+        scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            sent.strip().encode(errors="surrogateescape"), self._key.encode()
+        )
+
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn every failure into OpenAI's error shape, and keep other sites' pages from using the engine."""
         try:
-            if self._is_loopback and _host_name(request) not in _LOOPBACK_NAMES:
+            if self._checks_host and _host_name(request) not in self._names:
                 return _failure(403, f"host {request.host!r} is not this machine", "forbidden_host")
+            if not self._knows_key(request):
+                return _failure(401, "Unauthorized: wanted the engine's key as a bearer token", "unauthorized")
             if request.method == "POST" and request.content_type != "application/json":
                 found = request.content_type
                 return _failure(415, f"Content-Type must be application/json, found {found}", "unsupported_media_type")
@@ -330,7 +365,8 @@ def _host_name(request: web.Request) -> str:
     return host[1 : host.index("]")] if host.startswith("[") and "]" in host else host.rsplit(":", 1)[0]
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what is bound to this address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -137,7 +137,9 @@ def logs(
 
 def serve_engine(
     model: Annotated[str, typer.Option(help="`desk`, or the directory of a Hugging Face causal LM.")] = "desk",
-    host: Annotated[str, typer.Option(help="Address to bind; the engine has no passwords.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to bind; others than loopback want TENTALIS_ENGINE_KEY.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to bind.")] = 8300,
 ) -> None:
     """Serve a model with the local engine, in the foreground."""

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tentalis.env import PREFIX, VARIABLES
-from tentalis.platform import postgres_server, redis_server, redis_users
+from tentalis.platform import database_roles, postgres_server, redis_server, redis_users
 from tentalis.platform.config import Config, read_settings
+from tentalis.platform.derived import derive_password
 from tentalis.platform.errors import UnknownServiceError
 from tentalis.platform.home import Home
 from tentalis.platform.ports import choose_port
@@ -22,6 +23,8 @@ from tentalis.platform.service import Service
 PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 LOOPBACK = "127.0.0.1"
 STORES = ("postgres", "redis")
+OWNERS_ADDRESSES = ("migration_database_url", "admin_database_url")
+"""Of the database; only what prepares it gets these."""
 FROZEN_PATIENCE_S = 20.0
 WORKER_PATIENCE_S = 60
 """After which uvicorn ends one of several web processes whose own thread for that question says nothing."""
@@ -45,7 +48,9 @@ class Stack:
     """What to run: the services in an order in which each stands after what it needs, and where they answer.
 
     Args:
-        addresses: database_url, redis_url (with passwords), console_url, gateway_url, engine_url.
+        addresses: database_url of the application's role, migration_database_url of the owner of the tables and
+            admin_database_url of a superuser (where there are such), redis_url (all with passwords), console_url,
+            gateway_url, engine_url.
     """
 
     services: tuple[Service, ...]
@@ -106,8 +111,7 @@ def plan_stack(
         base=_base_environment(home, given),
         is_throwaway=is_throwaway,
     )
-    stores, database_url, redis_url = _plan_stores(plan)
-    addresses = {"database_url": database_url, "redis_url": redis_url}
+    stores, addresses = _plan_stores(plan)
     if only and set(only) <= set(STORES):
         return Stack(tuple(store for store in stores if store.name in only), addresses)
 
@@ -122,9 +126,9 @@ def plan_stack(
     of = {user: _in_redis_as(user, plan, environment) for user in ("web", "queues", "gateway", "box")}
     services = [
         *stores,
-        *_plan_engine(plan, _torch_environment(environment), engine_port),
+        *_plan_engine(plan, _torch_environment(environment, f"{PREFIX}ENGINE_KEY"), engine_port),
         *_plan_box(plan, of["box"], store_names),
-        *_plan_set_up(plan, of["web"], store_names),
+        *_plan_set_up(plan, of["web"], store_names, addresses),
         _plan_web(plan, _named("web", of["web"]), web_port),
         _plan_gateway(plan, _named("gateway", of["gateway"]), gateway_port),
         Service(name="relay", argv=_manage("relay"), environment=_named("relay", of["queues"]), after=("migrate",)),
@@ -151,6 +155,9 @@ def web_environment(
             environment[PREFIX + variable] = str(port)
     if engine_url := addresses.get("engine_url"):
         environment[f"{PREFIX}ENGINE_URL"] = engine_url
+        if not given.get(f"{PREFIX}ENGINE_URL"):  # our own: it wants a key
+            made = derive_password(config.secrets.secret_key, "engine key")
+            environment[f"{PREFIX}ENGINE_KEY"] = given.get(f"{PREFIX}ENGINE_KEY") or made
     return environment
 
 
@@ -164,7 +171,8 @@ def _in_redis_as(user: str, plan: _Plan, environment: Mapping[str, str]) -> dict
 
 
 def _base_environment(home: Home, given: Mapping[str, str]) -> dict[str, str]:
-    base = dict(given) | ONE_THREAD
+    withheld = {PREFIX + name.upper() for name in OWNERS_ADDRESSES}
+    base = {name: value for name, value in given.items() if name not in withheld} | ONE_THREAD
     base |= {"PYTHONUNBUFFERED": "1", f"{PREFIX}HOME": str(home.root)}
     paths = [str(PROJECT_DIRECTORY), given.get("PYTHONPATH", "")]
     return base | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -184,15 +192,25 @@ def _torch_environment(environment: Mapping[str, str], *secrets: str) -> dict[st
     }
 
 
-def _plan_stores(plan: _Plan) -> tuple[list[Service], str, str]:
+def _plan_stores(plan: _Plan) -> tuple[list[Service], dict[str, str]]:
     """Postgres and Redis, or the URLs of somebody else's."""
     services = []
     database_url, redis_url = plan.settings["DATABASE_URL"], plan.settings["REDIS_URL"]
+    addresses = {
+        "database_url": database_url,
+        "migration_database_url": plan.settings["MIGRATION_DATABASE_URL"] or "",
+        "admin_database_url": plan.settings["ADMIN_DATABASE_URL"] or "",
+    }
     if not database_url:
         port = plan.port("POSTGRES")
         run_as = postgres_server.choose_run_as()
         password = plan.config.secrets.postgres_password
-        database_url = f"postgres://{postgres_server.USER}:{password}@{LOOPBACK}:{port}/{postgres_server.DATABASE}"
+        admin_url = f"postgres://{postgres_server.USER}:{password}@{LOOPBACK}:{port}/{postgres_server.DATABASE}"
+        roles = {"database_url": database_roles.APP, "migration_database_url": database_roles.OWNER}
+        addresses = {"admin_database_url": admin_url} | {
+            name: database_roles.url_of(role, database_roles.password_of(role, password), admin_url)
+            for name, role in roles.items()
+        }
         postgres_server.check_cluster_version(plan.home.postgres_data)
         services.append(
             Service(
@@ -231,7 +249,7 @@ def _plan_stores(plan: _Plan) -> tuple[list[Service], str, str]:
                 death_signal=signal.SIGTERM,
             )
         )
-    return services, database_url, redis_url
+    return services, {name: url for name, url in addresses.items() if url} | {"redis_url": redis_url}
 
 
 def _plan_engine(plan: _Plan, environment: Mapping[str, str], port: int) -> list[Service]:
@@ -241,7 +259,10 @@ def _plan_engine(plan: _Plan, environment: Mapping[str, str], port: int) -> list
     return [
         Service(
             name="engine",
-            argv=[sys.executable, "-m", "gpu_workers.engine", "--model", ENGINE_MODEL, "--port", str(port)],
+            argv=[
+                *(sys.executable, "-m", "gpu_workers.engine", "--model", ENGINE_MODEL, "--port", str(port)),
+                *("--adapters-in", str(plan.settings["ARTIFACTS"] or plan.home.artifacts)),
+            ],
             environment=environment,
             probe=http_probe(LOOPBACK, port, "/health"),
             port=port,
@@ -275,15 +296,18 @@ def _plan_box(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ..
     ]
 
 
-def _plan_set_up(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...]) -> list[Service]:
-    """Migrations, then the first admin, whose password no other process gets."""
+def _plan_set_up(
+    plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ...], addresses: Mapping[str, str]
+) -> list[Service]:
+    """Roles and migrations, then the first admin, whose password no other process gets."""
     password = plan.settings["ADMIN_PASSWORD"] or plan.config.secrets.admin_password
     with_password = dict(environment) | {f"{PREFIX}ADMIN_PASSWORD": password}
+    owner = {PREFIX + name.upper(): addresses[name] for name in OWNERS_ADDRESSES if name in addresses}
     return [
         Service(
             name="migrate",
-            argv=_manage("migrate", "--noinput", "-v", "1"),
-            environment=environment,
+            argv=_manage("prepare_database", "-v", "1"),
+            environment=dict(environment) | owner,
             after=stores,
             is_oneshot=True,
         ),

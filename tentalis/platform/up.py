@@ -187,7 +187,7 @@ def ensure_embedded_servers(home: Home, environ: Mapping[str, str] | None = None
     """Postgres and Redis alone, as throw-away servers that end with this process (the tests' session fixture).
 
     Returns:
-        (database_url, redis_url); those of a stack that runs on this home already, if one does.
+        (admin_database_url, redis_url): who may make databases; of a stack that runs on this home, if one does.
     Raises:
         PlatformError: they do not start.
     """
@@ -206,7 +206,7 @@ def ensure_embedded_servers(home: Home, environ: Mapping[str, str] | None = None
             timeout_s=START_TIMEOUT_S,
             still_starting=lambda: is_same_process(identity),
         )
-    return state.addresses["database_url"], state.addresses["redis_url"]
+    return state.addresses["admin_database_url"], state.addresses["redis_url"]
 
 
 def stop_stack(home: Home, *, is_hard: bool = False, timeout_s: float = STOP_TIMEOUT_S) -> None:

@@ -48,7 +48,7 @@ def test_root_without_namespaces_runs_postgres_as_a_user_without_rights(
     with running_stack(open_home, no_namespaces, is_throwaway=True, only=["postgres"]) as stack:
         assert open_home.postgres_data.stat().st_uid != 0
         assert Path(f"/proc/{stack.pid_of('postgres')}").stat().st_uid != 0
-        with psycopg.connect(stack.state().addresses["database_url"]) as connection:
+        with psycopg.connect(stack.state().addresses["admin_database_url"]) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
     assert {path.name for path in open_home.root.iterdir()} >= {"config.toml", "postgres"}
     assert not (open_home.root / "postgres.password").exists()

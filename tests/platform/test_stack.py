@@ -123,3 +123,34 @@ def test_planning_beside_servers_of_somebody_else_makes_no_data(
 ) -> None:
     plan_stack(home, config, outside)
     assert {path.name for path in Path(home.root).iterdir()} == {"config.toml", "run", "logs", "artifacts"}
+
+
+def test_the_engine_has_a_key_that_the_web_side_knows_and_the_box_does_not(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    key = services["engine"].environment["TENTALIS_ENGINE_KEY"]
+    assert len(key) == 64
+    assert {services[name].environment["TENTALIS_ENGINE_KEY"] for name in ("web", "gateway", "relay", "queues")} == {
+        key
+    }
+    assert key not in services["gpu"].environment.values()
+    assert key not in services["engine"].argv
+    assert services["engine"].argv[-2:] == ["--adapters-in", str(home.artifacts)]
+
+
+def test_somebody_elses_engine_is_not_told_a_key_of_ours(home: Home, config: Config, outside: dict[str, str]) -> None:
+    outside["TENTALIS_ENGINE_URL"] = "http://gpu-box:8000"
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    assert not services["web"].environment.get("TENTALIS_ENGINE_KEY")
+
+
+def test_the_owners_and_the_administrators_addresses_reach_only_what_prepares_the_database(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    outside["TENTALIS_MIGRATION_DATABASE_URL"] = "postgres://owner:owners-password@127.0.0.1:1/tickets"
+    outside["TENTALIS_ADMIN_DATABASE_URL"] = "postgres://admin:admins-password@127.0.0.1:1/tickets"
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    for name, service in services.items():
+        told = " ".join(service.environment.values())
+        assert ("owners-password" in told, "admins-password" in told) == (name == "migrate",) * 2, name

@@ -42,12 +42,12 @@ def identities(stack: RunningStack) -> list[str]:
 
 def test_the_servers_want_their_passwords_and_answer_with_them(stack: RunningStack) -> None:
     addresses = stack.state().addresses
-    with psycopg.connect(addresses["database_url"]) as connection:
+    with psycopg.connect(addresses["admin_database_url"]) as connection:
         assert connection.execute("SELECT current_database(), current_user").fetchone() == ("tentalis", "tentalis")
     with redis.Redis.from_url(addresses["redis_url"]) as client:
         assert client.ping()
     with pytest.raises(psycopg.OperationalError, match="password"):
-        psycopg.connect(addresses["database_url"].replace("tentalis:", "tentalis:not"))
+        psycopg.connect(addresses["admin_database_url"].replace("tentalis:", "tentalis:not"))
     with (
         redis.Redis(port=stack.state().of("redis").port or 0) as stranger,
         pytest.raises(redis.AuthenticationError),
@@ -67,12 +67,12 @@ def test_no_password_stands_on_a_command_line(stack: RunningStack) -> None:
 @pytest.mark.parametrize("name", STORES)
 def test_a_killed_server_comes_back_with_what_it_knew(stack: RunningStack, name: str) -> None:
     addresses = stack.state().addresses
-    with psycopg.connect(addresses["database_url"], autocommit=True) as connection:
+    with psycopg.connect(addresses["admin_database_url"], autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
     first = stack.signal(name, signal.SIGKILL)
     stack.wait_until(lambda state: state.of(name).restarts >= 1 and state.of(name).state == "ready")
     assert stack.pid_of(name) != first
-    with psycopg.connect(addresses["database_url"]) as connection:
+    with psycopg.connect(addresses["admin_database_url"]) as connection:
         assert connection.execute("SELECT number FROM kept").fetchone() == (7,)
     with redis.Redis.from_url(addresses["redis_url"]) as client:
         assert client.ping()
@@ -214,7 +214,7 @@ def test_servers_of_somebody_else_are_used_and_none_is_started(
     addresses = stack.state().addresses
     elsewhere = Home(tmp_path / "elsewhere")
     outside = {
-        "TENTALIS_DATABASE_URL": addresses["database_url"],
+        "TENTALIS_DATABASE_URL": addresses["admin_database_url"],
         "TENTALIS_REDIS_URL": addresses["redis_url"],
         "TENTALIS_HOME": str(elsewhere.root),
     }
@@ -251,5 +251,5 @@ def test_servers_started_for_a_test_run_die_with_it_even_when_it_is_killed(home:
 
 def test_a_running_stack_lends_its_servers(stack: RunningStack, environ: dict[str, str]) -> None:
     addresses = stack.state().addresses
-    assert ensure_embedded_servers(stack.home, environ) == (addresses["database_url"], addresses["redis_url"])
+    assert ensure_embedded_servers(stack.home, environ) == (addresses["admin_database_url"], addresses["redis_url"])
     assert os.getpid() not in {service.pid for service in stack.state().services}

@@ -1,0 +1,68 @@
+"""`manage.py prepare_database`: roles, migrations and rights, in this order; safe to run at every start."""
+
+from typing import Any
+
+import pgtrigger
+import psycopg
+from django.apps import apps
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection, transaction
+
+from tentalis.platform.database_roles import grant_rights, prepare_roles, read_role
+
+READ_ONLY = ("django_migrations",)
+
+
+class Command(BaseCommand):
+    help = (
+        "Make the database's roles (with TENTALIS_ADMIN_DATABASE_URL), migrate as the owner of the tables "
+        "(TENTALIS_MIGRATION_DATABASE_URL) and give the application's role its rights."
+    )
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        admin_url = settings.TENTALIS["ADMIN_DATABASE_URL"]
+        owner_url = settings.TENTALIS["MIGRATION_DATABASE_URL"]
+        if not owner_url:
+            call_command("migrate", interactive=False, verbosity=options["verbosity"])
+            return
+        app, owner = read_role(settings.DATABASE_URL), read_role(owner_url)
+        if app[0] == owner[0]:
+            raise CommandError(
+                "TENTALIS_MIGRATION_DATABASE_URL must name another role than TENTALIS_DATABASE_URL, "
+                f"found {app[0]} twice"
+            )
+        try:
+            if admin_url:
+                prepare_roles(admin_url, owner=owner, app=app)
+        except psycopg.Error as error:
+            raise CommandError(f"the roles cannot be made: {' '.join(str(error).split())}") from None
+        _connect_as_owner(owner_url)
+        call_command("migrate", interactive=False, verbosity=options["verbosity"])
+        with transaction.atomic(), connection.cursor() as cursor:
+            grant_rights(cursor, app=app[0], append_only=find_append_only(), read_only=READ_ONLY)
+
+
+def find_append_only() -> list[str]:
+    """Tables whose triggers refuse every UPDATE and DELETE: nobody gets the right to either."""
+    return sorted(
+        model._meta.db_table
+        for model in apps.get_models()
+        for trigger in getattr(model._meta, "triggers", ())
+        if isinstance(trigger, pgtrigger.Protect)
+        and {str(part) for part in _operations(trigger.operation)} >= {"UPDATE", "DELETE"}
+    )
+
+
+def _operations(operation: Any) -> list[Any]:
+    return list(getattr(operation, "operations", [operation]))
+
+
+def _connect_as_owner(url: str) -> None:
+    """From here on this process speaks to the database as the owner of the tables."""
+    from tentalis.settings.base import database_from
+
+    connection.close()
+    connection.settings_dict.update(database_from(url) | {"OPTIONS": {}})
