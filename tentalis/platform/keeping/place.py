@@ -113,13 +113,21 @@ class Place:
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
-        """The address of its database, which is started for so long where it is the embedded one and does not run."""
-        if address := self.settings["DATABASE_URL"]:
-            yield str(address)
+        """The address of its database, as the strongest role that is known: it reads and writes whatever there is.
+
+        The embedded one is started for so long where it does not run.
+        """
+        if self.settings["DATABASE_URL"]:
+            yield self.strongest_address()
             return
         state = read_state(self.home)
         if state is not None and state.is_alive():
-            yield state.addresses["database_url"]
+            yield state.addresses.get("admin_database_url") or state.addresses["database_url"]
             return
         with running_stack(self.home, self.environ, only=["postgres"]) as stack:
-            yield stack.state().addresses["database_url"]
+            yield stack.state().addresses["admin_database_url"]
+
+    def strongest_address(self) -> str:
+        """Of somebody else's server: the administrator's, else the owner's, else the application's."""
+        names = ("ADMIN_DATABASE_URL", "MIGRATION_DATABASE_URL", "DATABASE_URL")
+        return str(next(self.settings[name] for name in names if self.settings[name]))

@@ -30,7 +30,16 @@ from tentalis.platform.up import running_stack
 
 Say = Callable[[str], None]
 KEY_RING = "key_ring"
-ELSEWHERE = ("database_url", "redis_url", "home", "artifacts", "key_ring", "backup_dir")
+ELSEWHERE = (
+    "database_url",
+    "migration_database_url",
+    "admin_database_url",
+    "redis_url",
+    "home",
+    "artifacts",
+    "key_ring",
+    "backup_dir",
+)
 """Settings of the old place that say nothing about the new one."""
 CHECK_TIMEOUT_S = 3600
 
@@ -190,11 +199,11 @@ def _write_files(files: tuple[KeptFile, ...], root: Path, repository: Repository
 @contextmanager
 def _fresh_database(place: Place) -> Iterator[str]:
     """An empty database; the embedded one runs for so long."""
-    if address := place.settings["DATABASE_URL"]:
-        yield str(address)
+    if place.settings["DATABASE_URL"]:
+        yield place.strongest_address()
         return
     with running_stack(place.home, place.environ, only=["postgres"]) as stack:
-        yield stack.state().addresses["database_url"]
+        yield stack.state().addresses["admin_database_url"]
 
 
 def _restore_database(address: str, repository: Repository, manifest: Manifest, key: x25519.Identity) -> None:
