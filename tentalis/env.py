@@ -228,7 +228,6 @@ VARIABLES: dict[str, Variable] = {
         Variable("ENGINE_PORT", PORT, 8300, "the local engine"),
         Variable("ENGINE_URL", read_url("http", "https"), None, "engine; unset: the local one on its port"),
         Variable("ENGINE_KEY", read_text, None, "what callers of the engine must know; unset: `up` makes one", True),
-        Variable("METRICS_TOKEN", read_text, None, "bearer token that reads /metrics; unset: admins alone do", True),
         Variable("POSTGRES_PORT", PORT, 54320, "the embedded Postgres"),
         Variable("REDIS_PORT", PORT, 63790, "the embedded Redis"),
         Variable(

@@ -307,7 +307,7 @@ def _plan_set_up(
         Service(
             name="migrate",
             argv=_manage("prepare_database", "-v", "1"),
-            environment=dict(environment) | owner,
+            environment=_named("migrate", environment) | owner,
             after=stores,
             is_oneshot=True,
         ),

@@ -29,7 +29,7 @@ TIMEOUTS: Mapping[str, Timeouts] = {
 
 def find_process(named: str, argv: Sequence[str]) -> str:
     """Which kind of process this is: as it was told, else by the command it runs."""
-    return named or ("migrate" if argv[1:2] == ["migrate"] else "command")
+    return named or ("migrate" if argv[1:2] in (["migrate"], ["prepare_database"]) else "command")
 
 
 def choose_timeouts(process: str, given: Mapping[str, Any]) -> Timeouts:

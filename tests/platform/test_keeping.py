@@ -108,7 +108,7 @@ def test_a_backup_comes_back_whole_in_a_fresh_cluster_and_the_installation_goes_
     assert not home.restoring_file.exists()
     with (
         running_stack(home, environ, is_throwaway=True, only=["postgres"]) as stack,
-        working_on(stack.state().addresses["database_url"]),
+        working_on(stack.state().addresses["admin_database_url"]),
     ):
         report = verify_chain()
         assert (report.faults, report.unsealed) == ([], 0)

@@ -22,7 +22,7 @@ from tests.pipeline.line import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-SERVICES = ("web", "gateway", "relay", "queues", "bootstrap")
+SERVICES = ("web", "gateway", "relay", "queue-workers", "queue-control", "bootstrap")
 AUDIT = ("audit_auditentry", "audit_auditseal")
 
 
@@ -146,13 +146,19 @@ def test_no_process_but_the_one_that_prepares_the_database_gets_the_owners_passw
     addresses = stack.state().addresses
     assert addresses["admin_database_url"].startswith("postgres://tentalis:")
     secrets = [addresses[name] for name in ("admin_database_url", "migration_database_url")]
-    for name in ("web", "gateway", "relay", "queues"):
+    for name in ("web", "gateway", "relay", "queue-workers", "queue-control"):
         environ = Path(f"/proc/{stack.pid_of(name)}/environ").read_bytes().decode()
         assert not [secret for secret in secrets if secret in environ], name
 
 
 def test_each_process_speaks_to_redis_as_its_own_user_and_was_denied_nothing(stack: RunningStack) -> None:
-    users = {"web": "web", "gateway": "gateway", "relay": "queues", "queues": "queues"}
+    users = {
+        "web": "web",
+        "gateway": "gateway",
+        "relay": "queues",
+        "queue-control": "queues",
+        "queue-workers": "queues",
+    }
     for name, user in users.items():
         environ = Path(f"/proc/{stack.pid_of(name)}/environ").read_bytes().decode()
         assert f"TENTALIS_REDIS_URL=redis://{user}:" in environ, name

@@ -131,9 +131,9 @@ def test_the_engine_has_a_key_that_the_web_side_knows_and_the_box_does_not(
     services = {service.name: service for service in plan_stack(home, config, outside).services}
     key = services["engine"].environment["TENTALIS_ENGINE_KEY"]
     assert len(key) == 64
-    assert {services[name].environment["TENTALIS_ENGINE_KEY"] for name in ("web", "gateway", "relay", "queues")} == {
-        key
-    }
+    assert {
+        services[name].environment["TENTALIS_ENGINE_KEY"] for name in ("web", "gateway", "relay", "queue-control")
+    } == {key}
     assert key not in services["gpu"].environment.values()
     assert key not in services["engine"].argv
     assert services["engine"].argv[-2:] == ["--adapters-in", str(home.artifacts)]

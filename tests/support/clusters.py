@@ -23,7 +23,7 @@ def running_cluster(root: Path) -> Iterator[str]:
     """A fresh cluster with an empty database: its address."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TENTALIS_")}
     with running_stack(Home(root), environ, is_throwaway=True, only=["postgres"]) as stack:
-        yield stack.state().addresses["database_url"]
+        yield stack.state().addresses["admin_database_url"]
 
 
 def own_address() -> str:

@@ -65,4 +65,5 @@ def _connect_as_owner(url: str) -> None:
     from tentalis.settings.base import database_from
 
     connection.close()
-    connection.settings_dict.update(database_from(url) | {"OPTIONS": {}})
+    connection.settings_dict.update(database_from(url))
+    connection.settings_dict["OPTIONS"].pop("pool", None)  # of one connection, which ends with this process
