@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.encoding import force_bytes
 from django.views import View
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
@@ -30,16 +31,17 @@ class SchemaView(ApiView):
 
     def get(self, request: Request) -> HttpResponse:
         renderer = request.accepted_renderer
-        content, etag = write_schema(type(renderer))
+        content, etag = write_schema(renderer.format)
         headers = {"ETag": etag, "Content-Disposition": f'inline; filename="Tentalis REST API.{renderer.format}"'}
         return HttpResponse(content, content_type=renderer.media_type, headers=headers)
 
 
 @lru_cache(maxsize=2)
-def write_schema(renderer: type[OpenApiYamlRenderer | OpenApiJsonRenderer]) -> tuple[bytes, str]:
-    """(the schema as that renderer writes it, its entity tag)."""
+def write_schema(format_name: str) -> tuple[bytes, str]:
+    """(the schema as the renderer of that format writes it, its entity tag)."""
+    renderer = next(one for one in SchemaView.renderer_classes if one.format == format_name)
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    content: bytes = renderer().render(schema, renderer_context={})
+    content: bytes = force_bytes(renderer().render(schema, renderer_context={}))
     return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 

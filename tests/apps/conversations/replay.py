@@ -172,15 +172,15 @@ class Replay:
         for talk in self.talks:
             said_of = set()
             for exchange in talk.corrected:
-                turn = of_exchange.get(exchange)
-                rollout = usable.get(turn.task_id or 0) if turn is not None else None
-                if turn is not None and rollout is not None and rollout.reward == 0.0:
+                taught = of_exchange.get(exchange)
+                rollout = usable.get(taught.task_id or 0) if taught is not None else None
+                if taught is not None and rollout is not None and rollout.reward == 0.0:
                     kept += 1
-                    said_of.add(turn.pk)
+                    said_of.add(taught.pk)
                 else:
-                    why = "in no turn" if turn is None else turn.reason or f"{rollout}"
+                    why = "in no turn" if taught is None else taught.reason or f"{rollout}"
                     lost.append(f"{talk.kind}: {why}")
-            own = {turn.pk: turn for one in talk.exchanges if (turn := of_exchange.get(one)) is not None}
+            own = {mine.pk: mine for one in talk.exchanges if (mine := of_exchange.get(one)) is not None}
             for pk, turn in own.items():
                 if pk not in said_of:
                     false[talk.kind] += (turn.task_id or 0) in usable

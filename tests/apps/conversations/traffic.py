@@ -504,7 +504,7 @@ def two_people_who_open_alike(dice: random.Random) -> Case:
 
 def one_person_two_chats(dice: random.Random) -> Case:
     """Two open at once under the person's name alone."""
-    who = {"user": f"ann-{name(dice)}"}
+    who: dict[str, Any] = {"user": f"ann-{name(dice)}"}
     question, wrong, right = sum_of(dice)
     first, second = [AGENT, user("Which lamps are green?")], [AGENT, user(question)]
     one = yield Send(0.0, ask(*first, **who), f"Those of number {right}.")
