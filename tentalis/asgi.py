@@ -9,10 +9,10 @@ http = get_asgi_application()
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
+from apps.console.origins import SameOrigin  # noqa: E402
 from apps.console.routing import websocket_urlpatterns  # noqa: E402
 from tentalis.inbound.alive import AnswersAlive, LoopWatch  # noqa: E402
 from tentalis.inbound.bodies import BoundedBodies  # noqa: E402
@@ -26,7 +26,7 @@ application = ProtocolTypeRouter(
         "http": AnswersAlive(
             BoundedBodies(http, most_bytes=LIMITS.web_body_bytes, most_s=LIMITS.body_s), watch=LoopWatch()
         ),
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
 if settings.TENTALIS["TRUSTED_PROXIES"]:  # who else says for whom it asks is not believed

@@ -8,12 +8,14 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db.utils import Error as DatabaseError
 
+from apps.accounts.browser_sessions import hash_cookie
 from apps.base.ending import end_task
 from apps.console.live import Feed, Listener, current_feed, write_frame
-from apps.console.selectors.live import PAGE, Announcement, replay_announcements
+from apps.console.selectors.live import PAGE, Announcement, Sight, replay_announcements
 
 BAD_REQUEST = 4400
 TRY_AGAIN = 1013
+TOO_MANY = 4429
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -35,8 +37,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if given and not (given.isascii() and given.isdigit() and len(given) < 19):
             await self.close(code=BAD_REQUEST, reason="after: wanted the id of an audit entry")
             return
-        self.listener = Listener(user.pk)
-        self.sender = asyncio.create_task(self._send_all(self.listener, int(given) if given else None))
+        session = self.scope.get("session")
+        listener = Listener(user.pk, hash_cookie(session.session_key or "") if session is not None else "")
+        if not current_feed().seat(listener):
+            await self.close(code=TOO_MANY, reason="this browser has as many live pages open as it may")
+            return
+        self.listener = listener
+        self.sender = asyncio.create_task(self._send_all(listener, int(given) if given else None))
 
     async def disconnect(self, code: int) -> None:
         await end_task(self.sender)
@@ -50,8 +57,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         feed = current_feed()
         try:
             await feed.join(listener)
+            sight = await feed.find_sight(listener.user_id)
+            listener.projects = sight.list_projects(listener.user_id)
             if after is not None:
-                async for page in self._replay(feed, after):
+                async for page in self._replay(feed, sight, after):
                     await self.send(text_data=write_frame(page))
             while (frame := await listener.next()) is not None:
                 await self.send(text_data=frame)
@@ -59,7 +68,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             pass  # the page comes back and replays
         await self.close(code=TRY_AGAIN)
 
-    async def _replay(self, feed: Feed, after: int) -> AsyncIterator[list[Announcement]]:
+    async def _replay(self, feed: Feed, sight: Sight, after: int) -> AsyncIterator[list[Announcement]]:
         """From memory where that reaches back far enough; in pages, none of them empty."""
         user = self.scope["user"]
         recent = feed.recent.since(after)
@@ -68,7 +77,6 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             while page := await database_sync_to_async(next)(pages, None):
                 yield page
             return
-        sight = await feed.find_sight(user.pk)
         seen = [item for item in recent if sight.covers(user.pk, item)]
         for start in range(0, len(seen), PAGE):
             yield seen[start : start + PAGE]

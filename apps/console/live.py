@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from channels.db import database_sync_to_async
 from django.db import connection
 from django.db.utils import Error as DatabaseError
 
+from apps.audit.kinds import Kind
 from apps.base.ending import end_task
 from apps.console.selectors.live import (
     LATE_COMMIT,
@@ -37,16 +39,24 @@ CHANNEL = "tentalis_live"
 GATHER_S = 0.1
 RETRIES_S = (0.2, 0.5, 1.0, 2.0)
 BACKLOG = 1000
+LOOKED_AFTER_EVERY_S = 3.0
+MOST_PER_SESSION = 24
+MOST_PER_USER = 100
+"""Open pages of one browser, and of one person, in each web process."""
 KEPT = 20_000
 """Announcements of the last minutes, about 10 MB."""
+ENDS_SIGHT = frozenset({Kind.MEMBER_REMOVED, Kind.MEMBER_CHANGED, Kind.PROJECT_DELETED})
 PARAMETERS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 class Listener:
     """One open page's place in the feed. One that cannot keep up is dropped; it comes back and replays."""
 
-    def __init__(self, user_id: int) -> None:
+    def __init__(self, user_id: int, session: str = "") -> None:
+        """Args: session: hash of the cookie it came with; "" where there is none to end."""
         self.user_id = user_id
+        self.session = session
+        self.projects: frozenset[int] = frozenset()
         self._waiting: asyncio.Queue[str | None] = asyncio.Queue(BACKLOG)
 
     def offer(self, frame: str) -> None:
@@ -131,12 +141,22 @@ class Feed:
         self._last_id: int | None = None
         self._asking: set[int] = set()
         self._looking: asyncio.Task[Sight] | None = None
+        self._after: asyncio.Task[None] | None = None
+
+    def seat(self, listener: Listener) -> bool:
+        """Give the listener a place; False where its browser or its user has as many as they may."""
+        users = [one for one in self._listeners if one.user_id == listener.user_id]
+        browsers = [one for one in users if listener.session and one.session == listener.session]
+        if len(users) >= MOST_PER_USER or len(browsers) >= MOST_PER_SESSION:
+            return False
+        self._listeners.add(listener)
+        return True
 
     async def join(self, listener: Listener) -> None:
         """Returns once Postgres listens, so that what is committed from then on reaches the listener."""
-        self._listeners.add(listener)
         if self._task is None:
             self._task = asyncio.create_task(self._listen(), name="live feed")
+            self._after = asyncio.create_task(self._look_after_all(), name="live sessions")
         await self._is_listening.wait()
 
     async def leave(self, listener: Listener) -> None:
@@ -145,7 +165,9 @@ class Feed:
             task, self._task = self._task, None
             self._is_listening.clear()
             self._last_id = None
+            after, self._after = self._after, None
             await end_task(task)
+            await end_task(after)
 
     async def find_sight(self, user_id: int) -> Sight:
         """This user's rights as they are now; who asks at the same time is answered together."""
@@ -158,6 +180,21 @@ class Feed:
         await asyncio.sleep(GATHER_S)
         asking, self._asking, self._looking = self._asking, set(), None
         return await _read(find_sight, asking)
+
+    async def _look_after_all(self) -> None:
+        while True:
+            await asyncio.sleep(LOOKED_AFTER_EVERY_S)
+            with suppress(DatabaseError):
+                await self._look_after()
+
+    async def _look_after(self) -> None:
+        """Close what was opened by a browser that is signed out now, or by who has lost a project since."""
+        listeners = list(self._listeners)
+        users, sessions = {one.user_id for one in listeners}, {one.session for one in listeners if one.session}
+        sight = await _read(find_sight, users, None, sessions)
+        for one in listeners:
+            if not _may_listen(one, sight) or one.projects - sight.list_projects(one.user_id):
+                one.drop()
 
     async def _listen(self) -> None:
         failures = 0
@@ -194,7 +231,8 @@ class Feed:
         """Write one frame for all who may see the same; a user who may not sign in any more is shown the door."""
         self.recent.add(announcements, now_s=time.monotonic())
         listeners = list(self._listeners)
-        sight = await _read(find_sight, {one.user_id for one in listeners}, announcements)
+        sessions = {one.session for one in listeners if one.session}
+        sight = await _read(find_sight, {one.user_id for one in listeners}, announcements, sessions)
         written: dict[tuple[int, ...], str] = {}
         frames: dict[int, str] = {}
         for user_id in sight.active:
@@ -204,11 +242,18 @@ class Feed:
                 written[ids] = write_frame(seen)
             frames[user_id] = written.get(ids, "")
         for listener in listeners:
-            if listener.user_id not in frames:
+            if not _may_listen(listener, sight):
                 listener.drop()
             elif frame := frames[listener.user_id]:
                 listener.offer(frame)
         self._last_id = max(self._last_id or 0, *(item.id for item in announcements), 0)
+        if any(item.kind in ENDS_SIGHT for item in announcements):
+            await self._look_after()
+
+
+def _may_listen(listener: Listener, sight: Sight) -> bool:
+    is_signed_in = not listener.session or (listener.session, listener.user_id) in sight.sessions
+    return is_signed_in and listener.user_id in sight.active
 
 
 def write_frame(announcements: Iterable[Announcement]) -> str:

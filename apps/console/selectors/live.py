@@ -1,14 +1,16 @@
 """Announcements for open pages: audit entries as the live socket says them, for those who may see them."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
-from apps.accounts.models import Member, Project, User
+from apps.accounts.models import BrowserSession, Member, Project, Role, User
+from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.audit.models import AuditEntry
 
 PAGE = 500
@@ -41,23 +43,71 @@ class Announcement:
         )
 
 
+HEARD_WITH: Mapping[str, Right] = {
+    "adapter": Right.ADAPTERS_READ,
+    "batch": Right.ROLLOUTS_READ,
+    "bulk": Right.REVIEWS_READ,
+    "canary": Right.ADAPTERS_READ,
+    "dataset": Right.EVALS_READ,
+    "deployment": Right.ADAPTERS_READ,
+    "eval": Right.EVALS_READ,
+    "experiment": Right.EVALS_READ,
+    "export": Right.TASKS_READ,
+    "feedback": Right.FEEDBACK_READ,
+    "gold": Right.REVIEWS_READ,
+    "hint": Right.FEEDBACK_READ,
+    "manager": Right.RUNS_READ,
+    "member": Right.MEMBERS_READ,
+    "price": Right.WORKERS_READ,
+    "project": Right.PROJECTS_READ,
+    "proposal": Right.TASKS_READ,
+    "provider": Right.WORKERS_READ,
+    "rater": Right.REVIEWS_READ,
+    "review": Right.REVIEWS_READ,
+    "reward_model": Right.RUNS_READ,
+    "rollouts": Right.ROLLOUTS_READ,
+    "run": Right.RUNS_READ,
+    "segment": Right.TASKS_READ,
+    "shadow": Right.ADAPTERS_READ,
+    "skill": Right.SKILLS_READ,
+    "steps": Right.REVIEWS_READ,
+    "task": Right.TASKS_READ,
+    "turn": Right.SESSIONS_READ,
+    "verdict": Right.ADAPTERS_READ,
+    "webhook": Right.WEBHOOKS_READ,
+    "worker": Right.WORKERS_READ,
+}
+"""What comes before the dot of a kind -> the right to hear of it. All else, such as tokens, takes the audit's."""
+
+
+def right_to_hear(kind: str) -> Right:
+    return HEARD_WITH.get(kind.partition(".")[0], Right.AUDIT_READ)
+
+
 @dataclass(frozen=True)
 class Sight:
-    """Who of some users may see which projects, as of one look at the database.
+    """Who of some users may see what, as of one look at the database.
 
     Attributes:
         active: those who may still sign in; overseers: those of them who see everything.
-        members: (user, project).
+        roles: (user, project) -> role.
+        sessions: (hash of its cookie, user) of the browsers that are still signed in.
     """
 
     active: frozenset[int]
     overseers: frozenset[int]
-    members: frozenset[tuple[int, int]]
+    roles: Mapping[tuple[int, int], str]
+    sessions: frozenset[tuple[str, int | None]] = frozenset()
 
     def covers(self, user_id: int, announcement: Announcement) -> bool:
         if user_id in self.overseers:
             return True
-        return announcement.project_id is not None and (user_id, announcement.project_id) in self.members
+        role = self.roles.get((user_id, announcement.project_id or 0))
+        return role is not None and right_to_hear(announcement.kind) in ROLE_RIGHTS[Role(role)]
+
+    def list_projects(self, user_id: int) -> frozenset[int]:
+        """Where the user is a member."""
+        return frozenset(project for user, project in self.roles if user == user_id)
 
 
 def find_latest_entry_id() -> int:
@@ -85,18 +135,26 @@ def find_announcements_since(after: int) -> Iterator[list[Announcement]]:
 def replay_announcements(user: User, after: int) -> Iterator[list[Announcement]]:
     """The same for one user, who gets only what they may see. Nothing is read before the first page is asked for."""
     entries = _entries_since(after)
-    if not (user.is_active and user.is_superuser):
-        projects = list(Project.objects.visible_to(user).values_list("pk", flat=True))
-        entries = entries.filter(project_id__in=projects)
-    yield from _page(entries)
+    sight = find_sight({user.pk})
+    if user.pk not in sight.overseers:
+        entries = entries.filter(project_id__in=sight.list_projects(user.pk))
+    for page in _page(entries):
+        if seen := [item for item in page if sight.covers(user.pk, item)]:
+            yield seen
 
 
-def find_sight(user_ids: Collection[int], announcements: Iterable[Announcement] | None = None) -> Sight:
-    """Rights as they are now, in two queries however many listen.
+def find_sight(
+    user_ids: Collection[int],
+    announcements: Iterable[Announcement] | None = None,
+    sessions: Collection[str] = (),
+) -> Sight:
+    """Rights as they are now, in two or three queries however many listen.
 
     Args:
         announcements: what is to be seen; None: anything.
+        sessions: hashes of cookies, of which is asked whether they still hold.
     """
+    live = BrowserSession.objects.filter(pk__in=sessions, expire_date__gt=timezone.now())
     active = dict(User.objects.filter(pk__in=user_ids, is_active=True).values_list("pk", "is_superuser"))
     members = Member.objects.filter(user__in=active)
     if announcements is not None:
@@ -104,7 +162,8 @@ def find_sight(user_ids: Collection[int], announcements: Iterable[Announcement] 
     return Sight(
         active=frozenset(active),
         overseers=frozenset(pk for pk, is_superuser in active.items() if is_superuser),
-        members=frozenset(members.values_list("user_id", "project_id")),
+        roles={(user, project): role for user, project, role in members.values_list("user_id", "project_id", "role")},
+        sessions=frozenset(live.values_list("pk", "user_id")) if sessions else frozenset(),
     )
 
 

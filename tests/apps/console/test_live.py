@@ -4,7 +4,7 @@ import json
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,18 +14,29 @@ from asgiref.sync import SyncToAsync
 from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from channels.routing import URLRouter
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from apps.accounts.models import Member, Project, Role, User
+from apps.accounts.browser_sessions import SessionStore, hash_cookie
+from apps.accounts.models import BrowserSession, Member, Project, Role, User
+from apps.accounts.rights import Right
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.console import live
 from apps.console.live import Listener, Recent, current_feed
+from apps.console.origins import is_same_origin
 from apps.console.routing import websocket_urlpatterns
-from apps.console.selectors.live import LOOK_BACK, Announcement, find_announcements_since, replay_announcements
+from apps.console.selectors.live import (
+    HEARD_WITH,
+    LOOK_BACK,
+    Announcement,
+    find_announcements_since,
+    replay_announcements,
+    right_to_hear,
+)
 from tests.factories import make_task, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,7 +47,7 @@ QUIET_S = 0.5
 class Socket:
     """A browser's end of the live socket."""
 
-    def __init__(self, user: User | AnonymousUser, query: str) -> None:
+    def __init__(self, user: User | AnonymousUser, query: str, session: SessionStore | None = None) -> None:
         scope: dict[str, Any] = {
             "type": "websocket",
             "path": "/ws/live/",
@@ -44,6 +55,8 @@ class Socket:
             "headers": [],
             "user": user,
         }
+        if session is not None:
+            scope["session"] = session
         self._heard: deque[dict[str, Any]] = deque()
         self._pipe: Any = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)  # type: ignore[no-untyped-call]
 
@@ -69,8 +82,10 @@ class Socket:
 
 
 @asynccontextmanager
-async def listening(user: User | AnonymousUser, after: str = "") -> AsyncIterator[Socket]:
-    socket = Socket(user, f"after={after}" if after else "")
+async def listening(
+    user: User | AnonymousUser, after: str = "", session: SessionStore | None = None
+) -> AsyncIterator[Socket]:
+    socket = Socket(user, f"after={after}" if after else "", session)
     try:
         yield socket
     finally:
@@ -117,7 +132,7 @@ async def test_an_outsider_and_a_stranger_hear_nothing(charlie: User, task_subje
         assert await socket.hears_nothing()
 
 
-async def test_a_member_who_is_removed_hears_no_more_though_the_socket_stays_open(
+async def test_a_member_who_is_removed_hears_no_more_and_the_socket_is_closed(
     alice: User, bob: User, task_subject: Any
 ) -> None:
     await say(Kind.TASK_STARTED, task_subject)
@@ -128,7 +143,97 @@ async def test_a_member_who_is_removed_hears_no_more_though_the_socket_stays_ope
         await Member.objects.filter(user=bob).adelete()
         await say(Kind.TASK_DONE, task_subject)
         assert (await witness.hear())["kind"] == "task.done"
-        assert await socket.hears_nothing()
+        await say(Kind.MEMBER_REMOVED, task_subject)
+        closed = await socket.receive()
+        assert (closed["type"], closed["code"]) == ("websocket.close", 1013)
+
+
+def sign_in(user: User) -> SessionStore:
+    """A browser's session, as signing in makes one."""
+    session = SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session.create()
+    return session
+
+
+@pytest.mark.parametrize("how", ["signed out", "expired"])
+async def test_the_socket_of_a_browser_that_is_signed_out_is_closed_and_another_browsers_is_not(
+    alice: User, task_subject: Any, how: str
+) -> None:
+    here, there = [await database_sync_to_async(sign_in)(alice) for _ in range(2)]
+    async with listening(alice, "0", here) as socket, listening(alice, "0", there) as witness:
+        for one in (socket, witness):
+            await one.connect()
+            await say(Kind.TASK_STARTED, task_subject)
+            await one.hear()
+        ended = BrowserSession.objects.filter(pk=hash_cookie(here.session_key or ""))
+        await (ended.adelete() if how == "signed out" else ended.aupdate(expire_date="2020-01-01T00:00:00Z"))
+        while (said := await socket.receive())["type"] != "websocket.close":
+            pass
+        assert said["code"] == 1013
+        last = await say(Kind.TASK_DONE, task_subject)
+        while (await witness.hear())["id"] != last.pk:
+            pass
+
+
+async def test_one_browser_opens_so_many_sockets_and_no_more(alice: User) -> None:
+    session = await database_sync_to_async(sign_in)(alice)
+    other = await database_sync_to_async(sign_in)(alice)
+    async with AsyncExitStack() as pages:
+        for _ in range(live.MOST_PER_SESSION):
+            socket = await pages.enter_async_context(listening(alice, "", session))
+            assert await socket.connect()
+        more = await pages.enter_async_context(listening(alice, "", session))
+        assert await more.connect()
+        assert (await more.receive())["code"] == 4429
+        elsewhere = await pages.enter_async_context(listening(alice, "", other))
+        assert await elsewhere.connect()
+        assert await elsewhere.hears_nothing()
+
+
+async def test_what_takes_a_right_is_heard_with_it_alone(project: Project, alice: User, bob: User) -> None:
+    task = await database_sync_to_async(make_task)(project)
+    async with listening(bob, after="0") as reviewer, listening(alice, after="0") as manager:
+        for one in (reviewer, manager):
+            await one.connect()
+        token = await database_sync_to_async(record)(Kind.TOKEN_CREATED, by="user:alice", project_id=project.pk)
+        done = await say(Kind.TASK_DONE, task)
+        assert [(await manager.hear())["id"] for _ in range(2)] == [token.pk, done.pk]
+        assert (await reviewer.hear())["id"] == done.pk
+    async with listening(bob, after="0") as again:
+        await again.connect()
+        heard = await again.hear()
+        assert (heard["id"], heard["kind"]) == (done.pk, "task.done")
+
+
+def test_what_is_in_no_table_takes_the_right_to_the_audit() -> None:
+    audited = {kind.value for kind in Kind if right_to_hear(kind) == Right.AUDIT_READ}
+    assert {"token.created", "user.signed_in", "access.denied", "chain.verified", "person.forgotten"} <= audited
+    assert {prefix for prefix in HEARD_WITH if not any(kind.startswith(f"{prefix}.") for kind in Kind)} == set()
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "scheme", "may"),
+    [
+        ("http://127.0.0.1:8000", "127.0.0.1:8000", "ws", True),
+        ("http://127.0.0.1:9999", "127.0.0.1:8000", "ws", False),
+        ("https://127.0.0.1:8000", "127.0.0.1:8000", "ws", False),
+        ("http://localhost:8000", "127.0.0.1:8000", "ws", False),
+        ("https://127.0.0.1", "127.0.0.1:443", "wss", True),
+        ("http://evil.example:8000", "evil.example:8000", "ws", False),
+        ("http://trusted.example", "127.0.0.1:8000", "ws", True),
+        ("null", "127.0.0.1:8000", "ws", False),
+        ("", "127.0.0.1:8000", "ws", False),
+        ("http://[::1", "127.0.0.1:8000", "ws", False),
+    ],
+)
+def test_only_pages_of_the_same_scheme_host_and_port_open_sockets(
+    settings: Any, origin: str, host: str, scheme: str, may: bool
+) -> None:
+    settings.ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+    settings.CSRF_TRUSTED_ORIGINS = ["http://trusted.example"]
+    headers = [(b"host", host.encode()), *([(b"origin", origin.encode())] if origin else [])]
+    assert is_same_origin({"type": "websocket", "scheme": scheme, "headers": headers}) is may
 
 
 async def test_a_superuser_hears_every_project_and_what_stands_above_them(db: None) -> None:
