@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 
 from apps.accounts.models import Project, User
+from apps.audit.last_report import LAST_REPORT
 from apps.workers.models import Worker
 from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
@@ -49,6 +50,12 @@ def charlie(db: None) -> User:
 def worker(project: Project) -> Worker:
     """An echo worker."""
     return make_worker(project)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_report() -> None:
+    """What an earlier test found of the audit's chain says nothing of this one's."""
+    LAST_REPORT.forget()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

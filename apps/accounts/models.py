@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.base.models import Timestamped
+from apps.base.models import Stateful, Timestamped
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -18,6 +18,9 @@ class User(AbstractUser):
     """Someone who signs in, or an agent that holds tokens."""
 
     is_agent = models.BooleanField(default=False, help_text="An agent: has tokens, never a password.")
+    may_make_projects = models.BooleanField(
+        default=False, help_text="A person who may make projects; admins may anyway."
+    )
 
     @property
     def handle(self) -> str:
@@ -112,6 +115,57 @@ class Member(Timestamped):
 
     def __str__(self) -> str:
         return f"{self.user} is {self.role} of {self.project}"
+
+
+class Invitation(Stateful):
+    """A role in a project, offered to a person by name. It makes them a member when they accept it.
+
+    Attributes:
+        username: as the owner wrote it; whether anybody has that name is not said.
+        code_hash: keyed hash of the code in the link, which is shown once.
+    """
+
+    GOES_WITH_PROJECT: ClassVar = True
+
+    class State(models.TextChoices):
+        OPEN = "open"
+        ACCEPTED = "accepted"
+        DECLINED = "declined"
+        WITHDRAWN = "withdrawn"
+
+    MOVES: ClassVar = {
+        State.OPEN: frozenset({State.ACCEPTED, State.DECLINED, State.WITHDRAWN}),
+        State.ACCEPTED: frozenset(),
+        State.DECLINED: frozenset(),
+        State.WITHDRAWN: frozenset(),
+    }
+    EVENTS: ClassVar = {
+        State.ACCEPTED: "invitation.accepted",
+        State.DECLINED: "invitation.declined",
+        State.WITHDRAWN: "invitation.withdrawn",
+    }
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="invitations")
+    username = models.CharField(max_length=150)
+    role = models.CharField(max_length=16, choices=Role.choices)
+    code_hash = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    state = models.CharField(max_length=16, choices=State.choices, default=State.OPEN)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "username"], condition=Q(state="open"), name="one_open_invitation_per_name"
+            ),
+            models.CheckConstraint(
+                condition=Q(role__in=[role for role in Role.values if role != Role.AGENT]), name="invited_to_a_role"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username} as {self.role} of {self.project}"
 
 
 class ApiToken(Timestamped):

@@ -11,7 +11,7 @@ from apps.accounts.models import Role
 class Right(models.TextChoices):
     """Something a member may do in a project. Reading a resource and writing it are two rights.
 
-    `gateway:use` is asking models through the gateway.
+    `gateway:use` is asking models through the gateway; `account:write` is accepting and leaving for oneself.
     """
 
     PROJECTS_READ = "projects:read"
@@ -45,14 +45,12 @@ class Right(models.TextChoices):
     WEBHOOKS_READ = "webhooks:read"
     WEBHOOKS_WRITE = "webhooks:write"
     GATEWAY_USE = "gateway:use"
+    ACCOUNT_WRITE = "account:write"
 
 
 ALL_RIGHTS = frozenset(Right)
-_OWN_TOKENS = frozenset({Right.TOKENS_READ, Right.TOKENS_WRITE})
-_LOOK = (
-    frozenset(right for right in Right if right.endswith(":read")) - {Right.AUDIT_READ, Right.WEBHOOKS_READ}
-    | _OWN_TOKENS
-)
+_OWN = frozenset({Right.TOKENS_READ, Right.TOKENS_WRITE, Right.ACCOUNT_WRITE})
+_LOOK = frozenset(right for right in Right if right.endswith(":read")) - {Right.AUDIT_READ, Right.WEBHOOKS_READ} | _OWN
 
 ROLE_RIGHTS: Mapping[Role, frozenset[Right]] = MappingProxyType(
     {

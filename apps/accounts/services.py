@@ -8,6 +8,7 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from apps.accounts.models import ApiToken, BrowserSession, Member, Project, Role, User
 from apps.accounts.rights import ALL_RIGHTS, BEFORE_ANY_PROJECT, ROLE_RIGHTS, Right
@@ -19,6 +20,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError, NotSignedInError
 
 __all__ = [
+    "add_agent",
     "add_member",
     "change_member",
     "change_password",
@@ -31,14 +33,18 @@ __all__ = [
     "end_other_sessions",
     "end_session",
     "find_needed_scopes",
+    "find_projects_with",
     "find_rights",
     "find_role",
     "find_token",
+    "let_make_projects",
     "may_make_projects",
+    "read_role",
     "remove_member",
     "require_right",
     "require_role",
     "revoke_token",
+    "save_member",
     "sign_in",
 ]
 
@@ -175,7 +181,30 @@ def find_needed_scopes(user: User) -> frozenset[Right]:
 
 
 def may_make_projects(user: User) -> bool:
-    return user.is_active and not user.is_agent
+    """Admins of the installation, and people to whom it was granted."""
+    return user.is_active and not user.is_agent and (user.is_superuser or user.may_make_projects)
+
+
+def let_make_projects(*, user: User, may: bool, by: str) -> None:
+    """Grant or take the right to make projects.
+
+    Raises:
+        BadInputError: an agent makes none.
+    """
+    if user.is_agent:
+        raise BadInputError("an agent makes no projects")
+    with transaction.atomic():
+        if User.objects.filter(pk=user.pk, may_make_projects=not may).update(may_make_projects=may):
+            record(Kind.USER_CHANGED, subject=user, by=by, payload={"may_make_projects": may})
+    user.may_make_projects = may
+
+
+def find_projects_with(user: User, right: Right) -> QuerySet[Project]:
+    """Projects in which the user's role has a right."""
+    if user.is_superuser and user.is_active:
+        return Project.objects.all()
+    roles = [role for role, rights in ROLE_RIGHTS.items() if right in rights]
+    return Project.objects.visible_to(user).filter(members__user=user, members__role__in=roles)
 
 
 def change_password(*, user: User, current: str, new: str) -> None:
@@ -228,12 +257,12 @@ def create_project(*, name: str, slug: str, by: User, **settings: Any) -> Projec
     Args:
         settings: any of `PROJECT_FIELDS`.
     Raises:
-        NotAllowedError: agents make no projects.
+        NotAllowedError: it was not granted to them.
         BadInputError: naming the field.
         ConflictError: the slug is taken.
     """
-    if by.is_agent or not by.is_active:
-        raise NotAllowedError("only a person can make a project")
+    if not may_make_projects(by):
+        raise NotAllowedError("projects are made by admins of the installation, and by people to whom they granted it")
     project = Project(slug=slug)
     _set_fields(project, {"name": name, **settings})
     with transaction.atomic():
@@ -244,7 +273,7 @@ def create_project(*, name: str, slug: str, by: User, **settings: Any) -> Projec
             message = f"the slug {slug} is taken"
             raise ConflictError(message, errors={"slug": [message]}) from None
         record(Kind.PROJECT_CREATED, subject=project, by=by.handle, payload={"slug": slug, "name": name})
-        _save_member(Member(project=project, user=by, role=Role.OWNER), by=by)
+        save_member(Member(project=project, user=by, role=Role.OWNER), by=by)
     return project
 
 
@@ -291,7 +320,7 @@ def delete_project(*, project: Project, by: User) -> None:
 
 
 def add_member(*, project: Project, user: User, role: Role | str, by: User) -> Member:
-    """Give a user a role.
+    """Make a user a member at once: oneself, or an agent. People are invited (`apps.accounts.invitations`).
 
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
@@ -299,10 +328,33 @@ def add_member(*, project: Project, user: User, role: Role | str, by: User) -> M
         ConflictError: a member already.
     """
     require_right(by, project, Right.MEMBERS_WRITE)
-    member = Member(project=project, user=user, role=_check_role(user, role))
+    wanted = _check_role(user, role)
+    if not user.is_agent and user.pk != by.pk:
+        raise NotAllowedError("a person becomes a member by accepting an invitation")
+    member = Member(project=project, user=user, role=wanted)
     with transaction.atomic():
-        _save_member(member, by=by)
+        save_member(member, by=by)
     return member
+
+
+def add_agent(*, project: Project, username: str, by: User) -> Member:
+    """Make a new agent, or one of a project whose members `by` names, an agent of this project too.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: a member already, or a name that cannot be used: whose it is is not said.
+    """
+    require_right(by, project, Right.MEMBERS_WRITE)
+    with transaction.atomic():
+        user = User.objects.filter(username=username).first()
+        if user is None:
+            user = create_user(username=username, is_agent=True, by=by.handle)
+        own = Member.objects.filter(user=user, project__in=find_projects_with(by, Right.MEMBERS_WRITE))
+        is_new = not Member.objects.filter(user=user).exists()
+        if not user.is_agent or not user.is_active or not (own.exists() or is_new):
+            message = f"{username} cannot be the name of an agent here; choose another"
+            raise ConflictError(message, errors={"username": [message]})
+        return add_member(project=project, user=user, role=Role.AGENT, by=by)
 
 
 def change_member(*, member: Member, role: Role | str, by: User) -> Member:
@@ -359,16 +411,22 @@ def _set_fields(project: Project, values: Mapping[str, Any]) -> None:
         raise BadInputError("this cannot be a project", errors=error.message_dict) from None
 
 
-def _check_role(user: User, role: Role | str) -> Role:
+def read_role(role: Role | str) -> Role:
+    """Raises BadInputError for what is none."""
     if role not in Role.values:
         raise BadInputError.at("role", f"wanted one of {', '.join(Role.values)}, found {role!r}")
+    return Role(role)
+
+
+def _check_role(user: User, role: Role | str) -> Role:
+    read_role(role)
     if user.is_agent != (role == Role.AGENT):
         message = "an agent takes the role agent, a person any other"
         raise BadInputError(f"role: {message}; {user.username} cannot be {role}", errors={"role": [message]})
     return Role(role)
 
 
-def _save_member(member: Member, *, by: User) -> None:
+def save_member(member: Member, *, by: User) -> None:
     try:
         with transaction.atomic():
             member.save(force_insert=True)

@@ -35,7 +35,11 @@ class Rule(NamedTuple):
 
 
 RULES: Mapping[str, Rule] = {
-    "POST /api/v1/projects": Rule("a person", PEOPLE),
+    "POST /api/v1/projects": Rule("admin"),
+    "GET /api/v1/invitations": Rule("a person", own=PEOPLE),
+    "GET /api/v1/invitations/{pk}": Rule("own", own=PEOPLE),
+    "POST /api/v1/invitations/{pk}/accept": Rule("own", own=PEOPLE),
+    "POST /api/v1/invitations/{pk}/decline": Rule("own", own=PEOPLE),
     "GET /api/v1/tokens": Rule("a person", own=PEOPLE),
     "POST /api/v1/tokens": Rule("a person", own=PEOPLE),
     "GET /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),

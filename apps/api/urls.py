@@ -3,7 +3,7 @@
 from django.urls import include, path, re_path
 from rest_framework.routers import SimpleRouter
 
-from apps.api.views.accounts import MemberViewSet, ProjectViewSet, TokenViewSet
+from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectViewSet, TokenViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.feedback import FeedbackViewSet
@@ -27,6 +27,7 @@ app_name = "api"
 router = SimpleRouter(trailing_slash=False)
 router.register("projects", ProjectViewSet)
 router.register("members", MemberViewSet)
+router.register("invitations", InvitationViewSet)
 router.register("tokens", TokenViewSet, basename="token")
 router.register("providers", ProviderViewSet)
 router.register("prices", PriceViewSet)

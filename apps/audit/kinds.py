@@ -11,10 +11,15 @@ class Kind(models.TextChoices):
     MEMBER_ADDED = "member.added"
     MEMBER_CHANGED = "member.changed"
     MEMBER_REMOVED = "member.removed"
+    INVITATION_MADE = "invitation.made"
+    INVITATION_ACCEPTED = "invitation.accepted"
+    INVITATION_DECLINED = "invitation.declined"
+    INVITATION_WITHDRAWN = "invitation.withdrawn"
     TOKEN_CREATED = "token.created"  # noqa: S105
     TOKEN_CHANGED = "token.changed"  # noqa: S105
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
     USER_CREATED = "user.created"
+    USER_CHANGED = "user.changed"
     USER_SIGNED_IN = "user.signed_in"
     USER_SIGNED_OUT = "user.signed_out"
     PASSWORD_CHANGED = "user.password_changed"  # noqa: S105

@@ -23,7 +23,8 @@ from apps.inference.models import Provider
 from apps.inference.prices import find_price
 from apps.inference.providers import open_key, require_owner_of
 from apps.inference.registry import ProviderKind, find_kind
-from apps.inference.transport import Transport
+from apps.inference.transport import HOW_TO_ALLOW, Transport
+from tentalis.outbound.addresses import NO_PUBLIC_ADDRESS, check_url
 from tentalis.outbound.exposure import warn_of_exposure
 
 TIMEOUT_S = 10.0
@@ -100,6 +101,9 @@ def probe_provider(*, provider: Provider, by: User, model: str = "", most_s: flo
         client = ModelClient(provider.base_url, key, provider.kind, TIMEOUT_S, provider.allow_private)
         give_back_connections()  # it may take as long as that server likes
         probe = _try_in_time(probe, lambda tried: _try_all(tried, kind, client, transport, has_key=bool(key)), most_s)
+    if probe.fault == "dns" and not provider.allow_private:  # else the test would tell which names are known inside
+        host = check_url(provider.base_url).host
+        _blame(probe, Fault("address", f"{transport.root}: {NO_PUBLIC_ADDRESS.format(host=host)}. {HOW_TO_ALLOW}"))
     if warning := warn_of_exposure(provider.kind, provider.base_url):
         probe.remarks.append(warning)
     if probe.model:

@@ -21,7 +21,8 @@ def verify(as_json: AsJson = False) -> None:
         print_json(report)
     else:
         verdict = "clean" if report["is_clean"] else "NOT CLEAN"
-        typer.echo(f"{verdict}: {report['sealed']} entries in the chain, {report['unsealed']} wait for their place")
+        told = f": {report['sealed']} entries in the chain, {report['unsealed']} wait for their place"
+        typer.echo(verdict + (told if report["sealed"] is not None else ": the whole installation's chain"))
         typer.echo(f"head {report['head']}")
         for fault in report["faults"]:
             typer.echo(f"  {fault}", err=True)

@@ -23,6 +23,12 @@ METADATA = frozenset(
 """Where clouds hand credentials to whoever asks: AWS, GCP, Azure, Alibaba, Oracle. Never allowed by anybody."""
 
 
+NO_PUBLIC_ADDRESS = (
+    "{host} has no public address that could be found: is it spelt right? Only an admin may allow a private address"
+)
+"""Of names that are unknown, and of names that lead inside: who asks is not told which."""
+
+
 class BlockedAddressError(OSError):
     """The address may not be connected to. An OSError, so that HTTP clients treat it as a connection that failed."""
 
@@ -83,6 +89,8 @@ def require_allowed(address: str, host: str, *, allow_private: bool) -> None:
     except ValueError:
         raise BlockedAddressError(f"{host} leads to {address!r}, which is no IP address") from None
     if not is_allowed(found, allow_private=allow_private):
+        if host != address and not allow_private:  # not which: a name would tell what it means inside
+            raise BlockedAddressError(NO_PUBLIC_ADDRESS.format(host=host))
         shown = host if host == address else f"{host} leads to {address}, which"
         raise BlockedAddressError(
             f"{shown} is an address that nobody may use here"

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from apps.accounts.models import ApiToken, Member, Project, Role
+from apps.accounts.invitations import invite
+from apps.accounts.models import ApiToken, Invitation, Member, Project, Role
 from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange, Session
 from apps.skills.models import Skill
 from apps.tasks.models import Attempt, Task
 from apps.webhooks.models import Delivery, Webhook
 from tests.cli.conftest import Run
-from tests.factories import make_task, make_user
+from tests.factories import make_project, make_task, make_user
 
 
 def test_a_webhook_from_its_making_to_its_end(signed_in: Run) -> None:
@@ -67,6 +68,22 @@ def test_members_come_change_and_go(signed_in: Run) -> None:
     assert signed_in("member", "remove", "bob").code == 0
     assert "claw" in signed_in("member", "list").out
     assert signed_in("member", "remove", "bob").code == 2
+    assert "/invitations/" in signed_in("member", "add", "dora", "viewer").out
+    assert signed_in("member", "invite", "emil", "reviewer", "--json").json["state"] == "open"
+    assert "emil" in signed_in("member", "invitations").out
+    for number in Invitation.objects.values_list("pk", flat=True):
+        assert signed_in("member", "withdraw", str(number)).code == 0
+    project = Project.objects.get(slug="shop")
+    lab = make_project("lab")
+    Member.objects.filter(project=lab, user__username="alice").delete()
+    root = make_user("root", is_superuser=True)
+    for answer in ("decline", "accept"):
+        offered, _ = invite(project=lab, username="alice", role="viewer", by=root)
+        assert signed_in("member", answer, str(offered.pk)).code == 0
+    assert Member.objects.get(project=lab, user__username="alice").role == "viewer"
+    assert signed_in("member", "leave", "--project", "lab").code == 0
+    assert not Member.objects.filter(project=lab, user__username="alice").exists()
+    assert signed_in("member", "leave", "--project", project.slug).code == 1  # the last owner
 
 
 def test_limits_of_a_token(signed_in: Run) -> None:

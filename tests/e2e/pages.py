@@ -199,6 +199,7 @@ def find_own_pages() -> dict[str, str]:
     return {
         "preferences": reverse("console:preferences"),
         "signing_in": reverse("console:signing-in"),
+        "invitations": reverse("console:invitations"),
         "keys": reverse("console:keys"),
         "admin": reverse("admin:index"),
         "admin_audit": reverse("admin:audit_auditentry_changelist"),

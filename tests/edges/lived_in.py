@@ -4,6 +4,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from apps.accounts.invitations import invite
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.services import create_token
 from apps.adapters.models import Adapter
@@ -83,7 +84,9 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
     price = Price.objects.create(provider=provider, model="m", input=1, output=2, valid_from=timezone.now())
     token, _ = create_token(user=owner, name="owner's", scopes=["tasks:read"], by=owner)
+    invitation, _ = invite(project=project, username="newcomer", role="viewer", by=owner)
     rows = {
+        "invitation": invitation,
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
         "manager_run": manager_run, "reward_model": reward_model,
@@ -102,7 +105,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST login": {"username": "alice", "password": "alice-has-a-password"},
         "POST projects": {"slug": "fresh", "name": "Fresh"},
         "PATCH projects/{slug}": {"name": "Renamed"},
-        "POST members": {"project": slug, "username": "newcomer", "role": "viewer"},
+        "POST members": {"project": slug, "username": "new-agent", "role": "agent"},
+        "POST invitations": {"project": slug, "username": "somebody", "role": "viewer"},
         "PATCH members/{member}": {"role": "viewer"},
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
         "PATCH tokens/{token}": {"limits": {"requests_per_minute": 5}},

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.validators import RegexValidator
 from rest_framework import serializers
 
-from apps.accounts.models import ApiToken, Member, Project, Role
+from apps.accounts.models import ApiToken, Invitation, Member, Project, Role
 from apps.accounts.rights import Right
 from apps.api.serializers.strict import (
     ObjectField,
@@ -94,11 +94,40 @@ class MemberOut(serializers.ModelSerializer[Member]):
 
 
 class MemberIn(StrictSerializer):
-    """A new member. With the role agent an unknown username makes that agent."""
+    """A new member: an agent, which is made where nobody has the name, or, as an admin, yourself."""
 
     project = TextField(max_length=64)
     username = TextField(max_length=150, validators=[USERNAME])
     role = WordField(choices=Role.choices)
+
+
+class InvitationOut(serializers.ModelSerializer[Invitation]):
+    """A role offered to a person. They are a member when they accept it."""
+
+    project = serializers.CharField(source="project.slug")
+    invited_by = serializers.CharField(source="invited_by.username", allow_null=True, default=None)
+    role = serializers.ChoiceField(choices=Role.choices)
+
+    class Meta:
+        model = Invitation
+        fields = ["id", "project", "username", "role", "invited_by", "state", "expires_at", "created_at"]
+
+
+class NewInvitationOut(InvitationOut):
+    """An invitation just made: the only answer that holds its link. A replay under an Idempotency-Key says null."""
+
+    link = serializers.CharField(allow_null=True, help_text="Give it to the person.")
+
+    class Meta(InvitationOut.Meta):
+        fields = [*InvitationOut.Meta.fields, "link"]
+
+
+class InvitationIn(StrictSerializer):
+    """Who is offered which role. Whether anybody has that name is not said."""
+
+    project = TextField(max_length=64)
+    username = TextField(max_length=150, validators=[USERNAME])
+    role = WordField(choices=[choice for choice in Role.choices if choice[0] != Role.AGENT])
 
 
 class MemberChange(StrictSerializer):

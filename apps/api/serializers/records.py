@@ -22,9 +22,11 @@ class ChainOut(serializers.Serializer[Any]):
     """What a check of the hash chain found."""
 
     is_clean = serializers.BooleanField()
-    sealed = serializers.IntegerField(help_text="Entries in the chain.")
-    unsealed = serializers.IntegerField(help_text="Newer entries that wait for their place.")
-    faults = serializers.ListField(child=serializers.CharField())
+    sealed = serializers.IntegerField(allow_null=True, help_text="Entries in the chain; null but for admins.")
+    unsealed = serializers.IntegerField(
+        allow_null=True, help_text="Newer entries that wait for their place; null but for admins."
+    )
+    faults = serializers.ListField(child=serializers.CharField(), help_text="Which entries, for admins.")
     head = serializers.CharField(help_text="The last hash; keep it elsewhere to find a chain that was rewritten whole.")
 
 

@@ -9,16 +9,19 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import services
-from apps.accounts.models import ApiToken, Member, Project, Role, User
+from apps.accounts import invitations, services
+from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project, find_project_for, refuse
 from apps.api.permissions import current_token, current_user, visible_projects
 from apps.api.serializers.accounts import (
+    InvitationIn,
+    InvitationOut,
     MemberChange,
     MemberIn,
     MemberOut,
+    NewInvitationOut,
     NewTokenOut,
     ProjectChange,
     ProjectIn,
@@ -28,8 +31,9 @@ from apps.api.serializers.accounts import (
     TokenOut,
     WhyOut,
 )
+from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
-from apps.base.errors import NotAllowedError
+from apps.base.errors import BadInputError, NotAllowedError
 from apps.rollouts.selectors import why_nothing_trains
 
 
@@ -48,6 +52,7 @@ class ProjectViewSet(ResourceViewSet):
         "create": Right.PROJECTS_WRITE,
         "partial_update": Right.PROJECTS_WRITE,
         "destroy": Right.PROJECTS_WRITE,
+        "leave": Right.ACCOUNT_WRITE,
     }
 
     def retrieve(self, request: Request, slug: str) -> Response:
@@ -55,7 +60,7 @@ class ProjectViewSet(ResourceViewSet):
 
     @extend_schema(request=ProjectIn, responses={201: ProjectOut})
     def create(self, request: Request) -> Response:
-        """Make a project; you become its owner."""
+        """Make a project; you become its owner. Takes an admin of the installation, or somebody they let."""
         body = self.read_body(ProjectIn)
         if (token := current_token(request)) is not None and token.project_id:
             raise NotAllowedError("a token bound to a project makes no other")
@@ -71,6 +76,14 @@ class ProjectViewSet(ResourceViewSet):
     def destroy(self, request: Request, slug: str) -> Response:
         """Delete a project that holds no work."""
         services.delete_project(project=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+    @extend_schema(request=NoFields, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def leave(self, request: Request, slug: str) -> Response:
+        """Be a member no more. The last owner names another first."""
+        self.read_body(NoFields)
+        invitations.leave(project=self.get_object(), by=current_user(request))
         return Response(status=204)
 
     @extend_schema(responses=WhyOut)
@@ -105,16 +118,16 @@ class MemberViewSet(ResourceViewSet):
 
     @extend_schema(request=MemberIn, responses={201: MemberOut})
     def create(self, request: Request) -> Response:
-        """Give a user a role. With the role agent, an unknown username makes that agent."""
+        """Add an agent; nobody by that name: it is made. People are invited (`POST invitations`), except that an admin
+        of the installation may add themselves."""
         body = self.read_body(MemberIn)
         by = current_user(request)
         project = find_project_for(request, body["project"], Right.MEMBERS_WRITE)
-        user = User.objects.filter(username=body["username"], is_active=True).first()
-        if user is None and body["role"] == Role.AGENT:
-            user = services.create_user(username=body["username"], is_agent=True, by=by.handle)
-        if user is None:
-            raise refuse("username", "user", body["username"])
-        return self.show(services.add_member(project=project, user=user, role=body["role"], by=by), 201)
+        if body["role"] == Role.AGENT:
+            return self.show(services.add_agent(project=project, username=body["username"], by=by), 201)
+        if body["username"] != by.username:
+            raise BadInputError.at("role", "a person is invited, and is a member when they accept: POST invitations")
+        return self.show(services.add_member(project=project, user=by, role=body["role"], by=by), 201)
 
     @extend_schema(request=MemberChange)
     def partial_update(self, request: Request, pk: str) -> Response:
@@ -125,6 +138,72 @@ class MemberViewSet(ResourceViewSet):
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         services.remove_member(member=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+
+class InvitationFilterSet(ProjectFilterSet):
+    class Meta:
+        model = Invitation
+        fields: ClassVar = ["state"]
+
+
+class InvitationViewSet(ResourceViewSet):
+    """Invitations to projects: yours, and those of projects whose members you name."""
+
+    queryset = Invitation.objects.select_related("project", "invited_by")
+    serializer_class = InvitationOut
+    filterset_class = InvitationFilterSet
+    secret_fields = frozenset({"link"})
+    rights: ClassVar = {
+        "list": Right.MEMBERS_READ,
+        "retrieve": Right.MEMBERS_READ,
+        "create": Right.MEMBERS_WRITE,
+        "destroy": Right.MEMBERS_WRITE,
+        "accept": Right.ACCOUNT_WRITE,
+        "decline": Right.ACCOUNT_WRITE,
+    }
+
+    def get_queryset(self) -> QuerySet[Any]:
+        if getattr(self, "swagger_fake_view", False):
+            return Invitation.objects.none()
+        rows = invitations.list_visible(current_user(self.request))
+        token = current_token(self.request)
+        return rows.filter(project=token.project_id) if token is not None and token.project_id else rows
+
+    def check_object_permissions(self, request: Request, obj: Any) -> None:
+        """Which are whose is the queryset's question; who is invited has no role yet."""
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=InvitationIn, responses={201: NewInvitationOut})
+    def create(self, request: Request) -> Response:
+        """Offer a person a role, by name. The link is in this answer and nowhere else."""
+        body = self.read_body(InvitationIn)
+        project = find_project_for(request, body.pop("project"), Right.MEMBERS_WRITE)
+        made, code = invitations.invite(project=project, by=current_user(request), **body)
+        made.link = request.build_absolute_uri(f"/invitations/{code}/")  # type: ignore[attr-defined]
+        return Response(NewInvitationOut(made).data, status=201)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Take an offer back."""
+        invitations.withdraw(invitation=self.get_object(), by=current_user(request))
+        return Response(status=204)
+
+    @extend_schema(request=NoFields, responses=MemberOut)
+    @action(detail=True, methods=["post"])
+    def accept(self, request: Request, pk: str) -> Response:
+        """Become a member."""
+        self.read_body(NoFields)
+        return Response(MemberOut(invitations.accept(invitation=self.get_object(), by=current_user(request))).data)
+
+    @extend_schema(request=NoFields, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def decline(self, request: Request, pk: str) -> Response:
+        """Say no."""
+        self.read_body(NoFields)
+        invitations.decline(invitation=self.get_object(), by=current_user(request))
         return Response(status=204)
 
 

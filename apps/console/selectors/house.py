@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
-from apps.accounts.models import ApiToken, Member, Project, Role, User
+from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.services import find_rights
 
 MOST = 500
+SHOWN_INVITATIONS = 100
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ def describe_roles() -> list[RightRow]:
         )
         for right in Right
     ]
+
+
+def find_open_invitations(project: Project) -> list[Invitation]:
+    """Those that hold and nobody answered, the newest first."""
+    open_ones = Invitation.objects.filter(project=project, state=Invitation.State.OPEN, expires_at__gt=timezone.now())
+    return list(open_ones[:SHOWN_INVITATIONS])
 
 
 def find_tokens(project: Project, user: User) -> QuerySet[ApiToken]:

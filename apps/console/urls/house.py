@@ -2,12 +2,15 @@
 
 from django.urls import path
 
-from apps.console.views import exports, forget, house, own, signing_in, tokens
+from apps.console.views import exports, forget, house, invited, own, signing_in, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
     path("preferences/keys/", own.show_keys, name="keys"),
     path("preferences/theme/", own.choose_theme, name="theme"),
+    path("invitations/", invited.show_invitations, name="invitations"),
+    path("invitations/<int:invitation_id>/answer/", invited.answer, name="invitation-answer"),
+    path("invitations/<str:code>/", invited.show_invitation, name="invitation"),
     path("preferences/sign-in/", signing_in.show_signing_in, name="signing-in"),
     path("preferences/sign-in/password/", signing_in.change_password, name="password"),
     path("preferences/sign-in/sessions/", signing_in.end_sessions, name="sessions-end"),
@@ -16,6 +19,8 @@ account_urlpatterns = [
 urlpatterns = [
     path("settings/", house.show_settings, name="settings"),
     path("members/", house.show_members, name="members"),
+    path("members/leave/", house.leave_project, name="member-leave"),
+    path("members/invitations/<int:invitation_id>/withdraw/", house.withdraw_invitation, name="invitation-withdraw"),
     path("members/<int:member_id>/role/", house.change_member, name="member-role"),
     path("members/<int:member_id>/remove/", house.remove_member, name="member-remove"),
     path("forget/", forget.show_forget, name="forget"),

@@ -1,10 +1,6 @@
 """How a project is set up: its settings, its members and what each role may."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.contrib import messages
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -12,10 +8,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.accounts import services
-from apps.accounts.models import Member, Role, User
+from apps.accounts import invitations, services
+from apps.accounts.models import Invitation, Member, Role
 from apps.accounts.rights import Right
-from apps.base.errors import BadInputError, TentalisError
+from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import MemberForm
 from apps.console.forms_settings import make_sections
@@ -62,26 +58,56 @@ def show_members(request: HttpRequest, scene: Scene) -> HttpResponse:
     if request.method == "POST":
         require(scene, Right.MEMBERS_WRITE)
     form = MemberForm(posted(request))
-    status = 200
+    made, link, status = None, "", 200
     if request.method == "POST":
         status = 400
         if form.is_valid():
+            username, role = form.cleaned_data["username"], form.cleaned_data["role"]
             try:
-                member = _add_member(scene, form.cleaned_data)
+                if role == Role.AGENT:
+                    services.add_agent(project=scene.project, username=username, by=scene.user)
+                    messages.success(request, _("%(name)s is in the project.") % {"name": username})
+                    return leave(scene, "members")
+                made, code = invitations.invite(project=scene.project, username=username, role=role, by=scene.user)
             except TentalisError as error:
                 show_error(form, error)
                 status = error.status
             else:
-                messages.success(request, _("%(name)s is in the project.") % {"name": member.user.username})
-                return leave(scene, "members")
+                link = request.build_absolute_uri(reverse("console:invitation", args=(code,)))
+                form, status = MemberForm(None), 201
+    members = list(house.find_members(scene.project))
     context = {
-        "members": house.find_members(scene.project),
+        "may_leave": any(member.user_id == scene.user.pk for member in members),
+        "made": made,
+        "link": link,
+        "invited": house.find_open_invitations(scene.project) if scene.may(Right.MEMBERS_WRITE) else [],
+        "members": members,
         "roles": Role.choices,
         "table": house.describe_roles(),
         "form": form,
         "may_change": scene.may(Right.MEMBERS_WRITE),
     }
     return show(request, scene, "members", context, status=status)
+
+
+@require_POST
+@project_view(Right.MEMBERS_WRITE)
+def withdraw_invitation(request: HttpRequest, scene: Scene, invitation_id: int) -> HttpResponse:
+    invitation = Invitation.objects.filter(project=scene.project, pk=invitation_id).first()
+    if invitation is None:
+        raise Http404(f"no invitation {invitation_id}")
+    act(request, _("The invitation is withdrawn."), lambda: invitations.withdraw(invitation=invitation, by=scene.user))
+    return leave(scene, "members")
+
+
+@require_POST
+@project_view(Right.ACCOUNT_WRITE)
+def leave_project(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Be a member no more."""
+    done = _("You have left %(name)s.") % {"name": scene.project.name}
+    if act(request, done, lambda: invitations.leave(project=scene.project, by=scene.user)):
+        return redirect("console:dashboard")
+    return leave(scene, "members")
 
 
 @require_POST
@@ -100,7 +126,7 @@ def remove_member(request: HttpRequest, scene: Scene, member_id: int) -> HttpRes
     done = _("%(name)s is out of the project.") % {"name": member.user.username}
     act(request, done, lambda: services.remove_member(member=member, by=scene.user))
     if member.user_id == scene.user.pk and not scene.user.is_superuser:
-        return leave(scene, "project")
+        return redirect("console:dashboard")
     return leave(scene, "members")
 
 
@@ -113,15 +139,3 @@ def _member_or_404(scene: Scene, member_id: int) -> Member:
     if member is None:
         raise Http404(f"no member {member_id}")
     return member
-
-
-def _add_member(scene: Scene, said: Mapping[str, Any]) -> Member:
-    """A new name with the role agent makes that agent; a person must have an account."""
-    with transaction.atomic():
-        user = User.objects.filter(username=said["username"], is_active=True).first()
-        if user is None and said["role"] == Role.AGENT:
-            user = services.create_user(username=said["username"], is_agent=True, by=scene.user.handle)
-        if user is None:
-            message = _("Nobody here is called %(name)s. An administrator makes accounts.") % {"name": said["username"]}
-            raise BadInputError(message, errors={"username": [message]})
-        return services.add_member(project=scene.project, user=user, role=said["role"], by=scene.user)

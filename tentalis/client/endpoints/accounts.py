@@ -81,6 +81,26 @@ class Accounts(Sender[Answer]):
     def add_member(self, *, project: str, username: str, role: str) -> Answer:
         return self._post("members", project=project, username=username, role=role)
 
+    def list_invitations(self, **params: Any) -> Answer:
+        """Yours, and those of projects whose members you name."""
+        return self._get("invitations", **params)
+
+    def invite(self, *, project: str, username: str, role: str) -> Answer:
+        """Offer a person a role; the answer's `link` is shown this once."""
+        return self._post("invitations", project=project, username=username, role=role)
+
+    def accept_invitation(self, invitation_id: int) -> Answer:
+        return self._post(f"invitations/{invitation_id}/accept")
+
+    def decline_invitation(self, invitation_id: int) -> Answer:
+        return self._post(f"invitations/{invitation_id}/decline")
+
+    def withdraw_invitation(self, invitation_id: int) -> Answer:
+        return self._delete(f"invitations/{invitation_id}")
+
+    def leave_project(self, slug: str) -> Answer:
+        return self._post(f"projects/{quote(slug, safe='')}/leave")
+
     def change_member(self, member_id: int, *, role: str) -> Answer:
         return self._patch(f"members/{member_id}", role=role)
 

@@ -200,6 +200,7 @@ def test_a_change_says_before_and_after_and_no_change_says_nothing(project: Proj
 
 
 def test_a_slug_is_one_projects(alice: User, project: Project) -> None:
+    alice.may_make_projects = True
     with pytest.raises(ConflictError, match="shop is taken"):
         services.create_project(name="Other", slug="shop", by=alice)
     with pytest.raises(NotAllowedError):

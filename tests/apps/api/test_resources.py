@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.audit.models import AuditEntry
 from apps.console.models import SavedView
 from apps.feedback.models import Review
 from apps.tasks.models import Task
@@ -13,7 +15,17 @@ from tests.edges.caller import Caller
 from tests.factories import make_task, make_user
 
 
+def test_who_may_make_projects_is_a_right(as_charlie: Caller, charlie: User) -> None:
+    assert as_charlie.post("projects", {"slug": "lab", "name": "Lab"}).status == 403
+    call_command("let_make_projects", "charlie")
+    assert as_charlie.post("projects", {"slug": "lab", "name": "Lab"}).status == 201
+    call_command("let_make_projects", "charlie", no=True)
+    assert as_charlie.post("projects", {"slug": "den", "name": "Den"}).status == 403
+    assert AuditEntry.objects.filter(kind="user.changed").count() == 2
+
+
 def test_a_person_makes_a_project_and_owns_it(as_charlie: Caller, charlie: User) -> None:
+    User.objects.update(may_make_projects=True)
     answer = as_charlie.post("projects", {"slug": "lab", "name": "Lab", "group_size": 4})
     assert answer.status == 201, answer
     assert answer.body["group_size"] == 4
@@ -25,6 +37,7 @@ def test_a_person_makes_a_project_and_owns_it(as_charlie: Caller, charlie: User)
 
 
 def test_an_empty_project_can_be_deleted_and_one_with_work_cannot(as_charlie: Caller, charlie: User) -> None:
+    User.objects.update(may_make_projects=True)
     as_charlie.post("projects", {"slug": "lab", "name": "Lab"})
     as_charlie.post("workers", {"project": "lab", "name": "echo", "kind": "echo"})
     refused = as_charlie.delete("projects/lab")
@@ -39,10 +52,10 @@ def test_an_empty_project_can_be_deleted_and_one_with_work_cannot(as_charlie: Ca
 
 def test_an_owner_gives_changes_and_takes_roles(as_alice: Caller, alice: User, project: Project) -> None:
     Member.objects.filter(user=alice).update(role=Role.OWNER)
-    make_user("dora")
-    member = as_alice.post("members", {"project": project.slug, "username": "dora", "role": "viewer"})
-    assert member.status == 201, member
-    path = f"members/{member.body['id']}"
+    dora = make_user("dora")
+    refused = as_alice.post("members", {"project": project.slug, "username": "dora", "role": "viewer"})
+    assert (refused.status, list(refused.body["errors"])) == (400, ["role"])
+    path = f"members/{Member.objects.create(project=project, user=dora, role=Role.VIEWER).pk}"
     assert as_alice.patch(path, {"role": "auditor"}).body["role"] == "auditor"
     assert as_alice.delete(path).status == 204
     agent = as_alice.post("members", {"project": project.slug, "username": "claw", "role": "agent"})

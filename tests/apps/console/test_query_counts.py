@@ -61,7 +61,7 @@ QUERIES: Mapping[str, int] = {
     "dead_letters": 11,
     "audit": 13,
     "exports": 10,
-    "members": 10,
+    "members": 11,  # those who are invited
     "settings": 12,
     "tokens": 18,
     "token_limits": 11,
@@ -92,6 +92,7 @@ QUERIES: Mapping[str, int] = {
     "run_compare": 19,
     "preferences": 3,
     "signing_in": 4,
+    "invitations": 4,
     "keys": 3,
     "admin": 12,
     "admin_audit": 16,
