@@ -6,6 +6,6 @@ COPY docker/requirements docker/requirements
 RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock
 COPY tentalis tentalis
 COPY gpu_workers gpu_workers
-RUN useradd --system --create-home tentalis
+RUN useradd --system --uid 10001 --create-home tentalis && mkdir /artifacts && chown tentalis /artifacts
 USER tentalis
 CMD ["celery", "-A", "gpu_workers.celery", "worker", "-P", "solo", "-c", "1", "-Q", "gpu", "--without-gossip", "--without-mingle"]

@@ -5,7 +5,8 @@ WORKDIR /app
 COPY docker/requirements docker/requirements
 RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock
 COPY . .
-RUN useradd --system --home-dir /var/lib/tentalis --create-home tentalis \
+RUN useradd --system --uid 10001 --home-dir /var/lib/tentalis --create-home tentalis \
+    && mkdir /artifacts /users && chown tentalis /artifacts && chown 999:999 /users \
     && TENTALIS_SECRET_KEY=only-for-collecting-static-files-0123456789-0123456789 \
        TENTALIS_DATABASE_URL=postgres://build@127.0.0.1:1/build TENTALIS_REDIS_URL=redis://127.0.0.1:1/0 \
        python manage.py collectstatic --noinput \
