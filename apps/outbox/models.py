@@ -66,6 +66,9 @@ class Segment(Timestamped):
                 name="segment_in_flight",
             ),
             models.Index(fields=["kind", "subject_id", "-id"], name="segment_by_subject"),
+            models.Index(
+                fields=["finished_at"], condition=Q(state__in=["done", "cancelled"]), name="segment_kept_no_longer"
+            ),
             models.Index(F("finished_at").desc(), condition=Q(state="dead"), name="segment_dead"),
         ]
 

@@ -1,0 +1,122 @@
+"""How long each table is kept: what only steered the work goes after a while, what learning can be traced by stays."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from apps.accounts.models import ApiToken, BrowserSession
+from apps.outbox.models import Segment
+from apps.webhooks.models import Delivery
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 500
+"""Rows deleted in one transaction."""
+A_ROUND = 20
+"""Transactions a round of the timetable at most; the next one goes on."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of a table's rows.
+
+    Args:
+        words: what is kept and why, or when it goes.
+        find: rows that are kept no longer, by the database's clock; None: its app deletes them, or nobody does.
+    """
+
+    words: str
+    find: Callable[[], QuerySet[Any]] | None = None
+
+
+def _older(days: int) -> Any:
+    return Now() - timedelta(days=days)
+
+
+def _ended_segments() -> QuerySet[Any]:
+    ended = Segment.objects.filter(state__in=(Segment.State.DONE, Segment.State.CANCELLED))
+    return ended.filter(finished_at__lt=_older(30)).order_by("finished_at")
+
+
+def _dead_deliveries() -> QuerySet[Any]:
+    return Delivery.objects.filter(state=Delivery.State.DEAD, ended_at__lt=_older(90)).order_by("pk")
+
+
+def _ended_tokens() -> QuerySet[Any]:
+    is_over = Q(expires_at__lt=_older(90)) | Q(revoked_at__lt=_older(90))
+    return ApiToken.objects.filter(is_over).order_by("pk")
+
+
+def _ended_sessions() -> QuerySet[Any]:
+    return BrowserSession.objects.filter(expire_date__lt=Now()).order_by("expire_date")
+
+
+SETTING = Rule("a person's or a project's own setting: kept until it is deleted")
+TRACED = Rule("every number is traced by it, from adapter to person: kept; `forget` deletes a person's")
+EVIDENCE = Rule("evidence of what was done and by whom: kept")
+FEW = Rule("one row for each thing that is: does not grow with use")
+
+RULES: Mapping[str, Rule] = {
+    "outbox.Segment": Rule("done and cancelled: 30 days; dead letters until somebody replays them", _ended_segments),
+    "webhooks.Delivery": Rule("delivered: 30 days (its app); given up: 90 days", _dead_deliveries),
+    "accounts.ApiToken": Rule("90 days after it expired or was revoked; the audit keeps who made it", _ended_tokens),
+    "accounts.BrowserSession": Rule("until it expires", _ended_sessions),
+    "api.IdempotencyKey": Rule("72 hours (its app)"),
+    "conversations.Forgetting": Rule("kept as evidence; its sealed subject goes after 72 hours (its app)"),
+    "accounts.Invitation": Rule("kept: who was offered what, and what became of it"),
+    "feedback.ReviewDraft": Rule("until the review is closed for good (its app)"),
+    **dict.fromkeys(("audit.AuditEntry", "audit.AuditEpoch", "audit.AuditSeal", "admin.LogEntry"), EVIDENCE),
+    **dict.fromkeys(
+        (
+            *("accounts.Member", "accounts.Project", "accounts.User", "auth.Group", "console.Preference"),
+            *("console.SavedView", "inference.Price", "inference.Provider", "scoring.Judge", "skills.Skill"),
+            *("webhooks.Webhook", "workers.Worker", "evals.Dataset", "feedback.GoldItem"),
+        ),
+        SETTING,
+    ),
+    **dict.fromkeys(
+        (
+            *("adapters.Deployment", "auth.Permission", "contenttypes.ContentType", "inference.SpoolPosition"),
+            *("operations.Alarm", "training.GpuLease", "calibration.Rater"),
+        ),
+        FEW,
+    ),
+    **dict.fromkeys(
+        (
+            *("adapters.Adapter", "adapters.PanelResult", "adapters.Shadow", "adapters.SideResult"),
+            *("adapters.Verdict", "calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
+            *("conversations.TurnExchange", "conversations.TurnSignal", "evals.EvalResult", "evals.EvalRun"),
+            *("experiments.ExperimentRun", "experiments.ScenarioResult", "feedback.BulkJudgement"),
+            *("feedback.Feedback", "feedback.Hint", "feedback.Review", "feedback.ReviewSkip"),
+            *("feedback.StepFeedback", "inference.Exchange", "inference.Session", "rollouts.Batch"),
+            *("rollouts.Demonstration", "rollouts.PreferencePair", "rollouts.Rollout", "rollouts.TrainingUse"),
+            *("scoring.RewardModel", "scoring.StepLabel", "scoring.StepScore", "supervision.Proposal"),
+            *("tasks.Attempt", "tasks.FurtherExchange", "tasks.ShadowAttempt", "tasks.Step", "tasks.Task"),
+            *("training.ManagerRun", "training.RewardAnswer", "training.RewardDoor", "training.TrainingRun"),
+        ),
+        TRACED,
+    ),
+}
+"""Model -> its rule. A model without one fails a test."""
+
+
+def delete_old(*, at_once: int = AT_ONCE, transactions: int = A_ROUND) -> dict[str, int]:
+    """Delete what is kept no longer, a bounded part of it. Returns how many rows of each table."""
+    deleted: dict[str, int] = {}
+    for label, rule in RULES.items():
+        for _ in range(transactions if rule.find is not None else 0):
+            assert rule.find is not None
+            chosen = list(rule.find().values_list("pk", flat=True)[:at_once])
+            if chosen:
+                deleted[label] = deleted.get(label, 0) + len(chosen)
+                rule.find().model.objects.filter(pk__in=chosen).delete()
+            if len(chosen) < at_once:
+                break
+    if deleted:
+        logger.info("kept no longer: %s", ", ".join(f"{count} of {label}" for label, count in deleted.items()))
+    return deleted
