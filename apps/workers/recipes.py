@@ -24,8 +24,7 @@ def choose_recipe(project: Project, worker: "Worker", *, changes: Mapping[str, A
         "teacher": settings.TENTALIS["OPD_TEACHER_MODEL"] or "base",
     }
     asked = project.recipe | dict(changes or {})
-    if (
-        asked.get("algorithm", "grpo") not in CLIPPED
-    ):  # the measured cap is of a clipped loss; whoever asks for one is told
+    if str(asked.get("algorithm", "grpo")) not in CLIPPED:
+        # the measured cap is of a clipped loss; who asks for one with another algorithm is told so
         start["importance_cap"] = None
     return Recipe.from_json(start | installation | asked)
