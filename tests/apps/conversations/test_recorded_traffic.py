@@ -41,3 +41,8 @@ def test_a_project_may_say_that_nobody_speaks_or_only_in_named_sessions(project:
     assert (found.kept, found.planted) == (1, 2)
     reason = "by the project's policy nobody speaks here who could judge it"
     assert Turn.objects.filter(reason=reason, session__key__startswith="fp-").exists()
+
+
+def test_without_a_pace_a_program_is_as_good_as_a_person(project: Project) -> None:
+    """The counting counts: what teaches falsely is found."""
+    assert learn(project, {"doubt_at_once": 1}, fastest_s=0).false["doubt_at_once"] == 2
