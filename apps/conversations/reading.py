@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
+
+from django.db.models import Q
 
 from apps.conversations.models import Turn
 from apps.inference.models import Exchange
@@ -54,7 +56,7 @@ class ReadTurn:
 
 
 def read_turn(turn: Turn) -> ReadTurn:
-    """Six queries, however many exchanges."""
+    """Seven queries, however many exchanges."""
     parts = _load_parts(turn)
     following = find_following(turn)
     next_parts = _load_parts(following)[:1] if following is not None else []
@@ -93,7 +95,9 @@ def _is_answer_of(words: str, after: Exchange, before: Exchange) -> bool:
     between = Exchange.objects.filter(
         project=after.project_id, agent=after.agent, pk__gt=after.pk, pk__lt=before.pk, status__lt=400
     ).exclude(text="")
-    for text in between.order_by("-pk").values_list("text", flat=True)[:MOST_ANSWERS]:
+    near = between.filter(Q(session=after.session_id) | Q(text=words.strip()))  # whatever others were told meanwhile
+    latest = [one.order_by("-pk").values_list("text", flat=True)[:MOST_ANSWERS] for one in (near, between)]
+    for text in chain.from_iterable(latest):
         told = " ".join(text.split())
         if told == said or (min(len(told), len(said)) >= FEWEST_CHARS and (told in said or said in told)):
             return True
