@@ -68,7 +68,7 @@ class BoundedConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._waiter is None or self._waiter.done():  # a request is being answered: its body has its own time
+        if not self._awaits_head():  # a request is being answered: its body has its own time
             self._stop_waiting()
             return
         self._quiet_bytes += len(data)
@@ -100,6 +100,11 @@ class BoundedConnection(web.RequestHandler):
         )
         response.force_close()
         return response
+
+    def _awaits_head(self) -> bool:
+        if self._waiter is None:  # so it is before the first request, too, until the connection's task has begun
+            return not self._request_count
+        return not self._waiter.done()
 
     def _stop_waiting(self) -> None:
         self._quiet_bytes = 0

@@ -1,7 +1,7 @@
 """The web's HTTP, with an end to everything that may come before a request is whole; for `uvicorn --http`.
 
 uvicorn's own takes headers of any size, which httptools puts together piece by piece in quadratic time, and waits for
-ever for the rest of one. Its other, h11, has a limit and costs a third of the throughput (docs/adr/0032-limits.md).
+ever for the rest of one. Why not its other one, h11: docs/adr/0038-limits-stand-in-one-table.md.
 """
 
 import math
@@ -76,6 +76,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         if len(self.url) + len(url) > LIMITS.address_bytes:
+            self.url = self.url or url[:64]  # enough to tell which API is spoken
             self._refusal = 414, f"wanted a path and query of at most {LIMITS.address_bytes:,} bytes, found more"
             raise _Beyond
         super().on_url(url)

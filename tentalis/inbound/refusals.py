@@ -33,10 +33,10 @@ def make_refusal(path: str, status: int, detail: str) -> Refusal:
     """RFC 9457 for programs, a line of text for browsers.
 
     Args:
-        path: that was asked for; "" where that is not known yet.
+        path: that was asked for; "" where that is not known yet, and it is taken for a program's.
     """
     title = _phrase(status)
-    if path.startswith(PROBLEM_PATHS):
+    if not path or path.startswith(PROBLEM_PATHS):
         code = CODES[status]
         body = {
             "type": f"urn:tentalis:problem:{code}",

@@ -12,15 +12,19 @@ import pytest
 
 from apps.gateway.record import Record, SpoolError, unpack_record
 from apps.gateway.spool import (
+    REJECTED,
     FileSpool,
     Position,
     SpoolDirectory,
     Spooled,
     SpoolReader,
     adopt_orphans,
+    find_rejected,
+    keep_aside,
     measure_spools,
     sweep_stored,
 )
+from tentalis.limits import LIMITS
 from tests.apps.gateway.records import make_header
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -180,3 +184,28 @@ def test_a_header_that_is_no_text_is_kept_readable(tmp_path: Path) -> None:
     spool = FileSpool(tmp_path)
     spool.append(make_header(1, "caf\udce9"), b"{}", b"{}")
     assert records_of(read_all(spool.directory))[0].header["session"] == "caf?"
+
+
+def test_what_is_set_aside_is_its_owners_alone_to_read(tmp_path: Path) -> None:
+    (tmp_path / REJECTED).touch(0o644)
+    for _ in range(2):
+        assert keep_aside(tmp_path, b"words of somebody") == tmp_path / REJECTED
+        assert (tmp_path / REJECTED).stat().st_mode & 0o777 == 0o600
+        (tmp_path / REJECTED).unlink()
+
+
+def test_no_more_is_set_aside_than_the_limit(tmp_path: Path) -> None:
+    with (tmp_path / REJECTED).open("wb") as file:
+        file.truncate(LIMITS.set_aside_bytes)
+    assert keep_aside(tmp_path, b"one more") is None
+    assert find_rejected(tmp_path) == LIMITS.set_aside_bytes
+
+
+def test_a_full_disk_is_told_before_a_record_is_lost_and_without_a_path(tmp_path: Path) -> None:
+    spool = FileSpool(tmp_path, segment_bytes=2**60)
+    try:
+        (trouble,) = spool.find_troubles()
+    finally:
+        spool.close()
+        spool.directory.release()
+    assert trouble == "the disk is full: what is answered cannot be recorded"

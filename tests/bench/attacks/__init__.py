@@ -1,0 +1,1 @@
+"""Attacks on a running box, in plain words, each with what holds against it."""

@@ -1,0 +1,375 @@
+"""Every limit of the table, hit from outside: the right answer in the shape of the API, and nobody else waits.
+
+`tentalis.core.edge_limits` is the table; a row without an attempt here is a failure.
+"""
+
+import json
+import select
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+from websockets.sync.client import connect
+from websockets.typing import Origin
+
+from apps.accounts.rights import Right
+from apps.accounts.services import create_token
+from apps.api.throttles import forget_callers
+from tentalis.core.edge_limits import GATEWAY, OUTBOUND, WEB, EdgeLimits, list_rows
+from tentalis.core.limits import LimitsError
+from tentalis.limits import LIMITS
+from tentalis.outbound.sync import AnswerTooLongError, guarded_client
+from tests.apps.gateway.running import make_agent, make_chat_worker, make_provider
+from tests.apps.gateway.test_edge import wait_for
+from tests.apps.gateway.upstream import StubUpstream
+from tests.edges.limit_servers import NEIGHBOUR_S, SMALL, Neighbour, WebProcess, run_edges
+from tests.edges.raw_connection import Heard, RawConnection, ask, make_head
+from tests.factories import make_project, make_user
+from tests.local_server import LocalHandler, LocalServer
+
+pytestmark = pytest.mark.broker
+JSON = "Content-Type: application/json"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an attempt has at hand.
+
+    Args:
+        port, pid: of the edge that is tried. token: of one who may ask there.
+    """
+
+    edge: str
+    port: int
+    pid: int
+    token: str
+    upstream: StubUpstream
+
+    @property
+    def path(self) -> str:
+        return "/api/v1/login" if self.edge == WEB else "/v1/chat/completions"
+
+    def post(self, body: bytes, *headers: str) -> Heard:
+        lines = ("Content-Type: application/json", f"Authorization: Bearer {self.token}", *headers)
+        path = "/api/v1/tasks" if self.edge == WEB else self.path
+        return ask(self.port, "POST", path, *lines, body=body)
+
+    def chat(self, **stub: object) -> Heard:
+        self.upstream.plan(**stub)
+        try:
+            return self.post(json.dumps({"model": "helper", "messages": [{"role": "user", "content": "x"}]}).encode())
+        finally:
+            self.upstream.reset()
+
+    def begin(self, length: int) -> RawConnection:
+        """A request whose body has only begun."""
+        connected = RawConnection(self.port)
+        lines = f"Authorization: Bearer {self.token}", "Content-Type: application/json", f"Content-Length: {length}"
+        connected.send(make_head("POST", self.path, *lines) + b"{")
+        return connected
+
+
+Attempt = Callable[[Scene], Heard]
+
+
+def send_long_value(scene: Scene) -> Heard:
+    """A header that goes on and on, in pieces."""
+    with RawConnection(scene.port) as connected:
+        connected.send(f"GET {scene.path} HTTP/1.1\r\nHost: localhost\r\nX-A: ".encode())
+        for _ in range(200):
+            if not connected.send(b"a" * 16_384):
+                break
+        return connected.hear()
+
+
+def send_headers(scene: Scene) -> Heard:
+    lines = [f"X-{number}: {'a' * 200}" for number in range(int(SMALL["header_bytes"] // 200))]
+    return ask(scene.port, "GET", scene.path, *lines)
+
+
+def send_many_headers(scene: Scene) -> Heard:
+    lines = [f"X-{number}: 1" for number in range(int(SMALL["header_lines"]) + 1)]
+    return ask(scene.port, "GET", scene.path, *lines)
+
+
+def send_long_address(scene: Scene) -> Heard:
+    return ask(scene.port, "GET", f"{scene.path}?q={'a' * int(SMALL['address_bytes'])}")
+
+
+def send_half_a_head(scene: Scene) -> Heard:
+    with RawConnection(scene.port) as connected:
+        connected.send(f"POST {scene.path} HTTP/1.1\r\nHost: lo".encode())
+        return connected.hear()
+
+
+def send_nothing_more(scene: Scene) -> Heard:
+    with RawConnection(scene.port) as connected:
+        connected.send(make_head("GET", "/healthz"))
+        assert connected.hear().status == 200
+        return connected.hear()
+
+
+def send_large_body(scene: Scene) -> Heard:
+    """Only said to be large: it is refused before any of it comes."""
+    with scene.begin(10**12) as connected:
+        return connected.hear()
+
+
+def send_large_chunks(scene: Scene) -> Heard:
+    """Of a length that is not said."""
+    with RawConnection(scene.port) as connected:
+        lines = f"Authorization: Bearer {scene.token}", "Transfer-Encoding: chunked", "Content-Type: application/json"
+        connected.send(make_head("POST", scene.path, *lines))
+        for _ in range(20):
+            connected.send(b"1000\r\n" + b" " * 0x1000 + b"\r\n")
+        return connected.hear()
+
+
+def send_bodies_together(scene: Scene) -> Heard:
+    """Each small enough, held open until there are too many."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(scene.begin(int(SMALL["gateway_body_bytes"]))) for _ in range(3)]
+        for connected in opened:
+            connected.send(b" " * 38_000)
+        return opened[-1].hear() if opened else Heard(0, {}, b"")
+
+
+def send_half_a_body(scene: Scene) -> Heard:
+    with scene.begin(1000) as connected:
+        return connected.hear()
+
+
+def send_levels(most: int) -> Attempt:
+    return lambda scene: scene.post(b'{"model":"helper","metadata":' + b"[" * most + b"]" * most + b"}")
+
+
+def send_values(scene: Scene) -> Heard:
+    return scene.post(b'{"model":"helper","messages":[' + b"[]," * 4_000 + b"1]}")
+
+
+def send_digits(scene: Scene) -> Heard:
+    if scene.edge == WEB:
+        return scene.post(b'{"prompt":' + b"9" * 40 + b"}")
+    return ask(scene.port, "GET", f"/sessions/x/traces?after={'9' * 40}", f"Authorization: Bearer {scene.token}")
+
+
+def open_connections(scene: Scene) -> Heard:
+    """One of them is refused; which, depends on whether the server has seen earlier ones go."""
+    with ExitStack() as stack:
+        most = int(SMALL["connections_per_address"])
+        opened = [stack.enter_context(RawConnection(scene.port)) for _ in range(most + 1)]
+        spoken, _, _ = select.select([one.socket for one in opened], [], [], 30)
+        return next(one.hear() for one in opened if one.socket is spoken[0])
+
+
+def begin_requests(scene: Scene) -> Heard:
+    with ExitStack() as stack:
+        opened = [stack.enter_context(scene.begin(1000)) for _ in range(int(SMALL["requests_per_token"]) + 1)]
+        heard = [connected.hear() for connected in opened]
+        return next((one for one in heard if one.status != 408), heard[-1])
+
+
+def answer_at_length(scene: Scene) -> Heard:
+    return scene.chat(reply="x" * 40_000)
+
+
+def answer_squeezed(scene: Scene) -> Heard:
+    """Small as it comes, and large once it is unpacked."""
+    return scene.chat(reply="x" * 20_000, squeezes=True)
+
+
+def ask_for_rows(scene: Scene) -> Heard:
+    path = "/api/v1/tasks" if scene.edge == WEB else "/sessions/x/traces"
+    return ask(scene.port, "GET", f"{path}?limit=21", f"Authorization: Bearer {scene.token}")
+
+
+ATTEMPTS: dict[tuple[str, str], list[Attempt]] = {
+    **{
+        (name, edge): attempts
+        for edge in (WEB, GATEWAY)
+        for name, attempts in {
+            "header_bytes": [send_long_value, send_headers],
+            "header_lines": [send_many_headers],
+            "address_bytes": [send_long_address],
+            "header_s": [send_half_a_head],
+            "idle_s": [send_nothing_more],
+            "body_s": [send_half_a_body],
+            "number_digits": [send_digits],
+            "list_rows": [ask_for_rows],
+        }.items()
+    },
+    ("web_body_bytes", WEB): [send_large_body, send_large_chunks],
+    ("web_json_depth", WEB): [send_levels(33)],
+    ("gateway_body_bytes", GATEWAY): [send_large_body, send_large_chunks],
+    ("bodies_bytes", GATEWAY): [send_bodies_together],
+    ("gateway_json_depth", GATEWAY): [send_levels(65), send_levels(1_020), send_levels(4_000)],
+    ("json_values", GATEWAY): [send_values],
+    ("requests_per_token", GATEWAY): [begin_requests],
+    ("gateway_answer_bytes", GATEWAY): [answer_at_length, answer_squeezed],
+    # last: it takes a moment until the server has seen them go
+    ("connections_per_address", WEB): [open_connections],
+    ("connections_per_address", GATEWAY): [open_connections],
+}
+ELSEWHERE = {
+    ("answer_bytes", OUTBOUND): "below",
+    ("job_answer_bytes", OUTBOUND): "below: the same guard",
+    ("error_answer_bytes", GATEWAY): "tests/apps/gateway/test_answers.py",
+    ("retry_after_s", GATEWAY): "tests/apps/gateway/test_answers.py",
+    ("retry_after_s", OUTBOUND): "tests/apps/webhooks/test_sending.py",
+    ("set_aside_bytes", GATEWAY): "tests/apps/gateway/test_spool.py",
+    ("socket_bytes", WEB): "below",
+    ("page_chars", WEB): "tests/apps/console/test_page_limits.py",
+}
+"""Rows that no plain request reaches, and where they are tried."""
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[StubUpstream]:
+    with StubUpstream() as running:
+        yield running
+
+
+@pytest.fixture
+def scenes(transactional_db: None, upstream: StubUpstream) -> Iterator[dict[str, Scene]]:
+    """Both edges, and an agent who may ask at each."""
+    project = make_project("attacked")
+    make_chat_worker(project, make_provider(project, upstream.url))
+    agent = make_agent(project)
+    scopes = [Right.GATEWAY_USE, Right.SESSIONS_READ, Right.TASKS_READ, Right.TASKS_WRITE]
+    _, token = create_token(user=agent, name="attacker", scopes=scopes, by=agent, project=project)
+    with run_edges() as running:
+        yield {edge: Scene(edge, one.port, one.process.pid, token, upstream) for edge, one in running.items()}
+
+
+def test_every_row_of_the_table_is_tried() -> None:
+    declared = {(row.name, edge) for row in list_rows() for edge in row.edges}
+    assert declared == ATTEMPTS.keys() | ELSEWHERE.keys()
+    assert not ATTEMPTS.keys() & ELSEWHERE.keys()
+
+
+@pytest.mark.parametrize("edge", [WEB, GATEWAY])
+def test_each_limit_answers_in_the_shape_of_its_api_and_nobody_else_waits(scenes: dict[str, Scene], edge: str) -> None:
+    scene, found = scenes[edge], []
+    path = "/api/v1/projects" if edge == WEB else "/v1/models"
+    requests = [("/healthz", ()), (path, (f"Authorization: Bearer {scene.token}",))]
+    statuses = {row.name: row.status for row in list_rows()}
+    with Neighbour(scene.port, requests) as neighbour:
+        for (name, where), attempts in ATTEMPTS.items():
+            for attempt in attempts if where == edge else ():
+                heard = attempt(scene)
+                if problem := find_fault(heard, statuses[name], edge, scene.path):
+                    found.append(f"{name} ({attempt.__name__}): {problem}")
+    assert not found
+    assert neighbour.statuses <= {200, 403}
+    assert neighbour.slowest_s < NEIGHBOUR_S
+
+
+def find_fault(heard: Heard, status: int, edge: str, path: str) -> str:
+    """What is wrong with a refusal; "" where nothing is."""
+    if heard.status != status:
+        return f"wanted {status}, found {heard.status} {heard.body[:200]!r}"
+    if not status:
+        return ""
+    if "server" in heard.headers and heard.headers["server"] != "tentalis":
+        return f"it tells that it is {heard.headers['server']}"
+    body = heard.json
+    if edge == WEB:
+        is_problem = heard.headers["content-type"] == "application/problem+json"
+        return "" if is_problem and body["status"] == status and body["code"] else f"no problem: {heard}"
+    error = body["error"]
+    return "" if error["message"] and error["type"] and error["code"] else f"no error of OpenAI's: {heard}"
+
+
+def test_a_browser_is_refused_in_a_line_of_text(scenes: dict[str, Scene]) -> None:
+    heard = ask(scenes[WEB].port, "GET", f"/sign-in/?q={'a' * 2_000}")
+    assert (heard.status, heard.headers["content-type"]) == (414, "text/plain; charset=utf-8")
+
+
+def test_a_refused_body_leaves_nothing_on_the_disk(scenes: dict[str, Scene]) -> None:
+    """Every file that the web has open is looked at while bodies are on their way to it."""
+    before = find_nameless_files(scenes[WEB].pid)
+    with ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(scenes[WEB].begin(19_000)).send(b" " * 18_000)
+        assert send_large_chunks(scenes[WEB]).status == 413
+        assert find_nameless_files(scenes[WEB].pid) == before
+
+
+def find_nameless_files(pid: int) -> set[str]:
+    """What a process has open and has deleted, as temporary files are."""
+    found = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    return {name for name in found if "(deleted)" in name}
+
+
+def test_connections_that_end_are_not_counted_any_more(scenes: dict[str, Scene]) -> None:
+    for _ in range(3):
+        assert open_connections(scenes[WEB]).status == 429
+        assert open_connections(scenes[GATEWAY]).status == 429
+    for edge in (WEB, GATEWAY):
+        wait_for(lambda port=scenes[edge].port: ask(port, "GET", "/healthz").status == 200)
+
+
+@pytest.mark.parametrize(("settings", "statuses"), [({}, {401, 429}), ({"TRUSTED_PROXIES": "127.0.0.2"}, {401})])
+def test_an_address_that_a_header_names_is_believed_from_a_proxy_of_the_settings_alone(
+    transactional_db: None, settings: dict[str, str], statuses: set[int]
+) -> None:
+    forget_callers()
+    body = json.dumps({"username": "nobody", "password": "nothing"}).encode()
+    with WebProcess(**settings) as web:
+        heard = [
+            ask(web.port, "POST", "/api/v1/login", f"X-Forwarded-For: 203.0.113.{number}", JSON, body=body).status
+            for number in range(14)
+        ]
+    assert set(heard) == statuses
+
+
+def test_a_message_to_the_live_socket_has_a_limit(scenes: dict[str, Scene]) -> None:
+    client = Client()
+    client.force_login(make_user("alice"))
+    cookie = {"Cookie": f"sessionid={client.cookies['sessionid'].value}"}
+    url = f"ws://localhost:{scenes[WEB].port}/ws/live/"
+    with connect(url, origin=Origin(f"http://localhost:{scenes[WEB].port}"), additional_headers=cookie) as live:
+        live.send("x" * 3_000)
+        with pytest.raises(ConnectionClosed) as caught:
+            live.recv(30)
+            live.recv(30)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == CloseCode.MESSAGE_TOO_BIG
+
+
+def test_the_figures_are_for_this_machine_or_whoever_has_the_token(transactional_db: None) -> None:
+    with run_edges(METRICS_TOKEN="figures") as running:
+        for port in (one.port for one in running.values()):
+            assert ask(port, "GET", "/metrics").status == 403
+            assert ask(port, "GET", "/metrics", "Authorization: Bearer wrong").status == 403
+            assert ask(port, "GET", "/metrics", "Authorization: Bearer figures").status == 200
+    with run_edges() as running:
+        for port in (one.port for one in running.values()):
+            assert ask(port, "GET", "/metrics").status == 200
+            assert ask(port, "GET", "/metrics", "X-Forwarded-For: 203.0.113.1").status == 403
+
+
+@pytest.mark.parametrize(("path", "most"), [("/small", 1000), ("/none", None)])
+def test_what_another_server_answers_is_read_to_a_limit(path: str, most: int | None) -> None:
+    class Large(LocalHandler):
+        def do_GET(self) -> None:
+            self.answer(200, b"x" * (1001 if self.path == "/small" else LIMITS.answer_bytes + 1))
+
+    given = {} if most is None else {"max_bytes": most}
+    with (
+        LocalServer(Large) as server,
+        guarded_client(allow_private=True, **given) as client,
+        pytest.raises(AnswerTooLongError, match="is longer than"),
+    ):
+        client.get(server.url + path)
+
+
+def test_a_limit_that_cannot_be_is_refused_with_its_name() -> None:
+    for wrong in ({"header_bytes": 0}, {"header_bytes": 1.5}, {"header_s": "1"}, {"body_s": True}, {"nothing": 1}):
+        with pytest.raises(LimitsError, match=next(iter(wrong))):
+            EdgeLimits.from_json(wrong)
