@@ -63,7 +63,8 @@ class EdgeLimits:
     retry_after_s: float = _limit(86_400.0, "seconds", (OUTBOUND, GATEWAY), 0, "a wait that another server asks for")
     # of what is shown
     list_rows: int = _limit(200, "rows", (WEB, GATEWAY), 400, "a page of a list")
-    page_chars: int = _limit(400_000, "characters", (WEB,), 0, "texts that one page of the console sets")
+    page_chars: int = _limit(400_000, "characters", (WEB,), 0, "other people's texts in one part of a page")
+    page_markdown_chars: int = _limit(64_000, "characters", (WEB,), 0, "those of them that are shown as markdown too")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

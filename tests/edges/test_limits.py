@@ -223,7 +223,8 @@ ELSEWHERE = {
     ("retry_after_s", OUTBOUND): "tests/apps/webhooks/test_sending.py",
     ("set_aside_bytes", GATEWAY): "tests/apps/gateway/test_spool.py",
     ("socket_bytes", WEB): "below",
-    ("page_chars", WEB): "tests/apps/console/test_page_limits.py",
+    ("page_chars", WEB): "tests/apps/console/test_page_allowance.py",
+    ("page_markdown_chars", WEB): "tests/apps/console/test_page_allowance.py",
 }
 """Rows that no plain request reaches, and where they are tried."""
 
@@ -373,3 +374,12 @@ def test_a_limit_that_cannot_be_is_refused_with_its_name() -> None:
     for wrong in ({"header_bytes": 0}, {"header_bytes": 1.5}, {"header_s": "1"}, {"body_s": True}, {"nothing": 1}):
         with pytest.raises(LimitsError, match=next(iter(wrong))):
             EdgeLimits.from_json(wrong)
+
+
+def test_the_guide_shows_the_table_as_it_is() -> None:
+    told = Path("docs/limits.md").read_text(encoding="utf-8")
+    for row in list_rows():
+        line = (
+            f"| `{row.name}` | {row.value:,} {row.unit} | {', '.join(row.edges)} | {row.status or '-'} | {row.words} |"
+        )
+        assert line in told, f"docs/limits.md lacks: {line}"

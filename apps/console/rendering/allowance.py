@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 from django.http import HttpRequest, QueryDict
 
-MOST_ON_A_PAGE = 400_000
+from tentalis.limits import LIMITS
+
+MOST_ON_A_PAGE = LIMITS.page_chars
 """Characters of text in one part of a page."""
-MOST_MARKDOWN_ON_A_PAGE = 64_000
+MOST_MARKDOWN_ON_A_PAGE = LIMITS.page_markdown_chars
 """Characters of one part that are also shown as markdown: to parse them may take seconds."""
 ALWAYS_SHOWN = 200
 """A text of so few characters is shown in every part."""
