@@ -19,7 +19,7 @@ from websockets.typing import Origin
 
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
-from apps.api.throttles import forget_callers
+from apps.base.counting import forget_callers
 from tentalis.core.edge_limits import GATEWAY, OUTBOUND, WEB, EdgeLimits, list_rows
 from tentalis.core.limits import LimitsError
 from tentalis.limits import LIMITS
