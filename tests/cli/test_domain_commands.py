@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 
-from apps.accounts.models import ApiToken, Member, Project, Role
+from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.adapters.models import Adapter, Verdict
 from apps.base.counting import forget_callers
 from apps.feedback.models import Feedback, Review
@@ -108,6 +108,7 @@ def test_a_review_is_shown_and_given(signed_in: Run) -> None:
 def test_projects_workers_and_what_is_in_the_way(signed_in: Run) -> None:
     assert signed_in("project", "list", "--json").json[0]["slug"] == "shop"
     assert "No task was ever submitted." in signed_in("project", "why").out
+    User.objects.filter(username="alice").update(may_make_projects=True)
     made = signed_in("project", "create", "lab", "--name", "The lab")
     assert made.out == "made project lab\n"
     assert "The lab" in signed_in("project", "show", "lab").out

@@ -200,6 +200,7 @@ def test_the_largest_prompt_is_accepted(ids: dict[str, Any], owner: Caller) -> N
 def test_a_project_setting_that_cannot_be_is_refused(
     ids: dict[str, Any], owner: Caller, settings: Any, field: str, words: str
 ) -> None:
+    User.objects.update(may_make_projects=True)
     answer = owner.post("projects", {"slug": "fresh", "name": "Fresh", **settings})
     assert answer.status == 400, answer
     assert words in " ".join(answer.body["errors"][field])
