@@ -19,7 +19,7 @@ def is_surely_flat(marks: bytes, most_levels: int) -> bool:
     for _ in range(most_levels):
         if not left:
             return True
-        left = left.replace(b"[]", b"").replace(b"{}", b"")
+        left = left.replace(b"[]", b"\0").replace(b"{}", b"\0").replace(b"\0", b"")  # one level a time, of either kind
     return not left
 
 

@@ -160,7 +160,7 @@ def test_a_whole_manifest_lets_an_adapter_in_and_a_broken_promise_keeps_it_out(e
             engine.load_adapter("w@v2", adapter)
     (adapter / "manifest.json").unlink()
     write_manifest(adapter, **{"../elsewhere": {"sha256": "", "size_bytes": 0}})
-    with pytest.raises(AdapterRefusedError, match="not a file of the adapter's directory"):
+    with pytest.raises(AdapterRefusedError, match="files must be plain names, found"):
         engine.load_adapter("w@v2", adapter)
     (adapter / "manifest.json").write_text('{"schema": "other/1"}')
     with pytest.raises(AdapterRefusedError, match="schema must be"):
