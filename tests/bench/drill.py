@@ -139,7 +139,7 @@ def run_drill(directory: Path, *, rate: float, before_s: float, after_s: float, 
     report = Report()
     repository = directory / "backups"
     old, new = Home(directory / "old"), Home(directory / "new")
-    environ = make_environ() | SETTINGS
+    environ = {**make_environ(), **SETTINGS}
     with StubUpstream() as upstream, running_receiver(directory / "told.jsonl") as receiver:
         with running_stack(old, environ, is_throwaway=True, only=SERVICES) as stack:
             webhook = prepare(stack, receiver)
@@ -155,7 +155,7 @@ def run_drill(directory: Path, *, rate: float, before_s: float, after_s: float, 
         report.rows = restored["backup"]["rows"]
         mark_s = datetime.fromisoformat(backup["mark"]["at"]).timestamp()
         told_before = len(receiver.read())
-        with running_stack(new, make_environ() | SETTINGS, is_throwaway=True, only=SERVICES) as stack:
+        with running_stack(new, {**make_environ(), **SETTINGS}, is_throwaway=True, only=SERVICES) as stack:
             with Load(stack, agent, rate) as more:
                 time.sleep(after_s)
             report.new_tasks = len(more.acknowledged.tasks)

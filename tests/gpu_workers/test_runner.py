@@ -16,7 +16,7 @@ from gpu_workers.backends.adapter_files import LoraTensors, describe_adapter, pu
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.runner import require_numbers, run
-from tentalis.core.contracts import AdapterManifest, TrainResult, TrainSpec
+from tentalis.core.contracts import AdapterManifest, RolloutRecord, TrainResult, TrainSpec
 from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
@@ -315,7 +315,7 @@ def test_the_default_recipe_fits_the_trainer(tmp_path: Path) -> None:
 
 def test_what_the_engine_sampled_at_another_temperature_is_on_policy_at_the_first_update(tmp_path: Path) -> None:
     engine = Engine("tiny", tiny_model())
-    rollouts = []
+    rollouts: list[RolloutRecord] = []
     for one in make_rollouts(groups=2, size=1, hinted_messages=None, steps=()):
         (samples,) = engine.generate([one.prompt_token_ids], 4, temperature=0.7, max_tokens=8, seed=3)
         rollouts += [
