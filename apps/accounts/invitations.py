@@ -116,12 +116,11 @@ def leave(*, project: Project, by: User) -> None:
     """Be a member no more.
 
     Raises:
-        NotFoundError: they are none.
-        ConflictError: the project would be left without an owner.
+        ConflictError: they are none, or the project would be left without an owner.
     """
     member = Member.objects.select_related("user", "project").filter(project=project, user=by).first()
     if member is None:
-        raise NotFoundError(f"you are no member of {project.slug}")
+        raise ConflictError(f"{by.username} is no member of {project.slug}")
     remove_member(member=member, by=by)
 
 
