@@ -18,12 +18,13 @@ audits spent as rewards, is printed whatever it is.
 import argparse
 import dataclasses
 import json
+import math
 import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,12 @@ def run_arm(arm: str, *, seed: int, updates: int, model: str) -> dict[str, Any]:
     return {"arm": arm, "seed": seed, "updates": updates, **accuracy, **manager.describe(), "cpu_s": cpu_s}
 
 
+def mean_of_known(values: Iterable[float | None]) -> float:
+    """NaN where none is known: an AUC is not, where every attempt is wrong."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else math.nan
+
+
 def load_rows(path: Path) -> dict[tuple[str, int, int], dict[str, Any]]:
     """Rows of an interrupted run, by arm, seed and updates."""
     if not path.exists():
@@ -193,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         means[arm] = statistics.fmean(row["sampled"] for row in of_arm)
         cells = [
             means[arm],
-            *(statistics.fmean(row[name] for row in of_arm) for name in ("greedy", "auc_first", "auc_last")),
+            *(mean_of_known(row[name] for row in of_arm) for name in ("greedy", "auc_first", "auc_last")),
         ]
         seeds = [round(row["sampled"], 3) for row in of_arm]
         print(f"{arm:18}{cells[0]:10.3f}{cells[1]:10.3f}{cells[2]:12.3f}{cells[3]:10.3f}   {seeds}")
