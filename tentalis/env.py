@@ -253,6 +253,10 @@ VARIABLES: dict[str, Variable] = {
             "BACKUP_MAX_AGE_HOURS", read_float(0, 100_000), 48.0, "alarm when none was made for so long; 0: never"
         ),
         Variable("DRILL_MAX_AGE_DAYS", read_float(0, 10_000), 35.0, "alarm when no backup was tried out; 0: never"),
+        Variable("RETENTION_WORK_DAYS", read_int(1, 36_500), 30, "work that is done is kept on the timetable so long"),
+        Variable("RETENTION_DELIVERY_DAYS", read_int(1, 36_500), 90, "webhook deliveries given up are kept so long"),
+        Variable("RETENTION_TOKEN_DAYS", read_int(1, 36_500), 90, "tokens expired or revoked are kept so long"),
+        Variable("RETENTION_FILE_DAYS", read_int(1, 36_500), 30, "files that nothing needs are kept so long"),
         Variable("ALARM_EMAILS", read_list, [], "addresses that alarms are sent to"),
         Variable("EMAIL_URL", read_url("smtp", "smtps"), None, "mail server, smtp://user:password@host:587", True),
         Variable("EMAIL_FROM", read_text, "tentalis@localhost", "sender of mails"),

@@ -44,7 +44,8 @@ async def run(*, host: str, port: int) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     knowledge, upstreams, budgets = Knowledge(), Upstreams(), Budgets(connect_redis(settings.REDIS_URL))
     spool = FileSpool(settings.HOME / "spool")
-    writer = Writer(spool, read_conninfo(), find_rates=KnownRates())
+    kept_s = settings.TENTALIS["RETENTION_FILE_DAYS"] * 86_400.0
+    writer = Writer(spool, read_conninfo(), find_rates=KnownRates(), rejected_kept_s=kept_s)
     edge = Edge(
         knowledge=knowledge,
         upstreams=upstreams,

@@ -280,6 +280,22 @@ def drop_rejected(root: Path, is_unwanted: Callable[[bytes], bool]) -> int:
     return len(records) - len(kept)
 
 
+def drop_old_rejected(root: Path, *, kept_s: float) -> int:
+    """Empty that file when nothing joined it for so long; bytes that went."""
+    try:
+        file = (root / REJECTED).open("r+b")
+    except FileNotFoundError:
+        return 0
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        status = os.fstat(file.fileno())
+        if not status.st_size or status.st_mtime > time.time() - kept_s:
+            return 0
+        file.truncate(0)
+        os.fsync(file.fileno())
+    return status.st_size
+
+
 def find_rejected(root: Path) -> int:
     """Bytes of the records that could not be stored; 0 without any."""
     try:

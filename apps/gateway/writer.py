@@ -26,6 +26,7 @@ from apps.gateway.spool import (
     Spooled,
     SpoolReader,
     adopt_orphans,
+    drop_old_rejected,
     drop_rejected,
     find_rejected,
     keep_aside,
@@ -67,6 +68,9 @@ class Source:
 class Writer:
     """Carries over the process's own spool, and those that dead processes left under the same root.
 
+    Args:
+        rejected_kept_s: what could not be stored goes when nothing joined it for so long.
+
     Attributes:
         stored_count, rejected_count: records carried over, and set aside, since the start.
     """
@@ -79,12 +83,14 @@ class Writer:
         find_rates: FindRates | None = None,
         poll_s: float = POLL_S,
         orphans_every_s: float = ORPHANS_EVERY_S,
+        rejected_kept_s: float = float("inf"),
     ) -> None:
         self._spool = spool
         self._store = Store(conninfo)
         self._find_rates = find_rates
         self._poll_s = poll_s
         self._orphans_every_s = orphans_every_s
+        self._rejected_kept_s = rejected_kept_s
         self._own = Source(SpoolReader(spool.directory, is_growing=True))
         self._adopted: list[Source] = []
         self._look_again_at_s = float("-inf")
@@ -222,6 +228,8 @@ class Writer:
         for name in sweep_stored(self._spool.root):
             self._store.drop_position(name)
         self._forget_rejected()
+        if size_bytes := drop_old_rejected(self._spool.root, kept_s=self._rejected_kept_s):
+            logger.warning("%d bytes of what could not be stored are kept no longer", size_bytes)
         self._spool.measure()
 
     def _forget_rejected(self) -> None:

@@ -11,6 +11,7 @@ from apps.audit.chain import seal_entries
 from apps.conversations.services import drop_sealed
 from apps.operations.services import watch
 from apps.pipeline import sweep
+from apps.pipeline.file_retention import delete_old_files
 from apps.pipeline.retention import delete_old
 from apps.pipeline.shadows import watch_shadows
 from apps.pipeline.watching import watch_served
@@ -63,6 +64,7 @@ TIMETABLE = Timetable(
         Entry("watch for alarms", 15.0, watch),
         Entry("forget who was forgotten", 3600.0, drop_sealed),
         Entry("delete what is kept no longer", 900.0, delete_old),
+        Entry("delete files that are kept no longer", 900.0, delete_old_files),
     ),
 )
 SERVERS_TIMETABLE = Timetable(

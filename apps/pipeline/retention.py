@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from apps.accounts.models import ApiToken, BrowserSession
 from apps.outbox.models import Segment
+from apps.pipeline.file_retention import DIRECTORY_RULES
 from apps.webhooks.models import Delivery
+from tentalis.env import PREFIX, VARIABLES
 
 logger = logging.getLogger(__name__)
 
@@ -28,27 +31,32 @@ class Rule:
     Args:
         words: what is kept and why, or when it goes.
         find: rows that are kept no longer, by the database's clock; None: its app deletes them, or nobody does.
+        setting: name of the setting of its days, without prefix; "" where there is none.
     """
 
     words: str
     find: Callable[[], QuerySet[Any]] | None = None
+    setting: str = ""
 
 
-def _older(days: int) -> Any:
-    return Now() - timedelta(days=days)
+WORK, DELIVERIES, TOKENS = "RETENTION_WORK_DAYS", "RETENTION_DELIVERY_DAYS", "RETENTION_TOKEN_DAYS"
+
+
+def _older(setting: str) -> Any:
+    return Now() - timedelta(days=settings.TENTALIS[setting])
 
 
 def _ended_segments() -> QuerySet[Any]:
     ended = Segment.objects.filter(state__in=(Segment.State.DONE, Segment.State.CANCELLED))
-    return ended.filter(finished_at__lt=_older(30)).order_by("finished_at")
+    return ended.filter(finished_at__lt=_older(WORK)).order_by("finished_at")
 
 
 def _dead_deliveries() -> QuerySet[Any]:
-    return Delivery.objects.filter(state=Delivery.State.DEAD, ended_at__lt=_older(90)).order_by("pk")
+    return Delivery.objects.filter(state=Delivery.State.DEAD, ended_at__lt=_older(DELIVERIES)).order_by("pk")
 
 
 def _ended_tokens() -> QuerySet[Any]:
-    is_over = Q(expires_at__lt=_older(90)) | Q(revoked_at__lt=_older(90))
+    is_over = Q(expires_at__lt=_older(TOKENS)) | Q(revoked_at__lt=_older(TOKENS))
     return ApiToken.objects.filter(is_over).order_by("pk")
 
 
@@ -62,9 +70,13 @@ EVIDENCE = Rule("evidence of what was done and by whom: kept")
 FEW = Rule("one row for each thing that is: does not grow with use")
 
 RULES: Mapping[str, Rule] = {
-    "outbox.Segment": Rule("done and cancelled: 30 days; dead letters until somebody replays them", _ended_segments),
-    "webhooks.Delivery": Rule("delivered: 30 days (its app); given up: 90 days", _dead_deliveries),
-    "accounts.ApiToken": Rule("90 days after it expired or was revoked; the audit keeps who made it", _ended_tokens),
+    "outbox.Segment": Rule(
+        "done and cancelled: that long; dead letters until somebody replays them", _ended_segments, WORK
+    ),
+    "webhooks.Delivery": Rule("delivered: 30 days (its app); given up: that long", _dead_deliveries, DELIVERIES),
+    "accounts.ApiToken": Rule(
+        "that long after it expired or was revoked; the audit keeps who made it", _ended_tokens, TOKENS
+    ),
     "accounts.BrowserSession": Rule("until it expires", _ended_sessions),
     "api.IdempotencyKey": Rule("72 hours (its app)"),
     "conversations.Forgetting": Rule("kept as evidence; its sealed subject goes after 72 hours (its app)"),
@@ -120,3 +132,21 @@ def delete_old(*, at_once: int = AT_ONCE, transactions: int = A_ROUND) -> dict[s
     if deleted:
         logger.info("kept no longer: %s", ", ".join(f"{count} of {label}" for label, count in deleted.items()))
     return deleted
+
+
+def describe() -> str:
+    """All rules as tables in Markdown, for the manual."""
+    lines = ["| rows of | kept | days |", "|---|---|---|"]
+    by_rule: dict[Rule, list[str]] = {}
+    for label, rule in RULES.items():
+        by_rule.setdefault(rule, []).append(f"`{label}`")
+    for rule, labels in by_rule.items():
+        lines.append(f"| {', '.join(sorted(labels))} | {rule.words} | {_describe_days(rule.setting)} |")
+    lines += ["", "| files in | kept | days |", "|---|---|---|"]
+    for name, directory in DIRECTORY_RULES.items():
+        lines.append(f"| `{name}/` | {directory.words} | {_describe_days(directory.setting)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _describe_days(setting: str) -> str:
+    return f"`{PREFIX}{setting}`, {VARIABLES[PREFIX + setting].default}" if setting else ""
