@@ -5,12 +5,13 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 from aiohttp import web
 
+from apps.accounts.rights import Right
 from apps.base.ending import end_task
 from apps.gateway.access import find_caller, require_asking, require_metrics_reader, require_reading
 from apps.gateway.asking import read_object
@@ -133,35 +134,23 @@ class GatewayServer:
             return _refuse(RefusalError("internal error", status=500, code="internal"), path)
 
     async def _look(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
-        """Everything that asks no model."""
-        if request.method == "POST" and path == "/done" and in_path:
-            return await self._close(request, in_path)
-        if request.method == "POST" and path == "/v1/messages/count_tokens":
-            return await self._count_tokens(request, in_path)
-        if request.method not in {"GET", "HEAD"}:
-            known = path in {"/health", "/healthz", "/readyz", "/metrics", "/v1/models"}
-            status, code = (405, "method_not_allowed") if known else (404, "not_found")
-            raise RefusalError(f"{request.method} {path[:200]}: not found here", status=status, code=code)
-        if path in {"/health", "/healthz", "/readyz"}:
-            return self._report_health(is_readiness=path == "/readyz")
-        if path == "/metrics":
-            require_metrics_reader(request, self._metrics_token)
-            return web.Response(body=self.edge.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
-        if path in DIALECT_PATHS:
-            raise RefusalError(f"{path} takes POST", status=405, code="method_not_allowed")
-        if path == "/traces" and in_path:
+        """Everything that asks no model: what a route takes is asked here, before anything behind it runs."""
+        verb = "GET" if request.method == "HEAD" else request.method
+        shown, named = _find_route(path, in_path)
+        route = f"{verb} {shown}"
+        if (answer_anybody := OPEN.get(route)) is not None:
+            return answer_anybody(self, request)
+        if (closed := CLOSED.get(route)) is not None:
             caller = await find_caller(request.headers, self.edge.knowledge)
-            require_reading(caller)
-            return await self._list_traces(request, caller, in_path)
-        if path == "/v1/models" or path.startswith("/v1/models/"):
-            caller = await find_caller(request.headers, self.edge.knowledge)
-            require_asking(caller)
-            return self._list_models(caller, path.removeprefix("/v1/models").removeprefix("/"))
-        raise RefusalError(f"{path[:200]}: not found here", status=404, code="not_found")
+            REQUIRE[closed.takes](caller)
+            return await closed.answer(self, request, caller, named)
+        verbs = sorted(known.split(" ")[0] for known in list_routes() if known.split(" ")[1] == shown)
+        if verbs:
+            message = f"{path[:200]} takes {' or '.join(verbs)}"
+            raise RefusalError(message, status=405, code="method_not_allowed")
+        raise RefusalError(f"{request.method} {path[:200]}: not found here", status=404, code="not_found")
 
-    async def _count_tokens(self, request: web.BaseRequest, in_path: str) -> web.Response:
-        caller = await find_caller(request.headers, self.edge.knowledge)
-        require_asking(caller)
+    async def _count_tokens(self, request: web.BaseRequest, caller: Caller, in_path: str) -> web.Response:
         arriving = Body(self.edge, caller)
         is_admitted = False
         try:
@@ -177,7 +166,7 @@ class GatewayServer:
             self.edge.in_flight -= is_admitted
             arriving.let_go()
 
-    def _list_models(self, caller: Caller, wanted: str) -> web.Response:
+    async def _list_models(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
         """In the shape of OpenAI and of Anthropic at once: neither's clients mind the other's fields."""
         rows = [_describe_model(name) for name in self.edge.knowledge.tables.list_models(caller.project)]
         if wanted:
@@ -196,15 +185,17 @@ class GatewayServer:
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
         return _json(page)
 
-    async def _close(self, request: web.BaseRequest, session: str) -> web.Response:
-        caller = await find_caller(request.headers, self.edge.knowledge)
-        require_asking(caller)
+    async def _close(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
         if self._close_session is None or not await self._close_session(caller, session):
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
         return web.Response(status=204)
 
-    def _report_health(self, *, is_readiness: bool) -> web.Response:
-        edge = self.edge
+    def _show_metrics(self, request: web.BaseRequest) -> web.Response:
+        require_metrics_reader(request, self._metrics_token)
+        return web.Response(body=self.edge.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
+
+    def _report_health(self, request: web.BaseRequest) -> web.Response:
+        edge, is_readiness = self.edge, request.path == "/readyz"
         reasons = [
             words
             for words, is_so in (
@@ -228,6 +219,52 @@ class GatewayServer:
         return web.BaseRequest(
             message, payload, protocol, writer, task, loop, client_max_size=LIMITS.gateway_body_bytes
         )
+
+
+class Closed(NamedTuple):
+    """What is behind a path for some alone.
+
+    Args:
+        takes: the right of the caller. answer: is given who they proved to be, and the session or model of the path.
+    """
+
+    takes: Right
+    answer: Callable[[GatewayServer, web.BaseRequest, Caller, str], Awaitable[web.StreamResponse]]
+
+
+REQUIRE: Mapping[Right, Callable[[Caller], None]] = {
+    Right.GATEWAY_USE: require_asking,
+    Right.SESSIONS_READ: require_reading,
+}
+OPEN: Mapping[str, Callable[[GatewayServer, web.BaseRequest], web.Response]] = {
+    "GET /health": GatewayServer._report_health,
+    "GET /healthz": GatewayServer._report_health,
+    "GET /readyz": GatewayServer._report_health,
+    "GET /metrics": GatewayServer._show_metrics,
+}
+CLOSED: Mapping[str, Closed] = {
+    "GET /v1/models": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
+    "GET /v1/models/{model}": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
+    "POST /v1/messages/count_tokens": Closed(Right.GATEWAY_USE, GatewayServer._count_tokens),
+    "GET /sessions/{session}/traces": Closed(Right.SESSIONS_READ, GatewayServer._list_traces),
+    "POST /sessions/{session}/done": Closed(Right.GATEWAY_USE, GatewayServer._close),
+}
+"""Everything that is served but for the dialects. All below /v1 is served below /sessions/{session}/v1 too."""
+
+
+def list_routes() -> list[str]:
+    """`VERB path` of everything that is served."""
+    return sorted([*OPEN, *CLOSED, *(f"POST {path}" for path in DIALECT_PATHS)])
+
+
+def _find_route(path: str, in_path: str) -> tuple[str, str]:
+    """(path with placeholders, the model or session that it names)."""
+    if path.startswith("/v1/models/"):
+        model = path.removeprefix("/v1/models/")
+        return ("/v1/models/{model}", model) if model else ("/v1/models", "")
+    if path == "/v1/models":
+        return path, ""
+    return (f"/sessions/{{session}}{path}" if in_path and path in {"/traces", "/done"} else path), in_path
 
 
 def _describe_model(name: str) -> dict[str, Any]:

@@ -22,11 +22,13 @@ from django.db import connection
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
+from apps.gateway.closing import close_session
 from apps.gateway.edge import Edge, Patience
 from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets
 from apps.gateway.record import Header, Record
 from apps.gateway.server import GatewayServer
+from apps.gateway.spool import Position
 from apps.gateway.traces import read_earlier, read_traces
 from apps.gateway.upstreams import Upstreams
 from apps.inference.models import Provider
@@ -172,6 +174,9 @@ class GatewayThread:
         server = GatewayServer(
             self.edge,
             lambda caller, key, after, limit: knowledge.ask(lambda: read_traces(caller, key, after, limit)),
+            lambda caller, key: knowledge.ask(
+                lambda: close_session(caller.project, key, agent=caller.agent, spool="", end=Position())
+            ),
             host="127.0.0.1",
             port=0,
         )
