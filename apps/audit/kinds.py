@@ -93,6 +93,7 @@ class Kind(models.TextChoices):
     TURN_SETTLED = "turn.settled"
     TURN_FAILED = "turn.failed"
     PERSON_FORGOTTEN = "person.forgotten"
+    SESSIONS_DELETED = "sessions.deleted"
     # rollouts, training
     ROLLOUTS_BUILT = "rollouts.built"
     BATCH_OPENED = "batch.opened"

@@ -74,6 +74,7 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("keep: as they ask, and learnt from where it can be; enforce: 1 always; refuse: anything else is an error."),
     ),
     "names": (_("Names to mask"), _("Separated by commas.")),
+    "keep_days": (_("Days to keep what taught nothing"), _("Then such conversations are deleted. Empty: kept.")),
     # who reviews what
     "who": (_("Reviewers"), ""),
     "rate": (_("Share of tasks reviewed"), _("From 0 to 1; uncertain ones are reviewed besides.")),

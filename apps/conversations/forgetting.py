@@ -62,7 +62,8 @@ WHERE task.project_id = %(project)s AND (
         asked.action::text ILIKE %(json)s OR asked.decision::text ILIKE %(json)s
         OR asked.context ILIKE %(like)s OR asked.risk ILIKE %(like)s)))
 """
-_HOLD_GATEWAYS = "LOCK TABLE inference_spoolposition IN EXCLUSIVE MODE"
+HOLD_GATEWAYS = "LOCK TABLE inference_spoolposition IN EXCLUSIVE MODE"
+"""Until the transaction ends, none of them stores what was said."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     _check(project, end_user, text)
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute(_HOLD_GATEWAYS)
+            cursor.execute(HOLD_GATEWAYS)
         sessions, _, tasks = _find(project, end_user, text)
         # what is being written of them is waited for, or stopped, before it is looked what they taught
         _stop_work(sessions, tasks)

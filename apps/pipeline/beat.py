@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from apps.audit.chain import seal_entries
+from apps.conversations.keeping import delete_old_sessions
 from apps.conversations.services import drop_sealed
 from apps.operations.services import watch
 from apps.pipeline import sweep
@@ -64,6 +65,7 @@ TIMETABLE = Timetable(
         Entry("watch for alarms", 15.0, watch),
         Entry("forget who was forgotten", 3600.0, drop_sealed),
         Entry("delete what is kept no longer", 900.0, delete_old),
+        Entry("delete sessions that taught nothing", 900.0, delete_old_sessions),
         Entry("delete files that are kept no longer", 900.0, delete_old_files),
     ),
 )

@@ -67,6 +67,10 @@ def _ended_sessions() -> QuerySet[Any]:
 SETTING = Rule("a person's or a project's own setting: kept until it is deleted")
 TRACED = Rule("every number is traced by it, from adapter to person: kept; `forget` deletes a person's")
 EVIDENCE = Rule("evidence of what was done and by whom: kept")
+CONVERSED = Rule(
+    "kept, as all that is traced; what taught nothing goes after `keep_days` of its project's `session_policy`, where "
+    "that says any"
+)
 FEW = Rule("one row for each thing that is: does not grow with use")
 
 RULES: Mapping[str, Rule] = {
@@ -82,6 +86,7 @@ RULES: Mapping[str, Rule] = {
     "conversations.Forgetting": Rule("kept as evidence; its sealed subject goes after 72 hours (its app)"),
     "accounts.Invitation": Rule("kept: who was offered what, and what became of it"),
     "feedback.ReviewDraft": Rule("until the review is closed for good (its app)"),
+    **dict.fromkeys(("inference.Session", "inference.Exchange"), CONVERSED),
     **dict.fromkeys(("audit.AuditEntry", "audit.AuditEpoch", "audit.AuditSeal", "admin.LogEntry"), EVIDENCE),
     **dict.fromkeys(
         (
@@ -105,7 +110,7 @@ RULES: Mapping[str, Rule] = {
             *("conversations.TurnExchange", "conversations.TurnSignal", "evals.EvalResult", "evals.EvalRun"),
             *("experiments.ExperimentRun", "experiments.ScenarioResult", "feedback.BulkJudgement"),
             *("feedback.Feedback", "feedback.Hint", "feedback.Review", "feedback.ReviewSkip"),
-            *("feedback.StepFeedback", "inference.Exchange", "inference.Session", "rollouts.Batch"),
+            *("feedback.StepFeedback", "rollouts.Batch"),
             *("rollouts.Demonstration", "rollouts.PreferencePair", "rollouts.Rollout", "rollouts.TrainingUse"),
             *("scoring.RewardModel", "scoring.StepLabel", "scoring.StepScore", "supervision.Proposal"),
             *("tasks.Attempt", "tasks.FurtherExchange", "tasks.ShadowAttempt", "tasks.Step", "tasks.Task"),

@@ -13,6 +13,7 @@ Redaction = Literal["off", "mask", "mask_loss_only"]
 REDACTIONS: Final[tuple[Redaction, ...]] = ("mask", "mask_loss_only", "off")
 MAX_NAMES, MAX_NAME_CHARS = 1_000, 200
 MAX_FASTEST_S = 60.0
+MAX_KEEP_DAYS = 36_500
 
 
 class SessionPolicyError(ValueError):
@@ -39,6 +40,7 @@ class SessionPolicy:
         sampling: what the gateway does with a caller's temperature, top_p and the like: `keep` hands them on and learns
             from what can be corrected for; `enforce` asks for temperature 1 and nothing else, so that every answer can
             be learnt from; `refuse` answers 400 to anything else.
+        keep_days: days after its last exchange that a session which taught nothing is kept; None: for good.
     """
 
     learn: bool = False
@@ -50,6 +52,7 @@ class SessionPolicy:
     redaction: Redaction = "mask"
     names: tuple[str, ...] = ()
     sampling: SamplingPolicy = "keep"
+    keep_days: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("learn", "judge"):
@@ -67,6 +70,9 @@ class SessionPolicy:
             raise SessionPolicyError(f"redaction: wanted one of {', '.join(REDACTIONS)}, found {self.redaction!r:.80}")
         if self.sampling not in POLICIES:
             raise SessionPolicyError(f"sampling: wanted one of {', '.join(POLICIES)}, found {self.sampling!r:.80}")
+        days = self.keep_days
+        if days is not None and (type(days) is not int or not 1 <= days <= MAX_KEEP_DAYS):
+            raise SessionPolicyError(f"keep_days: wanted 1 to {MAX_KEEP_DAYS:,} days or null, found {days!r:.80}")
         names: Any = self.names
         if not isinstance(names, tuple) or not all(isinstance(name, str) and name.strip() for name in names):
             raise SessionPolicyError(f"names: wanted a list of words, found {names!r:.80}")

@@ -23,7 +23,8 @@ SESSION_POLICY_HELP = (
     "How conversations are learnt from: learn (default false), idle_s, judge, votes, fastest_s (words that come "
     "sooner after an answer are a program's), people (all, named or nobody: in whose sessions next words count), "
     "redaction (mask, mask_loss_only or off), names to mask, "
-    "sampling (keep, enforce or refuse: what the gateway does with a temperature and the like); {}: the built-in."
+    "sampling (keep, enforce or refuse: what the gateway does with a temperature and the like), keep_days (sessions "
+    "that taught nothing are deleted so long after their last exchange; null: never); {}: the built-in."
 )
 LIMITS_HELP = (
     "What may be asked of models at most: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day; {}: "
