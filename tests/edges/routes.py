@@ -13,7 +13,8 @@ from apps.api.views.docs import UnknownPathView
 PREFIX = "api/v1/"
 BRIDGE = "bridge/"
 PLACEHOLDERS = {
-    "projects": "{slug}", "members": "{member}", "tokens": "{token}", "providers": "{provider}", "prices": "{price}",
+    "projects": "{slug}", "members": "{member}", "invitations": "{invitation}",
+    "tokens": "{token}", "providers": "{provider}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
     "proposals": "{proposal}",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from celery.exceptions import Ignore
+from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
@@ -88,7 +89,8 @@ def test_a_cancelled_segment_gives_its_place_back_at_once(project: Project, slow
     relay.publish_due()
     held = sent(project)[0]
     assert services.claim_link(held.pk, 0, owner="busy") is not None
-    services.cancel_segments(kind="slow", subject_ids=[held.subject_id])
+    with transaction.atomic():
+        services.cancel_segments(kind="slow", subject_ids=[held.subject_id])
     assert relay.publish_due() == 1
 
 
@@ -139,7 +141,8 @@ def test_a_link_whose_segment_was_cancelled_has_its_requests_ended(project: Proj
     keeper.add(other, scopes[other.fence])
     keeper.end_lost()
     assert not any(scope.is_cancelled for scope in scopes.values())
-    services.cancel_segments(kind="slow", subject_ids=[mine.subject_id])
+    with transaction.atomic():
+        services.cancel_segments(kind="slow", subject_ids=[mine.subject_id])
     keeper.end_lost()
     assert [scopes[one.fence].is_cancelled for one in (mine, other)] == [True, False]
     keeper.remove(mine.fence)
@@ -152,7 +155,8 @@ def test_what_an_ended_request_raises_is_no_failure_of_the_link(project: Project
     row = Segment.objects.get()
 
     def be_cancelled(subject_id: int) -> None:
-        services.cancel_segments(kind="slow", subject_ids=[subject_id])
+        with transaction.atomic():
+            services.cancel_segments(kind="slow", subject_ids=[subject_id])
         raise RequestEndedError("hung up", is_late=False)
 
     with pytest.raises(Ignore):
