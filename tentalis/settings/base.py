@@ -295,6 +295,7 @@ SPECTACULAR_SETTINGS = {
         "FeedbackSourceEnum": "apps.feedback.models.Feedback.Source",
         "EnvironmentEnum": "apps.tasks.models.Environment",
         "RoleEnum": "apps.accounts.models.Role",
+        "InvitationStateEnum": "apps.accounts.models.Invitation.State",
         "MessageRoleEnum": "apps.api.serializers.bridge.ROLES",
         "ResultStatusEnum": "apps.api.serializers.bridge.RESULTS",
         "ProviderKindEnum": "apps.inference.registry.CHOICES",
