@@ -17,8 +17,8 @@ BATCH = 1000
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 GUARD = "'"
 # where the list separator is no comma, a spreadsheet may cut a text, and what follows is the beginning of a cell
-_CUT = re.compile(r"""([;\t\r\n][\s"]*)('*[=+\-@])""")
-_GUARDED_CUT = re.compile(r"""([;\t\r\n][\s"]*)'('*[=+\-@])""")
+_CUT = re.compile(r"""([;\t\r\n][\s"]{0,32})('*[=+\-@])""")
+_GUARDED_CUT = re.compile(r"""([;\t\r\n][\s"]{0,32})'('*[=+\-@])""")
 
 
 def guard(text: str) -> str:

@@ -40,7 +40,7 @@ def take_backup(place: Place, repository: Repository, keys: Keys, *, say: Say = 
         BackupError: something cannot be read or written, or was not written as it was read; no backup came of it.
     """
     now = datetime.now(UTC)
-    backup_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    backup_id = f"{now:%Y%m%dT%H%M%S%f}Z-{secrets.token_hex(2)}"
     before = _read_latest(repository)
     with repository.holding(), repository.staging(backup_id) as staging, place.database() as address:
         _require_room(place, repository, before, address)
