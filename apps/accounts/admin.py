@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from apps.accounts.models import ApiToken, BrowserSession, Member, Project, User
+from apps.accounts.models import ApiToken, BrowserSession, Invitation, Member, Project, User
 from apps.base.admin import ReadOnlyAdmin
 
 
@@ -26,6 +26,15 @@ class MemberAdmin(ReadOnlyAdmin):
     list_filter = ["role", "project"]
     search_fields = ["user__username"]
     list_select_related = ["project", "user"]
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadOnlyAdmin):
+    list_display = ["project", "username", "role", "state", "expires_at"]
+    list_filter = ["state", "project"]
+    search_fields = ["username"]
+    list_select_related = ["project"]
+    exclude = ["code_hash"]
 
 
 @admin.register(ApiToken)

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib.auth import authenticate
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.password_validation import validate_password
+from django.contrib.auth.password_validation import password_changed, validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
@@ -225,6 +225,7 @@ def change_password(*, user: User, current: str, new: str) -> None:
         row = User.objects.select_for_update().get(pk=user.pk)
         row.password = hashed
         row.save(update_fields=["password"])
+        password_changed(new, row)
         record(Kind.PASSWORD_CHANGED, subject=row, by=row.handle)
     user.password = row.password
 
