@@ -57,7 +57,8 @@ async def test_a_session_is_read_in_words(open_client: Open, agents_token: str, 
 
 
 def make_talk(project: Project) -> tuple[Session, Exchange]:
-    """Of the agent: a question with its answer, and the person's next words."""
+    """Of the agent: a question with its answer, and the person's next words, as fast as a script writes them down."""
+    Project.objects.filter(pk=project.pk).update(session_policy={"fastest_s": 0})
     session = Session.objects.create(project=project, key="judged", agent="agent:agent", worker_name="claw")
     said: list[dict[str, str]] = []
     for words, answer in (("Refund order 17.", "Order 71 is refunded."), ("And order 18?", "Done.")):

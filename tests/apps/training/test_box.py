@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from apps.training.box import QUEUE, TINKER_QUEUE, send_spec
+from apps.training.box import QUEUE, TINKER_QUEUE, key_of, send_spec
 from tests.apps.training.test_cluster import read_sent
 from tests.gpu_workers.test_tracking import make_spec
 
@@ -23,4 +23,4 @@ def test_what_waits_for_a_service_keeps_no_box_busy(
         read_sent(name)
     spec = dataclasses.replace(make_spec(tmp_path), backend=backend)
     send_spec(spec)
-    assert read_sent(queue) == [[spec.to_json()]]
+    assert read_sent(queue) == [[spec.to_json(), key_of(spec)]]
