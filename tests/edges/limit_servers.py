@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from django.db import connection
@@ -78,7 +78,7 @@ class WebProcess:
 @contextmanager
 def run_edges(**settings: str) -> Iterator["dict[str, WebProcess | GatewayProcess]"]:
     """Both processes, by edge; neither ends by itself."""
-    given = {"LIMITS": json.dumps(SMALL), **settings}
+    given: dict[str, Any] = {"LIMITS": json.dumps(SMALL), **settings}
     with WebProcess(**given) as web, GatewayProcess(**given) as gateway:
         yield {WEB: web, GATEWAY: gateway}
         assert web.process.poll() is None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -188,21 +189,18 @@ def ask_for_rows(scene: Scene) -> Heard:
     return ask(scene.port, "GET", f"{path}?limit=21", f"Authorization: Bearer {scene.token}")
 
 
+AT_BOTH: dict[str, list[Attempt]] = {
+    "header_bytes": [send_long_value, send_headers],
+    "header_lines": [send_many_headers],
+    "address_bytes": [send_long_address],
+    "header_s": [send_half_a_head],
+    "idle_s": [send_nothing_more],
+    "body_s": [send_half_a_body],
+    "number_digits": [send_digits],
+    "list_rows": [ask_for_rows],
+}
 ATTEMPTS: dict[tuple[str, str], list[Attempt]] = {
-    **{
-        (name, edge): attempts
-        for edge in (WEB, GATEWAY)
-        for name, attempts in {
-            "header_bytes": [send_long_value, send_headers],
-            "header_lines": [send_many_headers],
-            "address_bytes": [send_long_address],
-            "header_s": [send_half_a_head],
-            "idle_s": [send_nothing_more],
-            "body_s": [send_half_a_body],
-            "number_digits": [send_digits],
-            "list_rows": [ask_for_rows],
-        }.items()
-    },
+    **{(name, edge): attempts for edge in (WEB, GATEWAY) for name, attempts in AT_BOTH.items()},
     ("web_body_bytes", WEB): [send_large_body, send_large_chunks],
     ("web_json_depth", WEB): [send_levels(33)],
     ("gateway_body_bytes", GATEWAY): [send_large_body, send_large_chunks],
@@ -361,7 +359,7 @@ def test_what_another_server_answers_is_read_to_a_limit(path: str, most: int | N
         def do_GET(self) -> None:
             self.answer(200, b"x" * (1001 if self.path == "/small" else LIMITS.answer_bytes + 1))
 
-    given = {} if most is None else {"max_bytes": most}
+    given: dict[str, Any] = {} if most is None else {"max_bytes": most}
     with (
         LocalServer(Large) as server,
         guarded_client(allow_private=True, **given) as client,

@@ -262,7 +262,8 @@ class Neighbour:
             try:
                 status = ask().status_code
             except httpx.HTTPError as error:
-                status, _ = 0, self.failed.append(f"{during}: {type(error).__name__}")
+                status = 0
+                self.failed.append(f"{during}: {type(error).__name__}")
             took_s = time.monotonic() - began
             self.took_s.append(took_s)
             if took_s > SLOW_S:
