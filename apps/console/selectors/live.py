@@ -68,6 +68,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "rollouts": Right.ROLLOUTS_READ,
     "run": Right.RUNS_READ,
     "segment": Right.TASKS_READ,
+    "sessions": Right.SESSIONS_READ,
     "shadow": Right.ADAPTERS_READ,
     "skill": Right.SKILLS_READ,
     "steps": Right.REVIEWS_READ,
