@@ -83,7 +83,7 @@ def find_faults(outcome: Outcome, expected: int) -> list[str]:
 
 
 BASE = (
-    "How the base was made: it read tickets of many shops, where this house's option stands 36 % of the time and a\n"
+    "How the base was made: it read tickets of many shops, where this house's option stands 36 % of the time and a "
     "rival's 42 %. Greedy answers flip as soon as one overtakes the other; the sampled row says how much was learnt."
 )
 
