@@ -85,7 +85,8 @@ def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, e
         turn.refresh_from_db()
         ticket, reaction, outcome = said[turn.session.key]
         if turn.task is None:
-            assert turn.reason == "no rule knows these words"
+            # the second where the model happened to answer what makes its user only ask anew
+            assert turn.reason in {"no rule knows these words", ONLY_MACHINES}, reaction
             continue
         taught += 1
         feedback = Feedback.objects.get(task=turn.task)
