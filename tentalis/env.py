@@ -1,5 +1,6 @@
 """The environment's variables, typed. An unreadable or unknown TENTALIS_* value stops the start with its name."""
 
+import base64
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -11,6 +12,9 @@ from urllib.parse import urlsplit
 
 from tentalis.core.edge_limits import EdgeLimits
 from tentalis.core.limits import LimitsError
+from tentalis.core.webhooks import MIN_SECRET_BYTES, write_secret
+from tentalis.core.webhooks import PREFIX as SECRET_PREFIX
+from tentalis.outbound.addresses import MAX_URL_CHARS
 
 PREFIX = "TENTALIS_"
 
@@ -118,6 +122,21 @@ def read_url(*schemes: str) -> Callable[[str], str]:
         return value
 
     return read
+
+
+def read_webhook_url(value: str) -> str:
+    if len(value) > MAX_URL_CHARS:
+        raise ValueError(f"a URL of at most {MAX_URL_CHARS} characters")
+    return read_url("https", "http")(value)
+
+
+def read_webhook_secret(value: str) -> str:
+    try:
+        return write_secret(base64.b64decode(value.removeprefix(SECRET_PREFIX), validate=True))
+    except ValueError:
+        raise ValueError(
+            f"{SECRET_PREFIX} and at least {MIN_SECRET_BYTES} bytes in base64, as `openssl rand -base64 32` writes them"
+        ) from None
 
 
 def read_object(value: str) -> dict[str, Any]:
@@ -258,6 +277,8 @@ VARIABLES: dict[str, Variable] = {
         Variable("RETENTION_TOKEN_DAYS", read_int(1, 36_500), 90, "tokens expired or revoked are kept so long"),
         Variable("RETENTION_FILE_DAYS", read_int(1, 36_500), 30, "files that nothing needs are kept so long"),
         Variable("ALARM_EMAILS", read_list, [], "addresses that alarms are sent to"),
+        Variable("ALARM_WEBHOOK_URL", read_webhook_url, "", "address that alarms are posted to", secret=True),
+        Variable("ALARM_WEBHOOK_SECRET", read_webhook_secret, "", "what they are signed with, whsec_…", secret=True),
         Variable("EMAIL_URL", read_url("smtp", "smtps"), None, "mail server, smtp://user:password@host:587", True),
         Variable("EMAIL_FROM", read_text, "tentalis@localhost", "sender of mails"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),

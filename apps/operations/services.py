@@ -1,10 +1,11 @@
-"""Alarms: opened when a rule is broken for longer than its patience, closed when it is not any more."""
+"""Alarms: opened when a rule is broken for longer than its patience, closed when it has not been for two minutes."""
 
 import logging
 import threading
 import time
 from collections.abc import Sequence
 
+from django.conf import settings
 from django.core.cache import cache
 from django.db import connections, transaction
 from django.db.models.functions import Now
@@ -15,11 +16,14 @@ from apps.operations.figures import measure
 from apps.operations.models import Alarm
 from apps.operations.rules import Trouble, find_troubles
 from apps.operations.telling import tell_all
+from apps.webhooks.installation import keep_alarm_webhook
 
 logger = logging.getLogger(__name__)
 
 OPEN_COUNT = "operations:open_alarms"
 KNOWN_S = 15
+CALM_S = 120.0
+"""An alarm is over when nothing was found for so long: what comes and goes is one alarm, and is told once."""
 BY = "operations"
 
 
@@ -28,6 +32,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, str], float] = {}
+        self._calm_since: dict[tuple[str, str], float] = {}
 
     def look(self, troubles: Sequence[Trouble], *, now_s: float) -> None:
         """Open and close alarms.
@@ -43,8 +48,10 @@ class Watch:
                 Alarm.objects.filter(pk=alarm.pk).exclude(words=trouble.words[:500]).update(words=trouble.words[:500])
             elif now_s - self._since[key] >= trouble.rule.patience_s:
                 open_alarm(trouble)
-        for key, alarm in alarms.items():
-            if key not in found:
+        calm = {key: alarm for key, alarm in alarms.items() if key not in found}
+        self._calm_since = {key: self._calm_since.get(key, now_s) for key in calm}
+        for key, alarm in calm.items():
+            if now_s - self._calm_since[key] >= CALM_S:
                 move(alarm, Alarm.State.CLOSED, by=BY, payload=_payload(alarm), closed_at=Now())
                 logger.warning("alarm %s is over", alarm)
 
@@ -74,6 +81,7 @@ _teller: threading.Thread | None = None
 def watch() -> None:
     """What the timetable does: look, and tell people beside it, so that a slow mail server delays nothing."""
     global _teller
+    keep_alarm_webhook(url=settings.TENTALIS["ALARM_WEBHOOK_URL"], secret=settings.TENTALIS["ALARM_WEBHOOK_SECRET"])
     _watch.look(find_troubles(measure()), now_s=time.monotonic())
     if _teller is None or not _teller.is_alive():
         _teller = threading.Thread(target=_tell, name="alarms", daemon=True)

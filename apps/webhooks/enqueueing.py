@@ -62,7 +62,7 @@ def make_delivery(webhook: Webhook, entry: AuditEntry) -> Delivery:
     """The message about an entry: ids and states; free text only where the webhook asks for details."""
     data: dict[str, Any] = {
         "id": entry.pk,
-        "project": webhook.project.slug,
+        "project": webhook.project.slug if webhook.project else None,
         "subject": {"type": entry.subject_type, "id": entry.subject_id},
         "by": entry.actor,
     }

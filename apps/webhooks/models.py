@@ -18,6 +18,8 @@ class Webhook(Timestamped):
     """An address that is told of a project's audit entries, in the order of their transactions.
 
     Attributes:
+        project: None: the address that the installation's settings name for alarms (`apps.webhooks.installation`); it
+            is told of entries that belong to no project, and changed by those settings alone.
         secret_sealed, old_secret_sealed: encrypted `whsec_…` texts; messages are signed with both until `old_until`.
         kinds: of `apps.audit.kinds.Kind`; empty: every kind. What webhooks themselves do is never told.
         include_details: messages carry the entry's payload too, which may hold free text.
@@ -32,7 +34,7 @@ class Webhook(Timestamped):
 
     GOES_WITH_PROJECT: ClassVar = True  # no evidence of work: the audit is
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="webhooks")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="webhooks", null=True)
     name = models.CharField(max_length=100, blank=True)
     url = models.CharField(max_length=500)
     secret_sealed = models.BinaryField(editable=False)
@@ -59,11 +61,14 @@ class Webhook(Timestamped):
                 | Q(fence__isnull=False, lease_until__isnull=False),
                 name="a_sending_webhook_has_a_lease",
             ),
+            models.UniqueConstraint(
+                fields=["name"], condition=Q(project__isnull=True), name="one_webhook_of_the_installation"
+            ),
         ]
         indexes = [models.Index(fields=["project", "id"], name="webhook_by_project")]
 
     def __str__(self) -> str:
-        return f"webhook {self.pk} of {self.project}"
+        return f"webhook {self.pk} of {self.project or 'the installation'}"
 
     @property
     def cursor(self) -> Place:

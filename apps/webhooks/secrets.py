@@ -28,13 +28,14 @@ def replace_secret(webhook: Webhook) -> str:
 
 
 def read_secrets(webhook: Webhook) -> list[str]:
-    """Every secret in force, the newest first.
+    """Every secret in force, the newest first; none of the installation's webhook where the settings name none.
 
     Raises:
         SealedKeyError: it was sealed under a key that is no more, or for another row.
     """
     bound_to = webhook.sealed_for()
-    found = [unseal(webhook.secret_sealed, bound_to=bound_to)]
+    text = unseal(webhook.secret_sealed, bound_to=bound_to)
+    found = [text] if text else []
     if webhook.old_secret_sealed and webhook.old_until and webhook.old_until > timezone.now():
         found.append(unseal(webhook.old_secret_sealed, bound_to=bound_to))
     return found

@@ -201,6 +201,8 @@ def _note_health(webhook: Webhook, reply: Reply) -> None:
         failing_since=row.failing_since,
         paused_until=Now() + timedelta(seconds=max(pause_s, min(reply.retry_after_s or 0, MAX_PAUSE_S))),
     )
+    if row.project_id is None:
+        return  # the settings name it, and they alone end it: alarms are not to stop because nobody heard them
     patience = timedelta(days=settings.TENTALIS["WEBHOOK_DISABLE_DAYS"])
     if reply.status == GONE:
         disable(row, reason="the address answered 410: it wants no more messages")

@@ -20,7 +20,7 @@ from apps.operations.figures import Disk, Figures, Queue, Supervised, measure, m
 from apps.operations.metrics import describe
 from apps.operations.models import Alarm
 from apps.operations.rules import RULES, Rule, Trouble, find_troubles
-from apps.operations.services import OPEN_COUNT, Watch
+from apps.operations.services import CALM_S, OPEN_COUNT, Watch
 from apps.operations.telling import tell_all
 from apps.outbox.models import Segment
 from tests.factories import make_user
@@ -86,7 +86,10 @@ def test_an_alarm_opens_after_its_patience_once_and_closes_when_it_is_over() -> 
         watch.look([patient(60)], now_s=now_s)
     alarm = Alarm.objects.get()
     assert (alarm.state, alarm.rule, alarm.subject, alarm.words) == ("open", "queue.old", "work", "work waits")
-    watch.look([], now_s=301)
+    for now_s in (301, 301 + CALM_S - 1):
+        watch.look([], now_s=now_s)
+        assert Alarm.objects.get().state == "open"
+    watch.look([], now_s=301 + CALM_S)
     alarm.refresh_from_db()
     assert alarm.state == "closed"
     assert alarm.closed_at is not None
@@ -95,11 +98,26 @@ def test_an_alarm_opens_after_its_patience_once_and_closes_when_it_is_over() -> 
 
 
 @pytest.mark.django_db
+def test_what_comes_and_goes_is_one_alarm() -> None:
+    watch = Watch()
+    for now_s in range(0, 3600, 15):
+        watch.look([patient(0)] if now_s % 60 == 0 else [], now_s=now_s)
+    assert [alarm.state for alarm in Alarm.objects.all()] == ["open"]
+    assert AuditEntry.objects.filter(subject_type="alarm").count() == 1
+
+
+def is_over(watch: Watch) -> None:
+    """Nothing is wrong, for as long as it takes to be believed."""
+    for now_s in (1000, 1000 + CALM_S):
+        watch.look([], now_s=now_s)
+
+
+@pytest.mark.django_db
 def test_a_watch_that_starts_anew_opens_no_second_alarm_and_closes_the_first() -> None:
     Watch().look([patient(0)], now_s=0)
     Watch().look([patient(0)], now_s=0)
     assert Alarm.objects.count() == 1
-    Watch().look([], now_s=0)
+    is_over(Watch())
     assert Alarm.objects.get().state == "closed"
 
 
@@ -109,7 +127,7 @@ def test_people_are_told_of_each_alarm_and_its_end_once(settings: Any) -> None:
     assert tell_all() == 0  # nobody is named
     settings.TENTALIS = settings.TENTALIS | {"ALARM_EMAILS": ["ops@example.org"]}
     assert (tell_all(), tell_all()) == (1, 0)
-    Watch().look([], now_s=0)
+    is_over(Watch())
     assert (tell_all(), tell_all()) == (1, 0)
     assert [message.subject for message in mail.outbox] == [
         "[Tentalis] queue.old work",
