@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from apps.base.sealing import SealedKeyError, seal, unseal
 from apps.conversations.models import Forgetting
-from apps.inference.errors import SealedKeyError
-from apps.inference.sealing import seal, unseal
 
 logger = logging.getLogger(__name__)
 

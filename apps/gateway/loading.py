@@ -14,8 +14,8 @@ from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.services import find_token
 from apps.adapters.models import Adapter, Deployment
+from apps.base.sealing import SealedKeyError
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
-from apps.inference.errors import SealedKeyError
 from apps.inference.models import Provider
 from apps.inference.prices import load_prices
 from apps.inference.providers import open_key

@@ -113,11 +113,3 @@ class AddressNotAllowedError(ProviderRefusedError):
 
     status = 403
     code = "address_not_allowed"
-
-
-class SealedKeyError(TentalisError):
-    """A stored API key cannot be opened: not with the present keys, or not for this row and address."""
-
-    status = 409
-    code = "sealed_key_unreadable"
-    is_final = True

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from apps.base.errors import TentalisError
+from apps.base.sealing import SealedKeyError
 from apps.inference.errors import (
     AddressNotAllowedError,
     ModelNotServedError,
     ProviderAnswerError,
     ProviderBusyError,
     ProviderRefusedError,
-    SealedKeyError,
 )
 from apps.inference.registry import ProviderKind
 

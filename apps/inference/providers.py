@@ -13,10 +13,10 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
+from apps.base.sealing import seal, unseal
 from apps.inference.models import Provider
 from apps.inference.registry import KINDS
 from apps.inference.rotation import require_admin
-from apps.inference.sealing import seal, unseal
 from tentalis.outbound.addresses import check_url, is_allowed
 
 CHANGEABLE = frozenset(

@@ -11,8 +11,7 @@ from apps.accounts.models import User
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import NotAllowedError
-from apps.inference.errors import SealedKeyError
-from apps.inference.sealing import read_ring, seal, unseal
+from apps.base.sealing import SealedKeyError, read_ring, seal, unseal
 
 BATCH = 100
 SUFFIX = "_sealed"

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from apps.inference.sealing import seal, unseal
+from apps.base.sealing import seal, unseal
 from apps.webhooks.models import Webhook
 from tentalis.core.webhooks import write_secret
 

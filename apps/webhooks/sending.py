@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.inference.errors import SealedKeyError
+from apps.base.sealing import SealedKeyError
 from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.secrets import read_secrets
 from tentalis.core.canon import canonical_json

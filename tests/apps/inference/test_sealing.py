@@ -14,11 +14,10 @@ from django.test import override_settings
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import NotAllowedError
-from apps.inference.errors import SealedKeyError
+from apps.base.sealing import SealedKeyError, add_key, drop_keys, read_ring, seal, unseal
 from apps.inference.models import Provider
 from apps.inference.providers import change_provider, create_provider, open_key
 from apps.inference.rotation import find_keys_in_use, find_sealed_fields, rotate_keys
-from apps.inference.sealing import add_key, drop_keys, read_ring, seal, unseal
 from tests.factories import make_project, make_user
 
 

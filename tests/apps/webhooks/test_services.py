@@ -8,7 +8,7 @@ from pytest_django import Settings
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
-from apps.inference.errors import SealedKeyError
+from apps.base.sealing import SealedKeyError
 from apps.inference.rotation import rotate_keys
 from apps.webhooks import services
 from apps.webhooks.models import Delivery, Webhook

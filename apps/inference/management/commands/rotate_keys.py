@@ -6,9 +6,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.inference.errors import SealedKeyError
+from apps.base.sealing import SealedKeyError, add_key, drop_keys
 from apps.inference.rotation import find_keys_in_use, renew_secrets
-from apps.inference.sealing import add_key, drop_keys
 
 
 class Command(BaseCommand):

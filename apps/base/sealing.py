@@ -1,4 +1,4 @@
-"""API keys at rest: encrypted, bound to the row they belong to, under a ring of keys that can be renewed while running.
+"""Secrets at rest: encrypted, bound to the row they belong to, under a ring of keys that can be renewed while running.
 
 Each secret is a Fernet token under a key of its own, drawn by HKDF from one key of the ring and from what the secret is
 bound to (its row, project and origins). So a ciphertext copied to another row, or a row whose address was changed
@@ -21,10 +21,18 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
-from apps.inference.errors import SealedKeyError
+from apps.base.errors import TentalisError
 
 MIN_KEY_CHARS = 32
 _PURPOSE = b"tentalis provider key v2|"
+
+
+class SealedKeyError(TentalisError):
+    """A stored secret cannot be opened: not with the present keys, or not for this row and address."""
+
+    status = 409
+    code = "sealed_key_unreadable"
+    is_final = True
 
 
 @dataclass(frozen=True)
@@ -65,14 +73,14 @@ def unseal(sealed: bytes | memoryview, *, bound_to: str = "") -> str:
     key = read_ring().keys.get(key_id.decode("ascii", "replace"))
     if key is None:
         raise SealedKeyError(
-            "the API key was sealed with a key that is not in the ring: bring back that line of TENTALIS_KEY_RING, or"
-            " that TENTALIS_SECRET_KEY, or give the API key again"
+            "the secret was sealed with a key that is not in the ring: bring back that line of TENTALIS_KEY_RING, or"
+            " that TENTALIS_SECRET_KEY, or give the secret (an API key, say) again"
         )
     try:
         return _draw(key, bound_to).decrypt(token).decode()
     except InvalidToken:
         raise SealedKeyError(
-            "the API key was sealed for another row or another address (was the row changed by hand?): give it again"
+            "the secret was sealed for another row or another address (was the row changed by hand?): give it again"
         ) from None
 
 
