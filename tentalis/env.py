@@ -233,6 +233,12 @@ VARIABLES: dict[str, Variable] = {
             None,
             "longest open transaction that does nothing; default: by kind of process",
         ),
+        Variable(
+            "REQUIRE_SECOND_FACTOR",
+            read_choice("none", "staff", "all"),
+            "none",
+            "who must have a second factor: nobody, admins and staff of the installation, or all",
+        ),
         Variable("WEB_HOST", read_text, "127.0.0.1", "address the web binds"),
         Variable("WEB_PROCESSES", read_int(1, 64), 2, "web processes behind the one address"),
         Variable("WEB_PORT", PORT, 8000, "web, REST, websockets, bridge"),

@@ -2,7 +2,17 @@
 
 from django.contrib import admin
 
-from apps.accounts.models import ApiToken, BrowserSession, Invitation, Member, Project, User
+from apps.accounts.models import (
+    ApiToken,
+    AuthenticatorApp,
+    BrowserSession,
+    Invitation,
+    Member,
+    Passkey,
+    Project,
+    RecoveryCode,
+    User,
+)
 from apps.base.admin import ReadOnlyAdmin
 
 
@@ -51,3 +61,27 @@ class BrowserSessionAdmin(ReadOnlyAdmin):
     search_fields = ["user__username", "address"]
     list_select_related = ["user"]
     exclude = ["session_data"]
+
+
+@admin.register(AuthenticatorApp)
+class AuthenticatorAppAdmin(ReadOnlyAdmin):
+    list_display = ["user", "confirmed_at"]
+    search_fields = ["user__username"]
+    list_select_related = ["user"]
+    exclude = ["secret_sealed", "last_step"]
+
+
+@admin.register(Passkey)
+class PasskeyAdmin(ReadOnlyAdmin):
+    list_display = ["user", "name", "created_at", "last_used_at"]
+    search_fields = ["user__username"]
+    list_select_related = ["user"]
+    exclude = ["credential_id", "credential"]
+
+
+@admin.register(RecoveryCode)
+class RecoveryCodeAdmin(ReadOnlyAdmin):
+    list_display = ["user", "created_at", "used_at"]
+    search_fields = ["user__username"]
+    list_select_related = ["user"]
+    exclude = ["code_hash"]

@@ -18,6 +18,8 @@ from apps.accounts.models import BrowserSession, User
 
 ORIGIN = "origin"
 """In the session's data: where it was signed in."""
+CONFIRMED = "confirmed_at"
+"""In the session's data: when its person last proved who they are."""
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
 MAX_DEVICE_CHARS = 300
 
@@ -94,6 +96,19 @@ def note_origin(request: HttpRequest, *, address: str) -> None:
     """Remember where this browser signed in, and with what."""
     device = request.headers.get("User-Agent", "")[:MAX_DEVICE_CHARS]
     request.session[ORIGIN] = {"at": timezone.now().isoformat(), "address": address[:64], "device": device}
+
+
+def note_confirmed(request: HttpRequest) -> datetime:
+    """Whoever is at this browser proved who they are just now."""
+    now = timezone.now()
+    request.session[CONFIRMED] = now.isoformat()
+    return now
+
+
+def find_confirmed_at(request: HttpRequest) -> datetime | None:
+    """When whoever is at this browser last proved who they are."""
+    text = request.session.get(CONFIRMED)
+    return datetime.fromisoformat(text) if text else None
 
 
 def list_sessions(user: User) -> QuerySet[BrowserSession]:

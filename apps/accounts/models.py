@@ -181,6 +181,10 @@ class ApiToken(Timestamped):
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    confirmed_at = models.DateTimeField(
+        null=True, blank=True,
+        help_text="Made by signing in: when its person last proved who they are. Null: made for a program.",
+    )  # fmt: skip
     made_with = models.ForeignKey(
         "self", models.SET_NULL, null=True, blank=True, related_name="children",
         help_text="The token that made this one: it ends with that one at the latest.",
@@ -216,3 +220,50 @@ class BrowserSession(AbstractBaseSession):
         from apps.accounts.browser_sessions import SessionStore
 
         return SessionStore
+
+
+class AuthenticatorApp(Timestamped):
+    """The secret that a person shares with an app on their phone, which shows a code of six digits (RFC 6238).
+
+    Attributes:
+        confirmed_at: None until a first code was right; it asks nobody for anything before.
+        last_step: the time step, of 30 s since 1970, of the last code that was used: none of it or before works again.
+    """
+
+    user = models.OneToOneField(User, models.CASCADE, related_name="authenticator_app")
+    secret_sealed = models.BinaryField(default=bytes)
+    confirmed_at = models.DateTimeField(null=True)
+    last_step = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"app of {self.user}"
+
+    def sealed_for(self, field: str = "secret_sealed") -> str:
+        return f"accounts_authenticatorapp {self.user_id} {field}"
+
+
+class Passkey(Timestamped):
+    """A key pair that a person's device or stick keeps for this installation (WebAuthn); here is its public half."""
+
+    user = models.ForeignKey(User, models.CASCADE, related_name="passkeys")
+    name = models.CharField(max_length=100)
+    credential_id = models.BinaryField(unique=True)
+    credential = models.BinaryField(help_text="Attested credential data as WebAuthn writes it, the public key in it.")
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"
+
+
+class RecoveryCode(Timestamped):
+    """A code for the day the phone is lost; it works once, and only its keyed hash is kept."""
+
+    user = models.ForeignKey(User, models.CASCADE, related_name="recovery_codes")
+    code_hash = models.CharField(max_length=64, unique=True)
+    used_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"recovery code of {self.user}"

@@ -9,10 +9,18 @@ from django.contrib.auth.password_validation import password_changed, validate_p
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from apps.accounts.models import ApiToken, BrowserSession, Member, Project, Role, User
 from apps.accounts.rights import ALL_RIGHTS, BEFORE_ANY_PROJECT, ROLE_RIGHTS, Right
 from apps.accounts.rules import check_project_settings
+from apps.accounts.second_factor import (
+    SecondFactorMissingError,
+    SecondFactorRequiredError,
+    has_second_factor,
+    lacks_required_factor,
+    use_code,
+)
 from apps.accounts.tokens import change_token, create_token, find_token, revoke_token
 from apps.accounts.tries import forgive_try, note_try
 from apps.audit.kinds import Kind
@@ -149,15 +157,20 @@ def create_user(
     return user
 
 
-def sign_in(*, username: str, password: str, name: str, scopes: Iterable[str] | None = None) -> tuple[ApiToken, str]:
+def sign_in(
+    *, username: str, password: str, name: str, scopes: Iterable[str] | None = None, code: str = "", address: str = ""
+) -> tuple[ApiToken, str]:
     """A token for a name and password; both outcomes are audited.
 
     Args:
         scopes: default: those that the person's roles have.
+        code: of their app, or a recovery code, where they have a second factor.
 
     Raises:
-        TooManySignInsError, HashingBusyError: not now.
+        TooManySignInsError, TooManyCodesError, HashingBusyError: not now.
         NotSignedInError: they do not belong together, or the user is an agent or switched off.
+        SecondFactorRequiredError: they do, and a code is wanted too.
+        SecondFactorMissingError: they do, and this installation wants a second factor, which they do not have.
     """
     note_try(username=username)
     user = authenticate(username=username, password=password)
@@ -165,9 +178,17 @@ def sign_in(*, username: str, password: str, name: str, scopes: Iterable[str] | 
         record(Kind.SIGN_IN_FAILED, by="nobody", payload={"username": username})
         raise NotSignedInError("name and password do not belong together")
     forgive_try(username=username)
+    if has_second_factor(user):
+        if not code:
+            raise SecondFactorRequiredError.at("code", "wanted a code of your app, or a recovery code, too")
+        use_code(user=user, code=code, address=address)
+    elif lacks_required_factor(user):
+        raise SecondFactorMissingError("you must have a second factor here: sign in to the console and set it up")
     with transaction.atomic():
         wanted = find_needed_scopes(user) if scopes is None else scopes
         token, text = create_token(user=user, name=name, scopes=wanted, expires_in_days=SIGN_IN_DAYS, by=user)
+        token.confirmed_at = timezone.now()
+        token.save(update_fields=["confirmed_at"])
         record(Kind.USER_SIGNED_IN, subject=user, by=user.handle, payload={"key_id": token.key_id})
     return token, text
 

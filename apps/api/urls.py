@@ -7,7 +7,7 @@ from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectVie
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.feedback import FeedbackViewSet
-from apps.api.views.identity import LoginView, LogoutView, WhoAmIView
+from apps.api.views.identity import ConfirmView, LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
 from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentViewSet, SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
@@ -66,6 +66,7 @@ urlpatterns = [
     path("v1/", include(conversation_paths)),
     path("v1/login", LoginView.as_view(), name="login"),
     path("v1/logout", LogoutView.as_view(), name="logout"),
+    path("v1/confirm", ConfirmView.as_view(), name="confirm"),
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),

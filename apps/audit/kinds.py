@@ -24,6 +24,12 @@ class Kind(models.TextChoices):
     USER_SIGNED_OUT = "user.signed_out"
     PASSWORD_CHANGED = "user.password_changed"  # noqa: S105
     SIGN_IN_FAILED = "user.sign_in_failed"
+    SECOND_FACTOR_ADDED = "user.second_factor_added"
+    SECOND_FACTOR_REMOVED = "user.second_factor_removed"
+    SECOND_FACTOR_FAILED = "user.second_factor_failed"
+    RECOVERY_CODES_MADE = "user.recovery_codes_made"
+    RECOVERY_CODE_USED = "user.recovery_code_used"
+    USER_CONFIRMED = "user.confirmed"
     ACCESS_DENIED = "access.denied"
     # webhooks
     WEBHOOK_CREATED = "webhook.created"

@@ -73,6 +73,15 @@ class PasswordForm(forms.Form):
         return again
 
 
+class CodeForm(forms.Form):
+    """A code of six digits, or a recovery code."""
+
+    code = forms.CharField(
+        label=_("Code"), max_length=40,
+        widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "autocapitalize": "off", "spellcheck": "false"}),
+    )  # fmt: skip
+
+
 class KeysForm(forms.Form):
     """One field for each key that can be another one."""
 

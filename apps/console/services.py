@@ -40,8 +40,9 @@ def record_failed_sign_in(*, username: str, address: str) -> None:
     record(Kind.SIGN_IN_FAILED, subject=user, by="anonymous", payload={"username": username, "address": address})
 
 
-def record_sign_in(*, user: User, address: str) -> None:
-    record(Kind.USER_SIGNED_IN, subject=user, by=user.handle, payload={"address": address})
+def record_sign_in(*, user: User, address: str, by: str) -> None:
+    """`by`: with what: password, app, recovery, passkey."""
+    record(Kind.USER_SIGNED_IN, subject=user, by=user.handle, payload={"address": address, "by": by})
 
 
 def record_sign_out(*, user: User) -> None:

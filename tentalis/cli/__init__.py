@@ -39,6 +39,7 @@ COMMANDS: dict[str, Entry] = {
     "openclaw": Entry("tentalis.cli.openclaw", "app", "Connect an OpenClaw."),
     # a platform, here or elsewhere
     "login": Entry("tentalis.cli.account", "login", "Sign in to a platform."),
+    "confirm": Entry("tentalis.cli.account", "confirm", "Prove who you are, for what takes a fresh proof."),
     "logout": Entry("tentalis.cli.account", "logout", "Revoke the token and forget it."),
     "whoami": Entry("tentalis.cli.account", "whoami", "Show who you are on the platform."),
     "project": Entry("tentalis.cli.project", "app", "Projects, and why nothing trains."),

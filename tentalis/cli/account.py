@@ -17,10 +17,13 @@ def login(
     token_file: Annotated[
         Path | None, typer.Option(help="Use the token in this file (- for standard input) instead of a password.")
     ] = None,
+    code: Annotated[
+        str, typer.Option(help="Of your authenticator app, or a recovery code; asked for where it is wanted.")
+    ] = "",
 ) -> None:
     """Sign in, and keep the token in the home directory (mode 0600)."""
     from tentalis.cli.session import Credentials, find_local_url, save_credentials
-    from tentalis.client import Client
+    from tentalis.client import Client, NotSignedInError
 
     home = Home.find(os.environ)
     address = url or find_local_url(home)
@@ -30,9 +33,14 @@ def login(
         name = username or typer.prompt("User name")
         password = typer.prompt("Password", hide_input=True)
         with Client(address) as client:
-            token = client.login(username=name, password=password, name=f"tentalis on {socket.gethostname()}"[:100])[
-                "token"
-            ]
+            said = {"username": name, "password": password, "name": f"tentalis on {socket.gethostname()}"[:100]}
+            try:
+                made = client.login(**said, code=code or None)
+            except NotSignedInError as error:
+                if error.code != "second_factor_required":
+                    raise
+                made = client.login(**said, code=typer.prompt("Code of your app, or a recovery code"))
+            token = made["token"]
     with Client(address, token) as client:
         who = client.whoami()
     path = save_credentials(home, Credentials(address, token))
@@ -56,6 +64,27 @@ def logout() -> None:
             typer.echo("the token was no longer valid", err=True)
     path.unlink(missing_ok=True)
     typer.echo(f"signed out of {credentials.url}")
+
+
+def confirm(
+    code: Annotated[str, typer.Option(help="Of your authenticator app, or a recovery code, instead of asking.")] = "",
+) -> None:
+    """Prove who you are, for what takes a fresh proof: promoting, keys, members, erasing."""
+    from tentalis.cli.session import find_credentials
+    from tentalis.client import BadInputError, Client
+
+    credentials = find_credentials(Home.find(os.environ))
+    with Client(credentials.url, credentials.token) as client:
+        if code:
+            held = client.confirm(code=code)
+        else:
+            try:
+                held = client.confirm(password=typer.prompt("Password", hide_input=True))
+            except BadInputError as error:
+                if "code" not in error.errors:
+                    raise
+                held = client.confirm(code=typer.prompt("Code of your app, or a recovery code"))
+    typer.echo(f"confirmed until {held['confirmed_until']}")
 
 
 def whoami(as_json: AsJson = False) -> None:

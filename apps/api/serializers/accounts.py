@@ -206,6 +206,24 @@ class SignIn(StrictSerializer):
         child=WordField(choices=Right.choices), required=False, allow_empty=False,
         help_text="Default: those that your roles have.",
     )  # fmt: skip
+    code = TextField(
+        required=False, max_length=40,
+        help_text="Of your authenticator app, or a recovery code: where you have a second factor.",
+    )  # fmt: skip
+
+
+class ConfirmIn(StrictSerializer):
+    """Who one is, proved anew: by the password, or by a code where there is a second factor."""
+
+    password = TextField(required=False, max_length=1000)
+    code = TextField(required=False, max_length=40, help_text="Of your authenticator app, or a recovery code.")
+
+
+class ConfirmedOut(serializers.Serializer[Any]):
+    """How long the proof holds."""
+
+    confirmed_at = serializers.DateTimeField()
+    confirmed_until = serializers.DateTimeField()
 
 
 class MembershipOut(serializers.Serializer[Any]):

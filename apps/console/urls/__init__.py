@@ -10,6 +10,7 @@ app_name = "console"
 urlpatterns = [
     path("", entry.open_first_page, name="dashboard"),
     path("sign-in/", entry.SignInView.as_view(), name="sign-in"),
+    path("sign-in/second-step/", entry.ask_second_factor, name="second-step"),
     path("sign-out/", signing_in.SignOutView.as_view(), name="sign-out"),
     *house.account_urlpatterns,
     path(

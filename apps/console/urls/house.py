@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.console.views import exports, forget, house, invited, own, signing_in, tokens
+from apps.console.views import exports, forget, house, invited, own, second_factor, signing_in, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
@@ -14,6 +14,10 @@ account_urlpatterns = [
     path("preferences/sign-in/", signing_in.show_signing_in, name="signing-in"),
     path("preferences/sign-in/password/", signing_in.change_password, name="password"),
     path("preferences/sign-in/sessions/", signing_in.end_sessions, name="sessions-end"),
+    path("preferences/sign-in/app/", second_factor.set_up_app, name="app-set-up"),
+    path("preferences/sign-in/app/begin/", second_factor.begin_app, name="app-begin"),
+    path("preferences/sign-in/app/remove/", second_factor.remove_app, name="app-remove"),
+    path("preferences/sign-in/recovery-codes/", second_factor.make_recovery_codes, name="recovery-codes"),
 ]
 
 urlpatterns = [

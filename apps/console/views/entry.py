@@ -1,21 +1,27 @@
 """Coming in: sign in, sign out, the first page, and the pages for what went wrong."""
 
+from typing import Any
+
+from django.contrib import messages
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.db.models import OuterRef, Subquery
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_http_methods
 
-from apps.accounts.browser_sessions import note_origin
 from apps.accounts.hashing import HashingBusyError
 from apps.accounts.models import Project
+from apps.accounts.second_factor import find_factors, has_second_factor, use_code
 from apps.accounts.tries import TooManySignInsError
-from apps.console import services
-from apps.console.forms import SignInForm, find_address
-from apps.console.views.frame import LAST_PROJECT
+from apps.base.errors import NotSignedInError, TentalisError
+from apps.console.forms import SignInForm, find_address, show_error
+from apps.console.forms_house import CodeForm
+from apps.console.signing import begin_second_step, complete_sign_in, find_between, note_wrong_code
+from apps.console.views.frame import LAST_PROJECT, posted
 from apps.tasks.models import Task
 
 
@@ -27,10 +33,13 @@ class SignInView(auth_views.LoginView):
     redirect_authenticated_user = True
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        answer = super().form_valid(form)
-        note_origin(self.request, address=find_address(self.request))
-        services.record_sign_in(user=form.get_user(), address=find_address(self.request))
-        return answer
+        user: Any = form.get_user()
+        leads_to = self.get_success_url()
+        if has_second_factor(user):
+            begin_second_step(self.request, user=user, leads_to=leads_to)
+            return redirect("console:second-step")
+        complete_sign_in(self.request, user=user, by="password")
+        return HttpResponseRedirect(leads_to)
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         answer = super().form_invalid(form)
@@ -38,6 +47,30 @@ class SignInView(auth_views.LoginView):
         refusals = (TooManySignInsError, HashingBusyError)
         answer.status_code = next((one.status for one in refusals if one.code in codes), 400)
         return answer
+
+
+@require_http_methods(["GET", "POST"])
+@never_cache
+def ask_second_factor(request: HttpRequest) -> HttpResponse:
+    """After the password: a code of the app, a recovery code, or a passkey."""
+    user = find_between(request)
+    if user is None:
+        messages.info(request, _("Begin again with your name and password."))
+        return redirect("console:sign-in")
+    form, status = CodeForm(posted(request)), 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                kind = use_code(user=user, code=form.cleaned_data["code"], address=find_address(request))
+            except TentalisError as error:
+                show_error(form, error)
+                status = 400 if isinstance(error, NotSignedInError) else error.status
+                note_wrong_code(request)
+            else:
+                return HttpResponseRedirect(complete_sign_in(request, user=user, by=kind))
+    context = {"form": form, "factors": find_factors(user)}
+    return render(request, "console/second_step.html", context, status=status)
 
 
 @require_GET

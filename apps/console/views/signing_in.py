@@ -21,6 +21,7 @@ from apps.console.devices import describe_device
 from apps.console.forms import find_address, show_error
 from apps.console.forms_house import PasswordForm
 from apps.console.views.frame import posted
+from apps.console.views.second_factor import find_own_factors
 
 SHOWN = 100
 
@@ -89,5 +90,5 @@ def _show(request: HttpRequest, *, form: PasswordForm | None = None, status: int
     user: Any = request.user
     here = hash_cookie(request.session.session_key or "")
     sessions = [(one, describe_device(one.device), one.pk == here) for one in list_sessions(user)[:SHOWN]]
-    context = {"form": form or PasswordForm(), "sessions": sessions}
+    context = {"form": form or PasswordForm(), "sessions": sessions, **find_own_factors(user)}
     return render(request, "console/signing_in.html", context, status=status)

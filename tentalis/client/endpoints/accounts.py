@@ -10,9 +10,17 @@ from tentalis.client.endpoints.calls import Answer, Sender
 class Accounts(Sender[Answer]):
     """Who calls, tokens, projects and their members."""
 
-    def login(self, *, username: str, password: str, name: str) -> Answer:
-        """A token for a name and password; the answer's `token` is shown this once."""
-        return self._post("login", username=username, password=password, name=name)
+    def login(self, *, username: str, password: str, name: str, code: str | None = None) -> Answer:
+        """A token for a name and password; the answer's `token` is shown this once.
+
+        Args:
+            code: of the authenticator app, or a recovery code, where there is a second factor.
+        """
+        return self._post("login", username=username, password=password, name=name, code=code)
+
+    def confirm(self, *, password: str | None = None, code: str | None = None) -> Answer:
+        """Prove who you are, for what answers `confirmation_required`."""
+        return self._post("confirm", password=password, code=code)
 
     def logout(self) -> Answer:
         """Revoke the token this client uses."""
