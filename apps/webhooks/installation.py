@@ -5,8 +5,7 @@ from django.db import transaction
 from apps.audit.kinds import Kind
 from apps.audit.models import find_horizon
 from apps.audit.services import record
-from apps.inference.errors import SealedKeyError
-from apps.inference.sealing import seal
+from apps.base.sealing import SealedKeyError, seal
 from apps.webhooks.models import Webhook
 from apps.webhooks.secrets import read_secrets
 from apps.webhooks.services import find_origin
