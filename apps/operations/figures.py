@@ -95,7 +95,7 @@ class Figures:
         age_s: since the first thing that happened in the installation.
         chain_faults: what the last verification of the audit found.
         spool_behind_bytes, spool_rejected_bytes: what the gateway recorded and nobody has stored yet, or ever will.
-        services: () where no supervisor of ours runs here.
+        services: () where no supervisor of ours runs here, or it cannot say how they are.
     """
 
     queues: tuple[Queue, ...] = ()
@@ -181,7 +181,7 @@ def _find_services() -> Iterator[Supervised]:
         state = read_state(Home(settings.HOME))
     except PlatformError:
         return
-    if state is not None and state.is_alive() and state.phase == "ready":
+    if state is not None and state.is_alive() and state.is_current and state.phase == "ready":
         for service in state.services:
             yield Supervised(service.name, service.state, service.restarts, service.ready_at)
 

@@ -1,6 +1,7 @@
 """Commands about this machine: start and stop everything here, look at it, read its logs."""
 
 import os
+import shutil
 import sys
 from contextlib import suppress
 from dataclasses import asdict
@@ -108,11 +109,15 @@ def status(as_json: Json = False) -> None:
     if as_json:
         addresses = {name: url for name, url in state.addresses.items() if name in PUBLIC_ADDRESSES}
         document = {"home": str(home.root), "pid": state.supervisor_pid, "phase": state.phase}
+        document["is_current"] = state.is_current
         typer.echo(json.dumps(document | addresses | {"services": rows}))
     else:
         _print_table(rows)
         _print_addresses(state)
-    if any(row["state"] not in {"ready", "done"} for row in rows):
+    if not state.is_current:
+        free = f"{shutil.disk_usage(home.root).free / 2**20:,.0f} MiB"
+        typer.echo(f"this is old: the supervisor cannot write what is true now ({home.root} has {free} free)", err=True)
+    if not state.is_current or any(row["state"] not in {"ready", "done"} for row in rows):
         raise typer.Exit(1)
 
 

@@ -25,17 +25,26 @@ def rotate_log(path: Path, *, max_size_bytes: int = MAX_SIZE_BYTES, kept: int = 
 
     The writers keep their descriptors, so the file is emptied rather than moved; a line written between the copy and
     the cut is lost.
+
+    Raises:
+        OSError: the disk has no room for the copy; nothing is lost of what was there.
     """
     try:
         if path.stat().st_size < max_size_bytes:
             return False
     except FileNotFoundError:
         return False
+    copy = path.with_name(f"{path.name}.0")
+    try:
+        shutil.copyfile(path, copy)
+    except OSError:
+        copy.unlink(missing_ok=True)
+        raise
     for number in range(kept - 1, 0, -1):
         older = path.with_name(f"{path.name}.{number}")
         if older.exists():
             older.replace(path.with_name(f"{path.name}.{number + 1}"))
-    shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+    copy.replace(path.with_name(f"{path.name}.1"))
     os.truncate(path, 0)
     return True
 

@@ -1,6 +1,8 @@
 """state.json: what the supervisor says about its services, for every other process to read."""
 
+import contextlib
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -11,6 +13,8 @@ from tentalis.platform.home import Home, write_private_file
 from tentalis.platform.processes import is_same_process
 
 POLL_INTERVAL_S = 0.05
+OUTDATED = 0
+"""The time of the last change that a file of old news has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,7 @@ class StackState:
     Args:
         phase: "starting", "ready" or "stopping".
         addresses: what others connect to, by name: console_url, gateway_url, engine_url, database_url, redis_url.
+        is_current: False for old news: the supervisor could not write what came after, as on a full disk.
     """
 
     supervisor_pid: int
@@ -48,6 +53,7 @@ class StackState:
     started_at: float
     services: tuple[ServiceState, ...] = ()
     addresses: dict[str, str] = field(default_factory=dict)
+    is_current: bool = True
 
     def of(self, name: str) -> ServiceState:
         """One service's row.
@@ -65,7 +71,15 @@ class StackState:
         return is_same_process(self.supervisor_identity)
 
     def write(self, home: Home) -> None:
-        write_private_file(home.state_file, json.dumps(asdict(self), indent=1) + "\n", is_durable=False)
+        document = asdict(self)
+        del document["is_current"]
+        write_private_file(home.state_file, json.dumps(document, indent=1) + "\n", is_durable=False)
+
+
+def mark_outdated(home: Home) -> None:
+    """Say that what state.json says is old; a full disk takes this too, because nothing is written but a time."""
+    with contextlib.suppress(OSError):
+        os.utime(home.state_file, (OUTDATED, OUTDATED))
 
 
 def read_state(home: Home) -> StackState | None:
@@ -75,9 +89,11 @@ def read_state(home: Home) -> StackState | None:
         HomeError: the file cannot be read.
     """
     try:
-        document: dict[str, Any] = json.loads(home.state_file.read_text(encoding="utf-8"))
+        with home.state_file.open(encoding="utf-8") as file:
+            is_current = os.fstat(file.fileno()).st_mtime != OUTDATED
+            document: dict[str, Any] = json.load(file)
         services = tuple(ServiceState(**row) for row in document.pop("services"))
-        return StackState(services=services, **document)
+        return StackState(services=services, is_current=is_current, **document)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tentalis.platform.home import Home
 from tentalis.platform.logs import open_log, read_last_lines, rotate_log
 from tentalis.platform.processes import die_with_parent, process_identity, signal_group
 from tentalis.platform.service import Backoff, Service, State
-from tentalis.platform.state import ServiceState, StackState
+from tentalis.platform.state import ServiceState, StackState, mark_outdated
 
 logger = logging.getLogger("tentalis.platform")
 
@@ -50,6 +50,8 @@ class Supervisor:
     Args:
         addresses: published in state.json as they are.
         directory: where the processes run.
+        publish: writes state.json; raises HomeError where it cannot.
+        housekeeping_s: logs are looked at, and a state that could not be written is tried again, so often.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Supervisor:
         directory: Path,
         addresses: dict[str, str] | None = None,
         backoff: Backoff | None = None,
+        publish: Callable[[StackState, Home], None] = StackState.write,
+        housekeeping_s: float = HOUSEKEEPING_INTERVAL_S,
     ) -> None:
         names = [service.name for service in services]
         for service in services:
@@ -73,6 +77,9 @@ class Supervisor:
         self._directory = directory
         self._addresses = addresses or {}
         self._backoff = backoff or Backoff()
+        self._write_state = publish
+        self._is_published = True
+        self._housekeeping_s = housekeeping_s
         self._stop = asyncio.Event()
         self._failure: PlatformError | None = None
         self._phase = "starting"
@@ -86,7 +93,7 @@ class Supervisor:
         """
         self._listen_to_signals()
         self._publish()
-        housekeeping = asyncio.create_task(self._rotate_logs())
+        housekeeping = asyncio.create_task(self._keep_house())
         announcing = asyncio.create_task(self._announce_ready())
         try:
             async with asyncio.TaskGroup() as group:
@@ -290,11 +297,16 @@ class Supervisor:
             self._publish()
             logger.info("everything is ready after %.1f s", time.time() - self._started_at)
 
-    async def _rotate_logs(self) -> None:
+    async def _keep_house(self) -> None:
         while True:
-            await asyncio.sleep(HOUSEKEEPING_INTERVAL_S)
+            await asyncio.sleep(self._housekeeping_s)
+            if not self._is_published:
+                self._publish()
             for name in self._units:
-                rotate_log(self._home.log_file(name))
+                try:
+                    rotate_log(self._home.log_file(name))
+                except OSError as error:  # a full disk: tried again
+                    logger.warning("the log of %s is not rotated: %s", name, error.strerror)
 
     def _pid(self, unit: Unit) -> int:
         return unit.process.pid if unit.process else 0
@@ -329,10 +341,18 @@ class Supervisor:
             services=rows,
             addresses=self._addresses,
         )
+        was_published = self._is_published
         try:
-            state.write(self._home)
+            self._write_state(state, self._home)
+            self._is_published = True
         except HomeError as error:  # a full disk must not take the services down
-            logger.warning("the state is not published: %s", error)
+            self._is_published = False
+            mark_outdated(self._home)
+            if was_published:
+                logger.warning("the state is not published: %s", error)
+        else:
+            if not was_published:
+                logger.info("the state is published again")
 
 
 def _name_exit(code: int | None) -> str:

@@ -1,14 +1,17 @@
 """The supervisor, over small processes that are really started, killed and frozen."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
-from tentalis.platform.errors import StartError
+from tentalis.cli.local import status
+from tentalis.platform.errors import HomeError, StartError
 from tentalis.platform.home import Home
 from tentalis.platform.processes import is_same_process, process_name
 from tentalis.platform.service import Backoff, Service
@@ -202,6 +205,53 @@ async def test_a_home_that_vanishes_takes_no_service_down(
     await run
     assert again.of("web").restarts >= 2
     assert "the state is not published" in caplog.text
+
+
+class FullDisk:
+    """Takes the state while there is room, and refuses it as `write_private_file` does while there is none."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def __call__(self, state: StackState, home: Home) -> None:
+        if self.is_full:
+            raise HomeError(f"{home.state_file} cannot be written: No space left on device")
+        state.write(home)
+
+
+async def test_what_a_full_disk_did_not_take_is_marked_as_old_and_true_again_when_there_is_room(
+    home: Home, workshop: Workshop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk()
+    supervisor = Supervisor(
+        home,
+        [workshop.service("web")],
+        directory=Path.cwd(),
+        backoff=Backoff(first_s=0.01, cap_s=0.05),
+        publish=disk,
+        housekeeping_s=0.02,
+    )
+    monkeypatch.setenv("TENTALIS_HOME", str(home.root))
+    run = asyncio.create_task(supervisor.run())
+    before = (await wait_for(home, run, is_ready)).of("web")
+    status()
+    assert capsys.readouterr().err == ""
+    disk.is_full = True
+    os.kill(before.pid or 0, signal.SIGKILL)
+    old = await wait_for(home, run, lambda state: not state.is_current)
+    assert old.of("web") == before
+    with pytest.raises(typer.Exit) as exited:
+        status()
+    assert exited.value.exit_code == 1
+    assert "this is old: the supervisor cannot write" in capsys.readouterr().err
+    with pytest.raises(typer.Exit):
+        status(as_json=True)
+    assert json.loads(capsys.readouterr().out)["is_current"] is False
+    disk.is_full = False
+    now = await wait_for(home, run, lambda state: state.is_current and _is_up(state))
+    assert (now.of("web").restarts, now.of("web").pid != before.pid) == (1, True)
+    supervisor.request_stop()
+    await run
 
 
 def test_a_service_before_what_it_needs_is_a_defect(home: Home, workshop: Workshop) -> None:

@@ -1,10 +1,11 @@
-"""pg_dump and pg_restore: which to take, and how to call them so that no password stands on a command line."""
+"""pg_dump, pg_restore and psql: which to take, and how to call them so that no password stands on a command line."""
 
 import contextlib
 import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -19,26 +20,31 @@ from tentalis.platform.postgres_server import MAJOR_VERSION, find_postgres_binar
 PATIENT = "-c statement_timeout=0 -c lock_timeout=60s -c idle_in_transaction_session_timeout=0"
 """A dump takes as long as it takes, but does not wait for ever behind somebody's lock."""
 KEPT_WORDS = 400
+SIDE_BY_SIDE = ("/usr/lib/postgresql/{major}/bin", "/usr/pgsql-{major}/bin")
+"""Where packages of Debian and of Red Hat put several versions beside each other."""
+KNOWS_TRANSACTION_TIMEOUT = 17
+TRANSACTION_TIMEOUT = b"SET transaction_timeout"
 
 
 def find_tool(name: str, *, server_major: int) -> Path:
-    """The program of the wheel where it knows the server's version, else the one on PATH.
+    """The program of the wheel where it knows the server's version, else one of the machine: on PATH, or beside it.
 
     Raises:
-        BackupError: neither can be used with that server.
+        BackupError: none can be used with that server.
     """
     with contextlib.suppress(BinaryMissingError):
         if server_major <= int(MAJOR_VERSION):
             return find_postgres_binaries() / name
-    found = shutil.which(name)
-    major = _read_major(found) if found else 0
-    if not found or major < server_major:
-        on_path = f"the one on PATH ({found}) is of version {major}" if found else "there is none on PATH"
-        raise BackupError(
-            f"the server is Postgres {server_major}, which needs {name} {server_major} or newer; {on_path}: "
-            f"install the client programs of Postgres {server_major}"
-        )
-    return Path(found)
+    beside = [shutil.which(name, path=place.format(major=server_major)) for place in SIDE_BY_SIDE]
+    found = {program: _read_major(program) for program in (shutil.which(name), *beside) if program}
+    for program, major in found.items():
+        if major >= server_major:
+            return Path(program)
+    words = ", ".join(f"{program} is of version {major}" for program, major in found.items())
+    raise BackupError(
+        f"the server is Postgres {server_major}, which needs {name} {server_major} or newer; "
+        f"{words or 'there is none'}: install the client programs of Postgres {server_major}"
+    )
 
 
 def _read_major(program: str) -> int:
@@ -111,22 +117,57 @@ def restoring(address: str, *, server_major: int) -> Iterator["Pipe"]:
     Raises:
         RestoreError: pg_restore failed; with its first words.
     """
-    argv = [str(find_tool("pg_restore", server_major=server_major)), "--single-transaction", "--exit-on-error"]
-    argv += ["--no-owner", "--no-privileges", f"--dbname={unquote(urlsplit(address).path.lstrip('/'))}"]
-    with _reading(argv, environment=connection_environment(address)) as process:
+    program = str(find_tool("pg_restore", server_major=server_major))
+    environment = connection_environment(address)
+    argv = [program, "--no-owner", "--no-privileges"]
+    if server_major < KNOWS_TRANSACTION_TIMEOUT:
+        with _writing_sql(argv, environment=environment, server_major=server_major) as pipe:
+            yield pipe
+        return
+    argv += ["--single-transaction", "--exit-on-error", f"--dbname={unquote(urlsplit(address).path.lstrip('/'))}"]
+    with _reading(argv, environment=environment) as process:
         yield Pipe(process.stdin)
         if words := _end(process):
             raise RestoreError(f"pg_restore failed: {words}")
 
 
 @contextlib.contextmanager
-def listing() -> Iterator["Pipe"]:
-    """Where to write a dump to, so that pg_restore reads its table of contents.
+def _writing_sql(argv: list[str], *, environment: dict[str, str], server_major: int) -> Iterator["Pipe"]:
+    """As `restoring`, for a server that does not know a timeout which pg_restore switches off without asking it.
+
+    pg_restore writes SQL and psql reads it, but for that line. psql is told of the end only when pg_restore was well,
+    so that its transaction commits all or nothing.
+    """
+    psql = [str(find_tool("psql", server_major=server_major)), "-X", "-q", "--single-transaction"]
+    with (
+        _reading([*psql, "--set=ON_ERROR_STOP=1"], environment=environment) as reader,
+        _reading([*argv, "--file=-"], environment=environment, stdout=subprocess.PIPE) as writer,
+    ):
+        passing = threading.Thread(target=_pass_on, args=(writer.stdout, Pipe(reader.stdin)), daemon=True)
+        passing.start()
+        yield Pipe(writer.stdin)
+        words = _end(writer)
+        passing.join()
+        if words := words or _end(reader):
+            raise RestoreError(f"pg_restore failed: {words}")
+
+
+def _pass_on(source: IO[bytes], target: "Pipe") -> None:
+    for line in source:
+        if line.startswith(TRANSACTION_TIMEOUT):
+            break  # it stands once, before everything else: what rows say is not looked at
+        target.write(line)
+    shutil.copyfileobj(source, target)
+
+
+@contextlib.contextmanager
+def listing(*, server_major: int) -> Iterator["Pipe"]:
+    """Where to write a dump of a server of that version to, so that pg_restore reads its table of contents.
 
     Raises:
         BackupError: it is no dump.
     """
-    argv = [str(find_tool("pg_restore", server_major=0)), "--list"]
+    argv = [str(find_tool("pg_restore", server_major=server_major)), "--list"]
     with _reading(argv, environment={"PATH": os.environ.get("PATH", "")}) as process:
         yield Pipe(process.stdin)
         if words := _end(process):
@@ -154,16 +195,16 @@ class Pipe:
 
 
 @contextlib.contextmanager
-def _reading(argv: list[str], *, environment: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen(
-        argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+def _reading(
+    argv: list[str], *, environment: dict[str, str], stdout: int = subprocess.DEVNULL
+) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(argv, env=environment, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE)
     try:
         yield process
     finally:
         if process.poll() is None:
             process.kill()
-        for pipe in (process.stdin, process.stderr):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             with contextlib.suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()

@@ -54,7 +54,7 @@ def take_backup(place: Place, repository: Repository, keys: Keys, *, say: Say = 
             with postgres_tools.dumping(address, server_major=server, snapshot=str(snapshot)) as dump:
                 database = seal(dump, staging / DATABASE, keys.data)
             connection.rollback()
-            with postgres_tools.listing() as pipe:
+            with postgres_tools.listing(server_major=server) as pipe:
                 check(staging / DATABASE, keys.data, database, pipe)
             link_segments(place.spool, links)
             spool, _ = _keep_files(links, repository, keys.data, {})
