@@ -15,8 +15,7 @@ from apps.gateway.fetching import BROKEN
 from apps.gateway.routing import Route, find_route
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Caller
-from apps.gateway.upstreams import FAR_STATUSES, AnswerTooLongError, DownError, Endpoint, read_whole
-from tentalis.limits import LIMITS
+from apps.gateway.upstreams import FAR_STATUSES, AnswerTooLongError, DownError, Endpoint, read_beginning, read_whole
 
 _NO_LIMIT = {"max_tokens": 1}
 """What a request to answer must say and one to count need not."""
@@ -60,8 +59,7 @@ async def _ask(edge: Edge, route: Route, place: Place, asked: bytes) -> int:
             async with answer:
                 if answer.status in FAR_STATUSES:
                     raise DownError(f"status {answer.status}")
-                most = LIMITS.error_answer_bytes
-                raw = await (read_whole(answer) if answer.status == 200 else answer.content.read(most))
+                raw = await (read_whole(answer) if answer.status == 200 else read_beginning(answer))
         except AnswerTooLongError as error:
             raise RefusalError(f"{name}: {error}", status=502, code="upstream_too_long") from None
         except (DownError, *BROKEN) as error:

@@ -10,7 +10,15 @@ from apps.gateway.dialects import ErrorWords, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.routing import find_route
-from apps.gateway.upstreams import FAR_STATUSES, AnswerTooLongError, DownError, Endpoint, check_head, read_whole
+from apps.gateway.upstreams import (
+    FAR_STATUSES,
+    AnswerTooLongError,
+    DownError,
+    Endpoint,
+    check_head,
+    read_beginning,
+    read_whole,
+)
 from tentalis.limits import LIMITS
 from tentalis.outbound.answers import Measure
 
@@ -97,7 +105,7 @@ class Fetch:
                 backend, endpoint, url, self.aim.sent, self.aim.headers
             )
             if answer.status != 200:
-                raw = await answer.content.read(LIMITS.error_answer_bytes)
+                raw = await read_beginning(answer)
                 answer.close()
                 raise self._read_refusal(answer, raw)
             check_head(answer)

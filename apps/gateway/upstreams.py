@@ -23,6 +23,7 @@ CONNECT_S = 3.0
 LONGEST_REST_S = 10.0
 PROBE_EVERY_S = 0.5
 PROBE_TIMEOUT_S = 2.0
+ERROR_WORDS_S = 5.0
 KEEPALIVE_S = 60.0
 BIGGEST_LINE = 2**17
 FAR_STATUSES = frozenset({502, 503, 504})
@@ -83,6 +84,17 @@ async def read_whole(answer: aiohttp.ClientResponse) -> bytes:
             answer.close()
             raise AnswerTooLongError(words)
         parts.append(part)
+    return b"".join(parts)
+
+
+async def read_beginning(answer: aiohttp.ClientResponse) -> bytes:
+    """Of an error, so much of its words as comes in time; one read alone may end in the middle of them."""
+    parts, left = [], LIMITS.error_answer_bytes
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ERROR_WORDS_S):
+            while left > 0 and (part := await answer.content.read(left)):
+                parts.append(part)
+                left -= len(part)
     return b"".join(parts)
 
 

@@ -2,31 +2,50 @@
 
 The second tenant asks the web and the gateway twice a second all the while. An attack is held where the box does what
 the table says it should; the box is whole where nobody else waited a second, no process was started anew and no byte
-of the second tenant's reached the first. `--without LIMIT` takes a limit of `tentalis.core.edge_limits` away in the box
-that is started and makes the attacks it holds: they are to get through. `--prove` does so with each in turn.
+of the second tenant's reached the first. `--part edges` (or tenants, inside, faults) and `--only WORDS` make some of
+them. `--without LIMIT` takes a limit of `tentalis.core.edge_limits` away in the box that is started and makes the
+attacks it holds: they are to get through. `--prove` does so with each in turn, on one database.
 """
 
 import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from tentalis.core.edge_limits import list_rows
+from tentalis.core.edge_limits import Row, list_rows
+from tentalis.platform.home import Home
 from tentalis.platform.up import RunningStack, running_stack
-from tests.bench.attacks import edges, inside, tenants
-from tests.bench.attacks.scene import ATTACKS, Attack, Neighbour, Scene, make_scene, serve_models
+from tests.bench.attacks import edges, faults, inside, tenants
+from tests.bench.attacks.findings import FINDINGS
+from tests.bench.attacks.model_servers import serve_models
+from tests.bench.attacks.neighbour import Answer, Neighbour
+from tests.bench.attacks.scene import ATTACKS, CANARY, Attack, Scene, make_scene
 from tests.chaos.stage import make_environ, own_home
 
-MODULES = edges, tenants, inside
-UNLIMITED = 2**52
+PARTS = tuple(module.__name__.rpartition(".")[2] for module in (edges, tenants, inside, faults))
 EDGES = ("web", "gateway")
+SLOW_S = 1.0
+WIDTH = 170
+HELD: dict[object, str] = {True: "held", False: "FELL", None: "-"}
+SMALL_DISK = "1200m"
+AWAY = {"seconds": 10_000_000, "digits": 10_000}
+"""Instead of a limit, by its unit; else as much as there can be."""
+NO_ATTACK = {"answer_bytes": "the default for calls that name no limit of their own; each that there is names one"}
+"""Rows of the table that nobody can go beyond from outside, and why."""
 
 
 @dataclass
@@ -34,126 +53,194 @@ class Report:
     """What came of some attacks on one box."""
 
     rows: list[dict[str, object]] = field(default_factory=list)
-    took_s: list[float] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     slow: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     restarts: list[str] = field(default_factory=list)
     foreign_bytes: int = 0
 
+    def add(self, other: "Report") -> None:
+        for name in ("rows", "answers", "slow", "failed", "restarts"):
+            getattr(self, name).extend(getattr(other, name))
+        self.foreign_bytes += other.foreign_bytes
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--only", nargs="*", default=(), help="attacks whose words hold one of these")
+    parser.add_argument("--part", nargs="*", choices=PARTS, default=PARTS, help="of the attacks")
+    parser.add_argument("--only", nargs="*", default=(), help="attacks (with --prove: limits) whose words hold one")
     parser.add_argument("--without", default="", help="a limit of the table that is taken away")
     parser.add_argument(
         "--prove", action="store_true", help="take each limit away in turn and see its attack get through"
     )
-    parser.add_argument("--edges", action="store_true", help="web and gateway alone, and what needs no more")
     options = parser.parse_args()
-    console = Console(width=150)
-    limited = sorted({one.limit for one in ATTACKS if one.limit})
-    if options.without and options.without not in {row.name for row in list_rows()}:
-        parser.error(f"no limit {options.without!r} in the table; attacks try {', '.join(limited)}")
-    if options.prove or options.without:
-        return prove(console, [options.without] if options.without else limited)
-    chosen = [one for one in ATTACKS if not (options.edges and one.needs_all)]
-    chosen = [one for one in chosen if not options.only or any(words in one.name for words in options.only)]
-    report = run(console, chosen, only=EDGES if options.edges else ())
+    console = Console(width=WIDTH)
+    limits = {row.name: row for row in list_rows()}
+    if options.without and options.without not in limits:
+        parser.error(f"no limit {options.without!r} in the table; there are {', '.join(limits)}")
+    if options.without:
+        return prove(console, [limits[options.without]])
+    if options.prove:
+        return prove(console, [row for row in limits.values() if _is_named(row.name, options.only)])
+    chosen = [one for one in ATTACKS if one.part in options.part and _is_named(one.name, options.only)]
+    report = Report()
+    for is_fault in (False, True):
+        if names := [one.name for one in chosen if one.is_fault == is_fault]:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # Django knows one database
+                report.add(pool.submit(run, names).result())
     return judge(console, report)
 
 
-def run(console: Console, attacks: Sequence[Attack], *, without: str = "", only: Sequence[str] = ()) -> Report:
-    """Start a box, make the attacks, stop it."""
-    environ = make_environ() | {"TENTALIS_LOG_LEVEL": "WARNING"}
-    if without:
-        environ["TENTALIS_LIMITS"] = json.dumps({without: UNLIMITED})
-    with (
-        own_home() as home,
-        running_stack(home, environ, is_throwaway=True, only=only) as stack,
-        serve_models() as models,
-    ):
-        os.environ.update(stack.environment(environ))
-        import django
-
-        django.setup()
-        return make_attacks(console, stack, models, attacks)
+def _is_named(name: str, words: Sequence[str]) -> bool:
+    return not words or any(word in name for word in words)
 
 
-def make_attacks(console: Console, stack: RunningStack, models: str, attacks: Sequence[Attack]) -> Report:
-    scene, report = make_scene(stack, models), Report()
-    before, neighbour = scene.pids(), Neighbour(scene)
-    neighbour.during = "before"
-    neighbour.start()
-    time.sleep(3)
-    for one in attacks:
-        neighbour.during = one.name
-        report.rows.append(make_one(scene, one))
-        console.print(f"  {'held' if report.rows[-1]['held'] else 'FELL'}  {one.name}", highlight=False)
-        time.sleep(1)
-    neighbour.during = "after"
-    time.sleep(2)
-    neighbour.stop()
-    after = scene.pids()
-    report.restarts = [name for name, row in before.items() if after.get(name, row)[1] != row[1]]
-    report.took_s, report.slow, report.failed = neighbour.took_s, neighbour.slow, neighbour.failed
-    report.foreign_bytes = scene.tap.foreign_bytes
+def run(names: Sequence[str]) -> Report:
+    """Start a box, make the attacks beside the second tenant, stop it."""
+    attacks = [one for one in ATTACKS if one.name in names]
+    with small_home(attacks) as home, serve_models() as models:
+        environ = make_environ() | {"TENTALIS_LOG_LEVEL": "WARNING"}
+        with running_stack(home, environ, is_throwaway=True, only=_services(attacks)) as stack:
+            return make_attacks(Console(width=WIDTH), enter(stack, environ, models), attacks)
+
+
+def _services(attacks: Sequence[Attack]) -> list[str]:
+    return [*EDGES, *sorted({name for one in attacks for name in one.needs})]
+
+
+@contextmanager
+def small_home(attacks: Sequence[Attack]) -> Iterator[Home]:
+    """A home; for faults of the machine on a small file system of its own, where mounting one is allowed."""
+    if not any(one.is_fault for one in attacks):
+        with own_home() as home:
+            yield home
+        return
+    with TemporaryDirectory(prefix="tentalis-attack-") as directory:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK},mode=0700", "tmpfs", directory]
+        is_mounted = not subprocess.run(command, capture_output=True, check=False).returncode
+        try:
+            with own_home(Path(directory)) as home:
+                yield home
+        finally:
+            if is_mounted:
+                subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def enter(stack: RunningStack, environ: dict[str, str], models: str) -> Scene:
+    """This process becomes one of the box's own, and makes the two tenants."""
+    os.environ.update(stack.environment(environ))
+    import django
+
+    django.setup()
+    return make_scene(stack, models)
+
+
+def make_attacks(console: Console, scene: Scene, attacks: Sequence[Attack]) -> Report:
+    report, before = Report(), scene.restarts()
+    times: list[tuple[float, float, Attack]] = []
+    urls = {"web": str(scene.web.base_url), "gateway": str(scene.gateway.base_url)}
+    with Neighbour({**urls, "person": scene.person, "agent": scene.agent, "words": CANARY}) as neighbour:
+        time.sleep(4)
+        for one in attacks:
+            began = time.monotonic()
+            report.rows.append(make_one(console, scene, one))
+            times.append((began, time.monotonic() + 1, one))
+            time.sleep(1)
+        time.sleep(2)
+    report.answers, report.foreign_bytes = neighbour.answers, scene.tap.foreign_bytes
+    after, killed = scene.restarts(), {name for one in attacks for name in one.kills}
+    report.restarts = sorted(name for name, count in after.items() if count > before[name] and name not in killed)
+    for answer in report.answers:
+        during = [one for began, ended, one in times if began <= answer.began + answer.took_s and answer.began < ended]
+        _note_answer(report, answer, during)
     return report
 
 
-def make_one(scene: Scene, one: Attack) -> dict[str, object]:
+def _note_answer(report: Report, answer: Answer, during: Sequence[Attack]) -> None:
+    """Trouble of the machine is everybody's, and is to be said as such: 503."""
+    names = ", ".join(one.name for one in during) or "before and between"
+    may_wait = any(one.is_fault for one in during)
+    if answer.took_s > SLOW_S and not may_wait:
+        report.slow.append(f"{answer.door}, {answer.took_s:.2f} s: {names}")
+    if answer.status != 200 and not (may_wait and answer.status == 503):
+        report.failed.append(f"{answer.door}, {answer.status}: {names}")
+
+
+def make_one(console: Console, scene: Scene, one: Attack) -> dict[str, object]:
+    from django.db import connections
+
+    connections.close_all()
     began = time.monotonic()
+    held: bool | None
     try:
         words, held = one.run(scene)
-    except Exception as error:
+    except Exception as error:  # whatever goes wrong is a row of the table
         words, held = f"{type(error).__name__}: {error}"[:150], False
-    row = {"attack": one.name, "found": words, "wanted": one.wanted, "held": held, "limit": one.limit}
-    return row | {"seconds": round(time.monotonic() - began, 1)}
+    took_s = round(time.monotonic() - began, 1)
+    console.print(f"  {HELD[held]:4}  {one.name}: {words}", highlight=False, markup=False, soft_wrap=True)
+    row = {"attack": one.name, "finding": one.finding, "limit": one.limit, "wanted": one.wanted}
+    return row | {"found": words, "held": held, "seconds": took_s}
 
 
 def judge(console: Console, report: Report) -> int:
     """Print it, and the exit code."""
     table = Table("attack", "found", "wanted", "held", "s")
     for row in report.rows:
-        table.add_row(
-            *(str(row[name]) for name in ("attack", "found", "wanted")),
-            "yes" if row["held"] else "NO",
-            str(row["seconds"]),
-        )
+        cells = [str(row[name]) for name in ("attack", "found", "wanted")]
+        table.add_row(*map(escape, cells), HELD[row["held"]], str(row["seconds"]))
     console.print(table)
-    p50, most = statistics.median(report.took_s), max(report.took_s)
-    console.print(
-        f"neighbour: {len(report.took_s)} answers, p50 {1000 * p50:.0f} ms, slowest {most:.2f} s", highlight=False
-    )
-    for words in [*report.slow[:20], *report.failed[:20]]:
-        console.print(f"  neighbour: {words}", highlight=False)
+    print_findings(console, report.rows)
+    took_s = [answer.took_s for answer in report.answers]
+    p50, most = statistics.median(took_s), max(took_s)
+    words = f"neighbour: {len(took_s)} answers, p50 {1000 * p50:.0f} ms, slowest {most:.2f} s"
+    console.print(words, highlight=False)
+    for words in [*report.slow[:30], *report.failed[:30], *(f"started anew: {name}" for name in report.restarts)]:
+        console.print(f"  neighbour: {words}", highlight=False, markup=False)
     bars = {
-        "attacks that got through": _bar(sum(not row["held"] for row in report.rows)),
+        "attacks that got through": _bar(sum(row["held"] is False for row in report.rows)),
         "neighbour's answers over 1 s": _bar(len(report.slow)),
         "neighbour's answers that failed": _bar(len(report.failed)),
         "restarts": _bar(len(report.restarts)),
         "foreign bytes": _bar(report.foreign_bytes),
     }
-    return finish(
-        console, report.rows, bars, {"neighbour_p50_ms": round(1000 * p50, 1), "neighbour_max_s": round(most, 2)}
-    )
+    ratios = {"neighbour_p50_ms": round(1000 * p50, 1), "neighbour_max_s": round(most, 2)}
+    return finish(console, report.rows, bars, ratios)
 
 
-def prove(console: Console, limits: Sequence[str]) -> int:
-    """Each limit taken away in a box of its own: what it held is to get through."""
-    rows: list[dict[str, object]] = []
-    for limit in limits:
-        console.print(f"without {limit}", highlight=False)
-        attacks = [one for one in ATTACKS if one.limit == limit]
-        rows += [row | {"without": limit} for row in run(console, attacks, without=limit, only=EDGES).rows]
-    table = Table("without", "attack", "found", "its hole is found")
-    for row in rows:
-        table.add_row(str(row["without"]), str(row["attack"]), str(row["found"]), "NO" if row["held"] else "yes")
+def print_findings(console: Console, rows: Sequence[dict[str, object]]) -> None:
+    table = Table("what a review once found", "attacks here", "held")
+    for words, elsewhere in FINDINGS.items():
+        made = [row for row in rows if row["finding"] == words]
+        names = "\n".join(str(row["attack"]) for row in made) or elsewhere or "not made in this run"
+        table.add_row(words, escape(names), "\n".join(HELD[row["held"]] for row in made))
     console.print(table)
-    tried = {str(row["without"]) for row in rows}
-    bars = {
-        "holes not found": _bar(sum(bool(row["held"]) for row in rows)),
-        "limits that no attack tries": _bar(len(set(limits) - tried)),
-    }
+
+
+def prove(console: Console, limits: Sequence[Row]) -> int:
+    """Each limit taken away in a box of its own, all on one database: what it held is to get through."""
+    rows: list[dict[str, object]] = []
+    environ = make_environ() | {"TENTALIS_LOG_LEVEL": "WARNING"}
+    scene: Scene | None = None
+    with own_home() as home, serve_models() as models:
+        for limit in limits:
+            attacks = [one for one in ATTACKS if one.limit == limit.name]
+            if not attacks:
+                rows.append({"limit": limit.name, "attack": "", "found": NO_ATTACK.get(limit.name, ""), "held": None})
+                continue
+            console.print(f"without {limit.name}", highlight=False)
+            away = {"TENTALIS_LIMITS": json.dumps({limit.name: AWAY.get(limit.unit, 2**52)})}
+            with running_stack(home, environ | away, is_throwaway=True, only=_services(attacks)) as stack:
+                if scene is None:
+                    scene = enter(stack, environ, models)
+                scene.stack = stack
+                rows += [make_one(console, scene, one) for one in attacks]
+    table = Table("without", "attack that fell", "found", "its hole is found")
+    for row in rows:
+        is_found = {None: "-", True: "NO", False: "yes"}[row["held"]]  # type: ignore[index]
+        table.add_row(str(row["limit"]), escape(str(row["attack"])), escape(str(row["found"])), is_found)
+    console.print(table)
+    found = {row["limit"] for row in rows if row["held"] is False} | NO_ATTACK.keys()
+    bars = {"limits whose hole is not found": _bar(sum(limit.name not in found for limit in limits))}
     return finish(console, rows, bars, {})
 
 

@@ -1,12 +1,14 @@
 """Passwords: hashed without a connection in hand, a few at a time, and tried only so often."""
 
+import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.contrib.auth import authenticate
 from django.contrib.auth.hashers import Argon2PasswordHasher
-from django.db import connection
+from django.db import connections
 from django.test import override_settings
 
 from apps.accounts import hashing
@@ -17,21 +19,29 @@ from apps.base.counting import forget_callers
 from tests.factories import make_user
 
 held: list[bool] = []
+niceness: list[int] = []
+askers = connections["default"]
+"""The connection of the thread that the tests run in, seen from those that hash too."""
+
+
+def note() -> None:
+    held.append(askers.connection is not None)
+    niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
 
 class NotingHasher(Argon2PasswordHasher):
-    """Notes whether its thread holds a connection while it hashes; cheap."""
+    """Notes whether who asks holds a connection while it hashes, and how far its thread stands back; cheap."""
 
     time_cost = 1
     memory_cost = 8
     parallelism = 1
 
     def encode(self, password: str, salt: str) -> str:
-        held.append(connection.connection is not None)
+        note()
         return super().encode(password, salt)
 
     def verify(self, password: str, encoded: str) -> bool:
-        held.append(connection.connection is not None)
+        note()
         return super().verify(password, encoded)
 
 
@@ -49,6 +59,17 @@ def test_no_connection_is_held_while_a_password_is_hashed() -> None:
     assert authenticate(username="nobody", password="guessed") is None
     assert held
     assert not any(held)
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+@override_settings(PASSWORD_HASHERS=[f"{__name__}.WatchedHasher"])
+def test_threads_that_hash_stand_back_behind_those_that_answer() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    niceness.clear()
+    make_user("alice")
+    assert niceness == [max(own, hashing.NICENESS)]
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
 
 
 def test_only_a_few_hash_at_once_and_who_waits_too_long_is_told_to_come_back() -> None:

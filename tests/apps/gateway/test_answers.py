@@ -2,6 +2,7 @@
 
 import json
 import re
+from threading import Event
 
 import pytest
 
@@ -66,6 +67,27 @@ def test_of_an_error_only_its_beginning_is_read(
         answer = gateway.chat("talker", token=token)
     assert answer.status_code in {400, 404}
     assert len(answer.content) < 2 * LIMITS.error_answer_bytes
+
+
+def test_an_error_that_comes_in_two_pieces_keeps_its_words(
+    gateway: GatewayThread, project: Project, token: str
+) -> None:
+    class Halting(LocalHandler):
+        def do_POST(self) -> None:
+            self.read()
+            body = json.dumps({"error": {"message": "wanted fewer words", "type": "bad", "code": "too_wordy"}}).encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[:20])
+            Event().wait(0.1)
+            self.wfile.write(body[20:])
+
+    with LocalServer(Halting) as server:
+        provider = make_provider(project, f"{server.url}/v1", name="halting", kind="custom")
+        make_chat_worker(project, provider, "halter")
+        answer = gateway.chat("halter", token=token)
+    assert "wanted fewer words" in answer.text
 
 
 def test_the_figures_name_no_server(transactional_db: None, project: Project, token: str) -> None:
