@@ -83,6 +83,8 @@ def main() -> int:
     if options.prove:
         return prove(console, [row for row in limits.values() if _is_named(row.name, options.only)])
     chosen = [one for one in ATTACKS if one.part in options.part and _is_named(one.name, options.only)]
+    if not chosen:
+        parser.error("no attack is named so")
     report = Report()
     for is_fault in (False, True):
         if names := [one.name for one in chosen if one.is_fault == is_fault]:
@@ -139,6 +141,9 @@ def make_attacks(console: Console, scene: Scene, attacks: Sequence[Attack]) -> R
     report, before = Report(), scene.restarts()
     times: list[tuple[float, float, Attack]] = []
     urls = {"web": str(scene.web.base_url), "gateway": str(scene.gateway.base_url)}
+    for _ in range(8):  # the first requests of each process load what the others use
+        scene.call_neighbour("GET", "tasks?limit=5")
+        scene.chat("plain-helper")
     with Neighbour({**urls, "person": scene.person, "agent": scene.agent, "words": CANARY}) as neighbour:
         time.sleep(4)
         for one in attacks:
