@@ -528,11 +528,12 @@ def wait_for_ever(scene: Scene) -> Found:
     from django.utils import timezone
 
     from apps.accounts.models import Project, User
-    from apps.webhooks.models import Delivery
+    from apps.webhooks.models import Delivery, Webhook
     from apps.webhooks.services import create_webhook
 
     project, owner = Project.objects.get(slug="attacker"), User.objects.get(username="mallory")
-    create_webhook(project=project, url=f"{scene.models}/hook", by=owner, allow_private=True)
+    hook, _ = create_webhook(project=project, url="https://hooks.example.com/late", by=owner)
+    Webhook.objects.filter(pk=hook.pk).update(url=f"{scene.models}/hook", allow_private=True)  # as an admin may allow
     _submit(scene, "echo")
     tried = Delivery.objects.filter(attempts__gte=1)
     is_tried = wait_for(tried.exists, most_s=20)
