@@ -156,14 +156,20 @@ def make_attacks(console: Console, scene: Scene, attacks: Sequence[Attack]) -> R
     after, killed = scene.restarts(), {name for one in attacks for name in one.kills}
     report.restarts = sorted(name for name, count in after.items() if count > before[name] and name not in killed)
     for answer in report.answers:
-        during = [one for began, ended, one in times if began <= answer.began + answer.took_s and answer.began < ended]
+        ended_at = answer.began + answer.took_s
+        during = [one for began, ended, one in times if began <= ended_at and answer.began < ended + _aftermath_s(one)]
         _note_answer(report, answer, during)
     return report
 
 
+def _aftermath_s(one: Attack) -> float:
+    """Connections are opened anew after the machine was in trouble."""
+    return 5.0 if one.is_fault else 0.0
+
+
 def _note_answer(report: Report, answer: Answer, during: Sequence[Attack]) -> None:
     """Trouble of the machine is everybody's, and is to be said as such: 503."""
-    names = ", ".join(one.name for one in during) or "before and between"
+    names = ", ".join(one.name for one in during) or "no attack under way"
     may_wait = any(one.is_fault for one in during)
     if answer.took_s > SLOW_S and not may_wait:
         report.slow.append(f"{answer.door}, {answer.took_s:.2f} s: {names}")
