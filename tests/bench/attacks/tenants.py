@@ -202,10 +202,10 @@ def draw_brackets(scene: Scene) -> Found:
     limit="page_markdown_chars",
 )
 def draw_markup(scene: Scene) -> Found:
-    sent, page, took_s = _draw(scene, ["*a* " * 3_900] * 20)
-    drawn = page.text.count("<em>")
+    sent, page, took_s = _draw(scene, ["**a** " * 2_600] * 20)
+    drawn = page.text.count("<strong>a</strong>")
     words = f"sent {sent}, page {page.status_code} after {took_s:.1f} s, {drawn:,} words drawn"
-    return Found(words, sent == 201 and page.status_code == 200 and took_s < 5 and 0 < drawn <= 16_000)
+    return Found(words, sent == 201 and page.status_code == 200 and took_s < 5 and 0 < drawn <= 11_000)
 
 
 @attack(
@@ -296,10 +296,10 @@ def set_calendars(scene: Scene) -> Found:
 
 @attack("thirty tests at once of a model server that never answers", wanted="no error of ours", finding=HELD)
 def test_providers(scene: Scene) -> Found:
-    number = scene.made["silent"]
+    number, asked = scene.made["silent"], {"model": "base"}
     with ThreadPoolExecutor(30) as pool:
         statuses = list(
-            pool.map(lambda _: scene.call("POST", f"providers/{number}/test", json={}).status_code, range(30))
+            pool.map(lambda _: scene.call("POST", f"providers/{number}/test", json=asked).status_code, range(30))
         )
     return Found(str(sorted(set(statuses))), set(statuses) <= {200, 429, 503})
 
@@ -538,7 +538,7 @@ def wait_for_ever(scene: Scene) -> Found:
     tried = Delivery.objects.filter(attempts__gte=1)
     is_tried = wait_for(tried.exists, most_s=20)
     late = tried.filter(next_at__gt=timezone.now() + timedelta(days=2)).exists()
-    found = scene.call("GET", "deliveries?project=attacker").status_code
+    found = scene.call("GET", f"deliveries?webhook={hook.pk}").status_code
     return Found(f"tried: {is_tried}, its list {found}, beyond a day: {late}", is_tried and found == 200 and not late)
 
 
@@ -555,6 +555,6 @@ def ask_for_hosts(scene: Scene) -> Found:
         if made.status_code != 201:
             told.append(f"{made.status_code} {made.text}".replace(host, "it"))
             continue
-        found = scene.call("POST", f"providers/{made.json()['id']}/test", json={}).json()
-        told.append(str([found.get("fault"), found.get("words")]).replace(host, "it"))
+        found = scene.call("POST", f"providers/{made.json()['id']}/test", json={"model": "base"}).json()
+        told.append(str([found["fault"], found["words"]]).replace(host, "it"))
     return Found(told[0][:100] if len(set(told)) == 1 else " | ".join(told)[:300], len(set(told)) == 1)
