@@ -11,6 +11,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
 from apps.conversations.services import cut_session, hear_turn, settle_turn
+from apps.conversations.settling import ONLY_MACHINES
 from apps.feedback.models import Feedback
 from apps.feedback.services import extract_hint
 from apps.inference.models import Exchange
@@ -88,7 +89,7 @@ def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, e
             # the second where the model happened to answer what makes its user only ask anew
             assert turn.reason in {
                 "no rule knows these words",
-                "only what a program may have said: it needs a person's word beside it",
+                ONLY_MACHINES,
             }, reaction
             continue
         taught += 1
