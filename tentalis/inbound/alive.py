@@ -53,7 +53,7 @@ class LoopWatch:
     def __init__(self, patience_s: float = STUCK_S, end: Callable[[int], object] = os._exit) -> None:
         self._patience_s = patience_s
         self._end = end
-        self._heard_at = 0.0
+        self._is_heard = True
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> None:
@@ -61,20 +61,23 @@ class LoopWatch:
         if self._loop is not None:
             return
         self._loop = asyncio.get_running_loop()
-        self._heard_at = time.monotonic()
         threading.Thread(target=self._watch, name="loop-watch", daemon=True).start()
 
     def _hear(self) -> None:
-        self._heard_at = time.monotonic()
+        self._is_heard = True
 
     def _watch(self) -> None:
+        asked_at = 0.0
         while self._loop is not None and not self._loop.is_closed():
-            try:
-                self._loop.call_soon_threadsafe(self._hear)
-            except RuntimeError:  # it was closed meanwhile
-                return
+            if self._is_heard:  # silence begins with a question, not with the last answer
+                self._is_heard, asked_at = False, time.monotonic()
+                try:
+                    self._loop.call_soon_threadsafe(self._hear)
+                except RuntimeError:  # it was closed meanwhile
+                    return
             time.sleep(self._patience_s / 4)
-            if (silent_s := time.monotonic() - self._heard_at) > self._patience_s:
+            silent_s = time.monotonic() - asked_at
+            if not self._is_heard and silent_s > self._patience_s:
                 logger.critical("the event loop has said nothing for %.0f s: this process ends", silent_s)
                 faulthandler.dump_traceback()
                 self._end(STUCK_EXIT)

@@ -5,16 +5,23 @@ from datetime import timedelta
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import ApiToken
+from apps.accounts.models import ApiToken, Invitation, Project, Role, User
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.calibration.models import Rater
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import claim
+from apps.operations.models import Alarm
+from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
 from tests.e2e.quality_scenery import train_a_manager
 from tests.e2e.scenery import Scene, add_task
 from tests.factories import make_worker
+
+NOTES = [
+    "2 rollouts were left out: their answers came without token ids",
+    "1 hint was cut: it is longer than 600 tokens",
+]
 
 
 def find_pages(scene: Scene) -> dict[str, str]:
@@ -82,6 +89,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
     left, right = scene.reviewed.attempts.order_by("index")[:2]
     runs = get_into_trouble(scene.worker)
     suspect = fall_under_suspicion(scene.worker)
+    _invite(scene)
+    type(scene.failed_run).objects.filter(pk=scene.failed_run.pk).update(notes=NOTES)
     older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
     return {
         "review_bulk_new": path("bulk-new"),
@@ -109,8 +118,43 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "provider_change": path("provider-change", scene.project.providers.earliest("pk").pk),
         "token_limits": path("token-limits", _hold_token(scene).pk),
         "project_limits": path("project-limits"),
+        "task_long": path("task", _ask_at_length(scene).pk),
         "attempt_compare": f"{path('attempt-compare')}?left={left.pk}&right={right.pk}",
         "run_compare": f"{path('run', scene.run.pk)}{f'?with={older.pk}' if older else ''}",
+    }
+
+
+def _ask_at_length(scene: Scene) -> Task:
+    """More words than a page shows at once."""
+    task = add_task(scene, attempts=1)
+    task.prompt = "A lamp that came without its shade is to be sent again. " * 900
+    task.save(update_fields=["prompt"])
+    return task
+
+
+def _invite(scene: Scene) -> None:
+    """Somebody into this project, and alice into another."""
+    other = Project.objects.create(slug="archive", name="Archive")
+    for project, name in ((scene.project, "erin"), (other, scene.alice.username)):
+        Invitation.objects.create(
+            project=project,
+            username=name,
+            role=Role.REVIEWER,
+            code_hash=name,
+            invited_by=User.objects.get(username="bob"),
+            expires_at=timezone.now() + timedelta(days=6),
+        )
+
+
+def find_alarm_pages(scene: Scene) -> dict[str, str]:
+    """What an admin of the installation sees while something is wrong."""
+    words = (
+        "task: the oldest of 41 open segments is due for 12 minutes and nobody took it: are the queue processes alive?"
+    )
+    Alarm.objects.create(rule="queue.old", subject="task", words=words)
+    return {
+        "alarm": reverse("console:project", args=(scene.project.slug,)),
+        "alarms": reverse("admin:operations_alarm_changelist"),
     }
 
 

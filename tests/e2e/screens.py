@@ -20,7 +20,8 @@ from tests.e2e.browser import open_chromium, open_context, sign_in
 ROOT = Path(__file__).resolve().parent.parent.parent
 THEMES = ("light", "dark")
 TALLEST = 4000  # pixels; what is longer is cut
-ANONYMOUS_PAGES = {"sign_in": "/sign-in/"}
+UNAVAILABLE = "/while-the-database-is-away/"
+ANONYMOUS_PAGES = {"sign_in": "/sign-in/", "unavailable": UNAVAILABLE}
 # name of a shot -> link texts that lead there from the dashboard
 REAL_PAGES: dict[str, tuple[str, ...]] = {
     "dashboard": (),
@@ -90,28 +91,42 @@ def photograph_made_up(out: Path, *, only: Collection[str], is_narrow_too: bool)
 
 def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
     from apps.accounts.models import Member, Role
-    from tests.e2e.pages import find_manager_pages, find_own_pages, find_pages
+    from tests.e2e.pages import find_alarm_pages, find_manager_pages, find_own_pages, find_pages
     from tests.e2e.scenery import build_scene
     from tests.e2e.server import serve
+    from tests.factories import make_user
 
     scene = build_scene(updates=16)
     Member.objects.filter(project=scene.project, user=scene.alice).update(role=Role.OWNER)
     pages = find_pages(scene) | find_manager_pages(scene) | find_own_pages()
-    if unknown := sorted(set(only) - {*pages, *ANONYMOUS_PAGES}):
-        raise SystemExit(f"no page {', '.join(unknown)}; there are {', '.join(sorted({*pages, *ANONYMOUS_PAGES}))}")
+    alarm_pages = find_alarm_pages(scene)
+    make_user("root", is_superuser=True, is_staff=True)
+    groups = {"": ANONYMOUS_PAGES, "alice": pages, "root": alarm_pages}
+    known = sorted(name for group in groups.values() for name in group)
+    if unknown := sorted(set(only) - set(known)):
+        raise SystemExit(f"no page {', '.join(unknown)}; there are {', '.join(known)}")
     widths = {1280: ""} | ({390: "-390"} if is_narrow_too else {})
     with serve() as address, open_chromium() as browser:
         for theme in THEMES:
             for width, mark in widths.items():
                 page = open_page(browser, theme, width)
-                for is_signed_in, group in ((False, ANONYMOUS_PAGES), (True, pages)):
-                    if is_signed_in:
-                        sign_in(page, address, "alice")
+                page.route(f"**{UNAVAILABLE}", lambda route: route.fulfill(status=503, body=read_unavailable()))
+                for user, group in groups.items():
+                    if user:
+                        page.context.clear_cookies()
+                        sign_in(page, address, user)
                     for name, path in group.items():
                         if not only or name in only:
                             page.goto(address + path)
                             shoot(page, out / f"{name}-{theme}{mark}.png", full_page=True)
                 page.context.close()
+
+
+def read_unavailable() -> str:
+    """What is answered while the database is away: no path leads there."""
+    from django.template.loader import render_to_string
+
+    return render_to_string("503.html")
 
 
 def open_page(browser: Browser, theme: str, width: int) -> Page:

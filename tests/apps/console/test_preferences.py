@@ -1,5 +1,7 @@
 """The console as somebody set it: colours, time zone, language, keys, saved views, first steps."""
 
+import gettext as gettext_module
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 from django.http import QueryDict
 from django.template import Context, Template
+from django.template.loader import get_template
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone, translation
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.django_db
 
 AT = datetime(2026, 7, 3, 22, 5, 9, tzinfo=UTC)
 CATALOGUE = Path(__file__).parents[3] / "locale" / "de" / "LC_MESSAGES"
+SAME = {"Browser", "Link"}  # in both languages
 
 
 @pytest.fixture(autouse=True)
@@ -107,10 +111,36 @@ def test_the_frame_speaks_german_to_who_asks(client: Client, alice: User) -> Non
 
 def test_the_compiled_catalogue_says_what_its_source_says() -> None:
     source = (CATALOGUE / "django.po").read_text(encoding="utf-8").split("\n\n")[1:]
-    pairs = [tuple(line.split(" ", 1)[1].strip('"') for line in entry.strip().splitlines()[:2]) for entry in source]
+    entries = [entry.strip().splitlines() for entry in source if "msgid_plural" not in entry]
+    pairs = [tuple(line.split(" ", 1)[1].strip('"') for line in entry[:2]) for entry in entries]
     assert len(pairs) > 50
     with translation.override("de"):
         assert [(word, translation.gettext(word)) for word, _said in pairs] == pairs
+
+
+FRAME = (
+    "console/sign_in.html",
+    "console/signing_in.html",
+    "console/_factors.html",
+    "console/app_set_up.html",
+    "console/recovery_codes.html",
+    "console/second_step.html",
+    "console/invitations.html",
+    "console/no_project.html",
+    "_user_menu.html",
+    "base.html",
+    "404.html",
+    "503.html",
+)
+"""Before a project is open: what somebody needs to get in."""
+
+
+@pytest.mark.parametrize("name", FRAME)
+def test_no_word_on_the_way_in_lacks_german(name: str) -> None:
+    known = gettext_module.translation("django", CATALOGUE.parents[1], ["de"])
+    text = get_template(name).template.source  # type: ignore[attr-defined]
+    said = {word for _quote, word in re.findall(r"""{% translate (["'])(.*?)\1""", text)}
+    assert {word for word in said if known.gettext(word) == word} <= SAME
 
 
 def test_the_page_saves_all_of_it_and_says_what_is_wrong(client: Client, alice: User) -> None:
