@@ -1,11 +1,14 @@
 # The training box and the engine: a broker, a job spec, an artifact store; no Django settings, no database.
-FROM pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+# CUDA's libraries come with torch, by hash; of the machine it needs NVIDIA's driver and container toolkit alone.
+FROM python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false \
+    NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 WORKDIR /app
 COPY docker/requirements docker/requirements
-RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock
+RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock -r docker/requirements/torch.lock
 COPY tentalis tentalis
 COPY gpu_workers gpu_workers
 RUN useradd --system --uid 10001 --create-home tentalis && mkdir /artifacts && chown tentalis /artifacts
 USER tentalis
-CMD ["celery", "-A", "gpu_workers.celery", "worker", "-P", "solo", "-c", "1", "-Q", "gpu", "--without-gossip", "--without-mingle"]
+CMD ["celery", "-A", "gpu_workers.celery", "worker", "-P", "solo", "-c", "1", "-Q", "gpu", \
+     "--without-gossip", "--without-mingle", "--without-heartbeat"]

@@ -1,5 +1,5 @@
 # The web side: web, relay and queue processes. No torch in it.
-FROM python:3.11-slim-bookworm
+FROM python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HOME=/var/lib/tentalis
 WORKDIR /app
 COPY docker/requirements docker/requirements
@@ -15,4 +15,4 @@ USER tentalis
 EXPOSE 8000
 CMD ["uvicorn", "tentalis.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--loop", "uvloop", "--no-access-log", \
      "--http", "tentalis.inbound.protocol:BoundedProtocol", "--no-proxy-headers", "--no-server-header", \
-     "--workers", "2", "--timeout-worker-healthcheck", "60"]
+     "--workers", "2", "--timeout-worker-healthcheck", "60", "--timeout-graceful-shutdown", "5"]

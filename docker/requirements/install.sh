@@ -33,22 +33,24 @@ find_links() {
     echo "$links" | tr -s ' \n' ',' | sed 's/,$//'
 }
 
+# Every build is checked by its hash. With no build that is known, put torch there yourself: the pinned version stays as it is.
 install_torch() {
     torch=$(sed -nE 's/^ *"(torch==[0-9.]+)",.*/\1/p' pyproject.toml)
     [ -n "$torch" ] || fail "pyproject.toml must pin torch as torch==X.Y.Z, found no such line"
-    set -- --quiet --python "$venv/bin/python" --constraint "docker/requirements/$set_name.lock" "$torch"
     if "$venv/bin/python" -c 'import sys, importlib.metadata as m
 sys.exit(m.version("torch").split("+")[0] != sys.argv[1].split("==")[1])' "$torch" 2>/dev/null; then
         return
     fi
+    set -- --quiet --python "$venv/bin/python" --no-deps --require-hashes
     links=$(find_links)
-    if [ -n "$links" ]; then
-        UV_FIND_LINKS=$links "$venv/bin/uv" pip install "$@"
-    elif [ "$(uname)" = Darwin ] || nvidia-smi >/dev/null 2>&1; then
-        "$venv/bin/uv" pip install "$@"
-    elif ! "$venv/bin/uv" pip install --torch-backend=cpu "$@"; then
+    if [ -n "$links" ] && UV_FIND_LINKS=$links "$venv/bin/uv" pip install "$@" -r docker/requirements/torch-cpu.lock; then
+        return
+    fi
+    if [ "$(uname)" = Darwin ] || nvidia-smi >/dev/null 2>&1; then
+        "$venv/bin/uv" pip install "$@" -r docker/requirements/torch.lock
+    elif ! "$venv/bin/uv" pip install --torch-backend=cpu "$@" -r docker/requirements/torch-cpu.lock; then
         say "no CPU build of $torch could be fetched; installing the default one, which is larger (CUDA)"
-        "$venv/bin/uv" pip install "$@"
+        "$venv/bin/uv" pip install "$@" -r docker/requirements/torch.lock
     fi
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Write the lock files again from pyproject.toml:  docker/requirements/lock.sh [--upgrade]
-# They hold the CPU set for every platform, with hashes. Torch and its CUDA tail are left out: install.sh chooses the build
-# of torch that fits the machine, in the one version pyproject.toml pins.
+# They hold the CPU set for every platform, with hashes. Torch and its CUDA tail are apart, in torch.lock (what PyPI has) and
+# torch-cpu.lock (PyTorch's own CPU builds, by hand): install.sh chooses what fits the machine.
 set -eu
 cd "$(dirname "$0")/../.."
 uv=${UV:-.venv/bin/uv}
@@ -10,6 +10,10 @@ unset UV_FIND_LINKS  # a local wheel would write its own local version into the 
 compile() {
     "$uv" pip compile --quiet --universal --python-version 3.11 --no-header --generate-hashes "$@"
 }
+
+torch=$(sed -nE 's/^ *"torch==([0-9.]+)",.*/\1/p' pyproject.toml)
+grep -q "^torch==$torch+cpu " docker/requirements/torch-cpu.lock ||
+    echo "lock: torch-cpu.lock is not of torch $torch: give it the sums of PyTorch's CPU index" >&2
 
 draft=$(mktemp)
 trap 'rm -f "$draft"' EXIT
@@ -23,3 +27,5 @@ compile pyproject.toml $left_out "$@" --output-file docker/requirements/base.loc
 # shellcheck disable=SC2086
 compile pyproject.toml --extra dev --constraint docker/requirements/base.lock $left_out "$@" --output-file docker/requirements/dev.lock
 printf 'uv\nsetuptools>=77\n' | compile --constraint docker/requirements/base.lock "$@" --output-file docker/requirements/tools.lock -
+compile pyproject.toml --constraint docker/requirements/base.lock "$@" --output-file "$draft"
+awk '/^[a-z0-9]/ { wanted = /^(torch|triton|(nvidia|cuda)-[a-z0-9-]+)==/ } wanted' "$draft" >docker/requirements/torch.lock

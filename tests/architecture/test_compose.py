@@ -1,80 +1,139 @@
-"""docker/compose.yaml, read as text: what production is told, service by service. No container is started."""
+"""docker/, read by docker's rules: what production is told, service by service."""
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
+from tentalis.core.edge_limits import EdgeLimits
 from tentalis.env import PREFIX, VARIABLES, read_environment
+from tests.platform.composed import NotUnderstoodError, fill, read_compose, read_dockerfile, read_values
 
-DOCKER = Path(__file__).parents[2] / "docker"
-TEXT = (DOCKER / "compose.yaml").read_text()
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
-GIVEN = {
-    name: default or "a1" * 32
-    for name, _, default in (line.partition("=") for line in (DOCKER / "example.env").read_text().splitlines())
-    if name and not name.startswith("#")
-}
-ONCE = {"redis-users", "migrate", "bootstrap"}
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "docker"
+SECRET = "a1" * 32
+EXAMPLE = read_values((DOCKER / "example.env").read_text())
+GIVEN = {name: value or SECRET for name, value in EXAMPLE.items()}
+COMPOSED = read_compose(DOCKER / "compose.yaml", GIVEN)
+SERVICES = COMPOSED.services
 UNPROBED = {"relay", "queue-workers", "queue-control", "gpu"}
-
-
-def fill(text: str) -> str:
-    """As compose fills in `${NAME}`, `${NAME:-default}` and `${NAME:?words}`."""
-    return re.sub(r"\$\{(\w+)(?::-([^}]*)|:\?[^}]*)?\}", lambda found: GIVEN.get(found[1]) or found[2] or "", text)
-
-
-def environment_of(name: str) -> dict[str, str]:
-    return {key: fill(str(value)) for key, value in SERVICES[name].get("environment", {}).items()}
+BY_DIGEST = r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}"
+CELERY = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
 
 
 def test_every_value_the_file_asks_for_stands_in_the_example() -> None:
-    assert set(re.findall(r"\$\{(\w+)", TEXT)) == set(GIVEN)
+    assert set(GIVEN) == COMPOSED.asked
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("$A ${A} $$A", "1 1 $A"),
+        ("${A:-x} ${E:-x} ${E-x} ${N-x} ${N:-x/y:z} ${N}", "1 x  x x/y:z "),
+        ("${A:+x}${E:+x}${E+x}${N+x}", "xx"),
+        ("${E?words}", ""),
+    ],
+)
+def test_references_are_filled_in_as_docker_does(text: str, found: str) -> None:
+    assert fill(text, {"A": "1", "E": ""}) == found
+
+
+@pytest.mark.parametrize("text", ["${N:?set it}", "${E:?set it}", "${N?set it}", "a $ b", "${A:-${E}}", "${A"])
+def test_what_is_missing_or_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(NotUnderstoodError):
+        fill(text, {"A": "1", "E": ""})
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_is_bounded_and_no_root_and_pinned(name: str) -> None:
+def test_every_service_is_bounded_and_no_root_and_writes_where_it_is_said(name: str) -> None:
     service = SERVICES[name]
-    assert service["mem_limit"]
-    assert service["user"] not in {"root", "0", "0:0"}
-    assert service["cap_drop"] == ["ALL"]
-    assert "build" in service or re.fullmatch(r"[\w/]+:\d+(\.\d+)+[\w.-]*", service["image"])
-    assert name in ONCE | UNPROBED or service["healthcheck"]["test"]
+    assert service.memory_bytes
+    assert service.user not in {"", "root", "0", "0:0"}
+    assert service.capabilities in {(), ("NET_BIND_SERVICE",)}
+    assert "no-new-privileges:true" in service.security
+    assert service.is_read_only
+    assert service.is_once or name in UNPROBED or service.healthcheck["test"]
+
+
+def test_every_image_is_named_by_its_digest() -> None:
+    bases = [read_dockerfile(path).base for path in DOCKER.glob("*.Dockerfile")]
+    for image in [*bases, *(service.image for service in SERVICES.values() if not service.dockerfile)]:
+        assert re.fullmatch(BY_DIGEST, image), image
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_setting_is_one_and_no_secret_stands_on_a_command_line(name: str) -> None:
-    environment = environment_of(name)
-    ours = {key: value for key, value in environment.items() if key.startswith(PREFIX)}
+    ours = {key: value for key, value in SERVICES[name].environment.items() if key.startswith(PREFIX)}
     assert read_environment(ours)
-    secrets = {value for key, value in ours.items() if VARIABLES[key].secret} | {"a1" * 32}
-    for words in (SERVICES[name].get("command", []), SERVICES[name].get("healthcheck", {}).get("test", [])):
-        assert not [word for word in words if "$" in word or any(secret in word for secret in secrets)]
+    secrets = {value for key, value in ours.items() if VARIABLES[key].secret} | {SECRET}
+    for words in (SERVICES[name].command, SERVICES[name].healthcheck.get("test", [])):
+        assert not [word for word in words if any(secret in word for secret in secrets)]
 
 
 def test_only_the_proxy_is_reached_from_outside() -> None:
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["proxy"]
-    assert [name for name, service in SERVICES.items() if "outside" in service["networks"]] == ["proxy"]
+    assert [name for name, service in SERVICES.items() if service.ports] == ["proxy"]
+    assert [name for name, service in SERVICES.items() if "outside" in service.networks] == ["proxy"]
+
+
+def test_proxies_are_believed_from_the_inner_network_and_from_nowhere_else() -> None:
+    believed = {service.environment.get("TENTALIS_TRUSTED_PROXIES") for service in SERVICES.values()}
+    assert believed - {None} == {COMPOSED.subnets["inside"]}
 
 
 def test_each_process_has_its_own_role_and_user() -> None:
     users = {"web": "web", "gateway": "gateway", "relay": "queues", "queue-workers": "queues", "gpu": "box"}
     for name, user in users.items():
-        assert f"//{user}:" in environment_of(name)["TENTALIS_REDIS_URL"]
-    apps = [name for name in SERVICES if "TENTALIS_DATABASE_URL" in environment_of(name)]
-    assert all("//tentalis_app:" in environment_of(name)["TENTALIS_DATABASE_URL"] for name in apps)
-    assert [name for name in SERVICES if "TENTALIS_ADMIN_DATABASE_URL" in environment_of(name)] == ["migrate"]
+        assert f"//{user}:" in SERVICES[name].environment["TENTALIS_REDIS_URL"]
+    apps = [service.environment for service in SERVICES.values() if "TENTALIS_DATABASE_URL" in service.environment]
+    assert all("//tentalis_app:" in environment["TENTALIS_DATABASE_URL"] for environment in apps)
+    assert [name for name, one in SERVICES.items() if "TENTALIS_ADMIN_DATABASE_URL" in one.environment] == ["migrate"]
     assert {"TENTALIS_DATABASE_URL", "TENTALIS_SECRET_KEY"}.isdisjoint(
-        {*environment_of("gpu"), *environment_of("engine")}
+        {*SERVICES["gpu"].environment, *SERVICES["engine"].environment}
     )
 
 
-def test_the_queues_of_the_settings_are_all_read() -> None:
-    read = {
-        queue
-        for name in ("queue-workers", "queue-control")
-        for queue in SERVICES[name]["command"][SERVICES[name]["command"].index("-Q") + 1].split(",")
-    }
+def test_the_queues_of_the_settings_are_all_read_and_no_process_speaks_to_all_others() -> None:
+    """Their users in Redis may not: gossip, mingle and heartbeats are messages to everybody."""
+    box = read_dockerfile(DOCKER / "gpu.Dockerfile").command
+    assert set(CELERY) <= set(box)
+    read: set[str] = set()
+    for name in ("queue-workers", "queue-control"):
+        command = SERVICES[name].command
+        assert set(CELERY) <= set(command)
+        read |= set(command[command.index("-Q") + 1].split(","))
     assert read == {queue for queues, _, _ in VARIABLES["TENTALIS_QUEUE_PROCESSES"].default for queue in queues}
+
+
+def test_the_proxy_takes_what_the_table_of_limits_takes() -> None:
+    text, limits = (DOCKER / "Caddyfile").read_text(), EdgeLimits()
+
+    def find(name: str) -> list[float]:
+        units = {"KiB": 2**10, "MiB": 2**20, "s": 1, "m": 60}
+        return [int(count) * units[unit] for count, unit in re.findall(rf"\b{name} (\d+)(\w+)", text)]
+
+    assert find("max_header_size") == [limits.header_bytes]
+    assert find("read_header") == [limits.header_s]
+    assert find("read_body") == [limits.header_s + limits.body_s]
+    assert find("idle") == [limits.idle_s]
+    assert find("max_size") == [limits.gateway_body_bytes, limits.web_body_bytes]
+
+
+def test_no_secret_and_no_data_goes_into_an_image() -> None:
+    read = read_dockerfile(DOCKER / "web.Dockerfile", ignore=ROOT / ".dockerignore")
+    left_out = [".git/config", ".venv/bin/python", "docker/.env", ".tentalis/config.toml", "apps/x/__pycache__/x.pyc"]
+    taken = ["manage.py", "apps/console/live.py", "docker/requirements/base.lock", "gpu_workers/desk/base/config.json"]
+    assert [path for path in left_out if read.takes(path)] == []
+    assert [path for path in taken if not read.takes(path)] == []
+    assert "/docker/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_torch_is_pinned_with_sums_in_one_version() -> None:
+    pinned = re.search(r'"torch==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert pinned
+    requirements = DOCKER / "requirements"
+    assert re.search(rf"^torch=={pinned[1]} \\\n +--hash=sha256:", (requirements / "torch.lock").read_text(), re.M)
+    assert f"\ntorch=={pinned[1]}+cpu \\\n    --hash=sha256:" in (requirements / "torch-cpu.lock").read_text()
+    script = (requirements / "install.sh").read_text()
+    installs = script[script.index("install_torch()") :].split("\n}\n")[0]
+    assert installs.count("pip install") == installs.count('"$@" -r docker/requirements/torch') == 4
+    assert 'set -- --quiet --python "$venv/bin/python" --no-deps --require-hashes' in installs
