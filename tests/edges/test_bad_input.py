@@ -108,7 +108,7 @@ def test_every_wrong_value_of_every_field_is_refused_by_name(ids: dict[str, Any]
     for operation, fields in BODIES.items():
         verb, path = operation.split(" ")
         route, full = fill(path, ids)
-        body = make_bodies(ids)[f"{verb} {route}"]
+        body = make_bodies(ids).get(f"{verb} {route}", {})
         for name, value in ((name, value) for name, schema in fields.items() for value in wrong_values(schema)):
             forget_callers()
             key = f"{operation} {checked[operation]}"
@@ -130,11 +130,11 @@ def test_a_field_nobody_knows_is_refused_by_name_and_an_empty_body_changes_nothi
         forget_callers()
         verb, path = operation.split(" ")
         route, full = fill(path, ids)
-        unknown = owner.send(verb, full, {**make_bodies(ids)[f"{verb} {route}"], "promt": 1})
+        unknown = owner.send(verb, full, {**make_bodies(ids).get(f"{verb} {route}", {}), "promt": 1})
         if unknown.status != 400 or "promt" not in unknown.body["errors"]:
             wrong.append((operation, unknown))
         empty = owner.send(verb, full, {})
-        if empty.status != 400 and not (verb == "PATCH" and empty.status == 200):
+        if empty.status not in {400, 409} and not (verb == "PATCH" and empty.status == 200):
             wrong.append((operation, empty))
         assert count_rows() == before, operation
     assert wrong == []
