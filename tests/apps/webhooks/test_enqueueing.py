@@ -147,9 +147,9 @@ def test_a_webhook_switched_off_is_told_nothing_and_on_again_what_happens_from_t
     assert told(webhook) == [entry.pk]
 
 
-def test_a_project_with_webhooks_can_be_deleted_empty(make: Make, owner: User) -> None:
+def test_a_project_with_webhooks_can_be_deleted_empty(make: Make, shop: Project, owner: User) -> None:
     from apps.accounts.services import delete_project
 
-    webhook = make("/ok")
-    delete_project(project=webhook.project, by=owner)
+    make("/ok")
+    delete_project(project=shop, by=owner)
     assert not Webhook.objects.exists()
