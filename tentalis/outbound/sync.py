@@ -108,9 +108,13 @@ class GuardedTransport(httpx.HTTPTransport):
         if self._bound_to is not None and origin != self._bound_to:
             raise BlockedAddressError(f"this client speaks to {self._bound_to} only, and was asked for {origin}")
         response = super().handle_request(request)
-        if is_compressed(response.headers):
+        words = COMPRESSED if is_compressed(response.headers) else ""
+        declared = response.headers.get("Content-Length", "")
+        if request.method != "HEAD" and declared.isdecimal():  # before any of it is read
+            words = words or Measure(self._max_bytes).find_excess(int(declared[:20]))
+        if words:
             response.close()
-            raise AnswerTooLongError(COMPRESSED, request=request)
+            raise AnswerTooLongError(words, request=request)
         assert isinstance(response.stream, httpx.SyncByteStream)
         response.stream = _Bounded(response.stream, request, self._max_bytes, self._total_s)
         return response

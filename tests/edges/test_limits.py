@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -366,6 +367,21 @@ def test_what_another_server_answers_is_read_to_a_limit(path: str, most: int | N
         pytest.raises(AnswerTooLongError, match="is longer than"),
     ):
         client.get(server.url + path)
+
+
+def test_an_answer_that_says_it_is_too_long_is_not_waited_for() -> None:
+    class Announcing(LocalHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(10**15))
+            self.end_headers()
+            over.wait(60)
+
+    over = Event()
+    with LocalServer(Announcing) as server, guarded_client(allow_private=True, timeout=20) as client:
+        with pytest.raises(AnswerTooLongError, match="is longer than"):
+            client.get(server.url)
+        over.set()
 
 
 def test_a_limit_that_cannot_be_is_refused_with_its_name() -> None:

@@ -44,7 +44,8 @@ class ModelServer(BaseHTTPRequestHandler):
         if kind == "squeezed":
             self._send(200, gzip.compress(raw + b" " * 200 * MB, 1), {"Content-Encoding": "gzip"})
             return
-        self._send(400 if kind == "broken" else 200, raw, {}, blanks_mb=BLANKS.get(kind, 0))
+        is_told = kind != "endless"
+        self._send(400 if kind == "broken" else 200, raw, {}, blanks_mb=BLANKS.get(kind, 0), is_told=is_told)
 
     def do_GET(self) -> None:
         if self.path.startswith("/silent/"):
@@ -58,12 +59,18 @@ class ModelServer(BaseHTTPRequestHandler):
         except OSError:  # the box has hung up, as it should
             self.close_connection = True
 
-    def _send(self, status: int, body: bytes, headers: dict[str, str], *, blanks_mb: int = 0) -> None:
+    def _send(
+        self, status: int, body: bytes, headers: dict[str, str], *, blanks_mb: int = 0, is_told: bool = True
+    ) -> None:
+        """Args: is_told: whether the head says how long it is."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body) + blanks_mb * MB))
+        if is_told:
+            self.send_header("Content-Length", str(len(body) + blanks_mb * MB))
+        else:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
         for _ in range(blanks_mb):
