@@ -195,7 +195,7 @@ def nest(scene: Scene) -> Found:
     return Found(f"{statuses}, readiness {ready}", statuses == [400] * 3 and ready == 200)
 
 
-@attack("a task whose reference is nested 100 deep", wanted="400, for its levels", limit="web_json_depth")
+@attack("a task whose metadata is nested 100 deep", wanted="400, for its levels", limit="web_json_depth")
 def nest_at_web(scene: Scene) -> Found:
     body, headers = as_task("[" * 100 + "]" * 100), {"Content-Type": "application/json"}
     found = scene.call("POST", "tasks", content=body, headers=headers)

@@ -236,7 +236,6 @@ def make_scene(stack: RunningStack, models: str) -> Scene:
 
 
 def as_task(text: str) -> bytes:
-    """A body that submits a task of the attacker's, with this JSON as its reference."""
-    return (
-        b'{"project":"attacker","environment":"chat","worker":"echo","prompt":"x","reference":' + text.encode() + b"}"
-    )
+    """A body that submits a task of the attacker's, with this JSON in its metadata."""
+    task = b'{"project":"attacker","environment":"chat","worker":"echo","prompt":"x","metadata":{"a":'
+    return task + text.encode() + b"}}"
