@@ -2,10 +2,15 @@
 
 import os
 import shutil
+from typing import Any
 
 import hypothesis
 import pytest
+from django.contrib.auth.signals import user_logged_in
+from django.dispatch import receiver
+from django.http import HttpRequest
 
+from apps.accounts.browser_sessions import note_confirmed
 from apps.accounts.models import Project, User
 from apps.audit.last_report import LAST_REPORT
 from apps.workers.models import Worker
@@ -15,6 +20,13 @@ from tests.factories import make_project, make_user, make_worker
 # how long an example takes says more about the machine than about the code
 hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
+
+
+@receiver(user_logged_in)
+def forced_sign_ins_are_fresh(request: HttpRequest, **said: Any) -> None:
+    """As a real one is: `Client.force_login` comes with a request that has nothing of a browser."""
+    if "REQUEST_METHOD" not in request.META:
+        note_confirmed(request)
 
 
 @pytest.fixture(scope="session")

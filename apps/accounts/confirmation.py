@@ -45,6 +45,11 @@ def prove(*, user: User, password: str = "", code: str = "", address: str = "") 
     record(Kind.USER_CONFIRMED, subject=user, by=user.handle)
 
 
+def confirm_by_passkey(*, user: User) -> None:
+    """Whose passkey it is was proved just now (`apps.accounts.passkeys.finish_assertion`)."""
+    record(Kind.USER_CONFIRMED, subject=user, by=user.handle)
+
+
 def confirm_token(*, token: ApiToken, password: str = "", code: str = "", address: str = "") -> ApiToken:
     """As `prove`; the token may then do for a while what takes a proof.
 

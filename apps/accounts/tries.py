@@ -37,6 +37,12 @@ def note_try(*, username: str, address: str = "") -> None:
         raise TooManySignInsError("Too many failed sign-ins for this user name. Wait a minute and try again.")
 
 
+def note_passkey_try(*, address: str) -> None:
+    """Count an address that asks for, or comes with, a passkey. Raises TooManySignInsError: it had its tries."""
+    if not counter.take(_name("passkey", address), 2 * MOST_BY_ADDRESS, time.time()):
+        raise TooManySignInsError("Too many sign-ins from your address. Wait a minute and try again.")
+
+
 def forgive_try(*, username: str, address: str = "") -> None:
     """The try was right: it does not count against the name."""
     counter.give_back(_name("name", username), time.time())

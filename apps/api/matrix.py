@@ -56,11 +56,13 @@ class Route(NamedTuple):
 
     Args:
         right: what it takes: a right, PUBLIC or SIGNED_IN; "" where nobody said, which is refused to everybody.
+        takes_proof: a person's proof must be fresh.
     """
 
     verb: str
     path: str
     right: str
+    takes_proof: bool = False
 
     @property
     def name(self) -> str:
@@ -87,7 +89,8 @@ def list_routes() -> list[Route]:
         if path.startswith(PREFIXES) and view is not None and view is not UnknownPathView:
             for verb, action in _list_actions(entry, view):
                 right = view.rights.get(action, "")
-                found.append(Route(verb.upper(), _show_path(path), str(getattr(right, "value", right))))
+                said = str(getattr(right, "value", right))
+                found.append(Route(verb.upper(), _show_path(path), said, action in view.takes_proof))
     return sorted(found, key=lambda route: (route.path, VERBS.index(route.verb.lower())))
 
 
@@ -99,7 +102,8 @@ def write_matrix() -> str:
     for route in list_routes():
         marks = [route.mark(role) for role in roles]
         nobody = YES if route.right == PUBLIC else ""
-        lines.append(_row([f"`{route.name}`", route.takes or "nothing: closed", *marks, nobody]))
+        proof = ", fresh proof" if route.takes_proof else ""
+        lines.append(_row([f"`{route.name}`", (route.takes or "nothing: closed") + proof, *marks, nobody]))
     return "\n".join(lines) + "\n"
 
 

@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING, Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from apps.accounts.browser_sessions import find_confirmed_at
+from apps.accounts.confirmation import require_fresh
 from apps.accounts.models import ApiToken, Member, Project, User
 from apps.accounts.rights import BEFORE_ANY_PROJECT, ROLE_RIGHTS, Right
+from apps.accounts.second_factor import SecondFactorMissingError, lacks_required_factor
 from apps.accounts.services import require_right
 from apps.api.idempotency import note_concerned_project
 from apps.base.errors import NotAllowedError, NotSignedInError
@@ -37,6 +40,7 @@ class HasScope(BasePermission):
             raise NotSignedInError("this takes a token (Authorization: Bearer …) or a signed-in session")
         if right is None:
             return _is_unhandled(view, request)
+        require_proof(request, view)
         if right == SIGNED_IN:
             return True
         require_scope(request, Right(right))
@@ -81,6 +85,24 @@ def require_scope(request: Request, right: Right) -> None:
     token = current_token(request)
     if token is not None and right.value not in token.scopes:
         raise NotAllowedError(f"the token lacks the scope {right.value}")
+
+
+def require_proof(request: Request, view: "APIView") -> None:
+    """What makes a person of who asks: a second factor where one is wanted, and a fresh proof where this takes one.
+
+    A token made for a program has no person behind it to ask: its scopes hold.
+
+    Raises:
+        SecondFactorMissingError, ConfirmationRequiredError: by session, or by a token of signing in.
+    """
+    token = current_token(request)
+    if token is not None and token.confirmed_at is None:
+        return
+    if token is None and lacks_required_factor(current_user(request)):
+        raise SecondFactorMissingError("you must have a second factor here: set it up in the console first")
+    name = getattr(view, "action", None) or (request.method or "").lower()
+    if name in getattr(view, "takes_proof", ()):
+        require_fresh(token.confirmed_at if token is not None else find_confirmed_at(request._request))
 
 
 def visible_projects(request: Request) -> Any:

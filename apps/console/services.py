@@ -40,6 +40,15 @@ def record_failed_sign_in(*, username: str, address: str) -> None:
     record(Kind.SIGN_IN_FAILED, subject=user, by="anonymous", payload={"username": username, "address": address})
 
 
+def record_failed_passkey(*, user: User | None, address: str) -> None:
+    """`user`: whose password was right before; None where nobody's was asked for."""
+    record(
+        Kind.SECOND_FACTOR_FAILED,
+        by="nobody",
+        payload={"address": address, "kind": "passkey"} | ({"username": user.username} if user is not None else {}),
+    )
+
+
 def record_sign_in(*, user: User, address: str, by: str) -> None:
     """`by`: with what: password, app, recovery, passkey."""
     record(Kind.USER_SIGNED_IN, subject=user, by=user.handle, payload={"address": address, "by": by})

@@ -26,6 +26,7 @@ MOST_WRONG = 5
 def begin_second_step(request: HttpRequest, *, user: User, leads_to: str) -> None:
     """Remember whose password was right. The session from before goes."""
     request.session.flush()
+    request.session.set_expiry(HOLDS)
     request.session[BETWEEN] = {
         "user": user.pk,
         "at": timezone.now().isoformat(),
@@ -71,6 +72,7 @@ def complete_sign_in(request: HttpRequest, *, user: User, by: str) -> str:
     """
     leads_to = str(_read(request).get("leads_to", ""))
     end_second_step(request)
+    request.session.set_expiry(None)
     login(request, user)
     address = find_address(request)
     note_origin(request, address=address)

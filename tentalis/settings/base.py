@@ -75,6 +75,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "apps.console.middleware.ProofMiddleware",
     "apps.base.middleware.DatabaseTroubleMiddleware",
 ]
 

@@ -229,7 +229,18 @@ def test_every_right_that_a_view_names_exists() -> None:
             assert set(view.rights.values()) <= {*Right, PUBLIC, SIGNED_IN}, path
 
 
-OPEN_PATHS = frozenset({"healthz", "readyz", "metrics", "sign-in/", "api/schema/", "api/docs/", r"api/[\s\S]*\Z"})
+OPEN_PATHS = frozenset(
+    {
+        "healthz",
+        "readyz",
+        "metrics",
+        "sign-in/",
+        "sign-in/passkey/options/",
+        "api/schema/",
+        "api/docs/",
+        r"api/[\s\S]*\Z",
+    }
+)
 
 
 @pytest.mark.django_db

@@ -45,6 +45,7 @@ class ProjectViewSet(ResourceViewSet):
     lookup_field = "slug"
     lookup_value_regex = r"[-a-zA-Z0-9_]{1,64}"
     project_path = "pk"
+    takes_proof = frozenset({"destroy", "leave"})
     rights: ClassVar = {
         "list": Right.PROJECTS_READ,
         "retrieve": Right.PROJECTS_READ,
@@ -105,6 +106,7 @@ class MemberViewSet(ResourceViewSet):
     queryset = Member.objects.select_related("project", "user")
     serializer_class = MemberOut
     filterset_class = MemberFilterSet
+    takes_proof = frozenset({"create", "partial_update", "destroy"})
     rights: ClassVar = {
         "list": Right.MEMBERS_READ,
         "retrieve": Right.MEMBERS_READ,
@@ -154,6 +156,7 @@ class InvitationViewSet(ResourceViewSet):
     serializer_class = InvitationOut
     filterset_class = InvitationFilterSet
     secret_fields = frozenset({"link"})
+    takes_proof = frozenset({"create", "destroy"})
     rights: ClassVar = {
         "list": Right.MEMBERS_READ,
         "retrieve": Right.MEMBERS_READ,
@@ -222,6 +225,7 @@ class TokenViewSet(ResourceViewSet):
     serializer_class = TokenOut
     filterset_class = TokenFilterSet
     secret_fields = frozenset({"token"})
+    takes_proof = frozenset({"create"})
     rights: ClassVar = {
         "list": Right.TOKENS_READ,
         "retrieve": Right.TOKENS_READ,

@@ -36,11 +36,13 @@ class ApiView(APIView):
 
     Attributes:
         rights: action (or method, in lower case) -> the right it takes, PUBLIC or SIGNED_IN; none: refused.
+        takes_proof: actions (or methods) that take a fresh proof of a person; see `require_proof`.
         secret_fields: names in an answer that are shown once: a replay says null.
         extra_problems: action (or method) -> statuses it may answer with beyond what all of its kind do.
     """
 
     rights: ClassVar[Mapping[str, Right | str]] = {}
+    takes_proof: ClassVar[frozenset[str]] = frozenset()
     secret_fields: ClassVar[frozenset[str]] = frozenset()
     extra_problems: ClassVar[Mapping[str, Sequence[int]]] = {}
     authentication_classes = [TokenAuthentication, SessionAuthentication]

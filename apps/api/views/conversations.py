@@ -90,6 +90,7 @@ class ExchangeFeedbackView(ApiView):
 class ForgetView(ApiView):
     """Deleting what is known of a person."""
 
+    takes_proof = frozenset({"post"})
     rights: ClassVar = {"post": Right.PROJECTS_WRITE}
 
     @extend_schema(

@@ -273,6 +273,7 @@ class AdapterViewSet(ResourceViewSet):
     queryset = Adapter.objects.select_related("project", "worker__project", "worker__provider", "parent")
     serializer_class = AdapterOut
     filterset_class = AdapterFilterSet
+    takes_proof = frozenset({"promote", "release", "start_canary", "raise_canary"})
     rights: ClassVar = {
         "list": Right.ADAPTERS_READ,
         "retrieve": Right.ADAPTERS_READ,

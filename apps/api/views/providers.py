@@ -43,6 +43,7 @@ class ProviderViewSet(ResourceViewSet):
     queryset = Provider.objects.select_related("project")
     serializer_class = ProviderOut
     filterset_class = ProviderFilterSet
+    takes_proof = frozenset({"create", "partial_update", "destroy", "rotate_keys"})
     rights: ClassVar = {
         "list": Right.WORKERS_READ,
         "retrieve": Right.WORKERS_READ,

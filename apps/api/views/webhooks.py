@@ -39,6 +39,7 @@ class WebhookViewSet(ResourceViewSet):
     serializer_class = WebhookOut
     filterset_class = WebhookFilterSet
     secret_fields = frozenset({"secret"})
+    takes_proof = frozenset({"create", "rotate"})
     rights: ClassVar = {
         "list": Right.WEBHOOKS_READ,
         "retrieve": Right.WEBHOOKS_READ,

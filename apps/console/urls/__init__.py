@@ -11,6 +11,8 @@ urlpatterns = [
     path("", entry.open_first_page, name="dashboard"),
     path("sign-in/", entry.SignInView.as_view(), name="sign-in"),
     path("sign-in/second-step/", entry.ask_second_factor, name="second-step"),
+    path("sign-in/passkey/", entry.take_passkey, name="passkey-sign-in"),
+    path("sign-in/passkey/options/", entry.offer_passkey, name="passkey-options"),
     path("sign-out/", signing_in.SignOutView.as_view(), name="sign-out"),
     *house.account_urlpatterns,
     path(

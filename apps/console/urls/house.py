@@ -17,6 +17,9 @@ account_urlpatterns = [
     path("preferences/sign-in/app/", second_factor.set_up_app, name="app-set-up"),
     path("preferences/sign-in/app/begin/", second_factor.begin_app, name="app-begin"),
     path("preferences/sign-in/app/remove/", second_factor.remove_app, name="app-remove"),
+    path("preferences/sign-in/passkeys/", second_factor.add_passkey, name="passkey-add"),
+    path("preferences/sign-in/passkeys/options/", second_factor.offer_passkey, name="passkey-offer"),
+    path("preferences/sign-in/passkeys/<int:passkey_id>/remove/", second_factor.remove_passkey, name="passkey-remove"),
     path("preferences/sign-in/recovery-codes/", second_factor.make_recovery_codes, name="recovery-codes"),
 ]
 

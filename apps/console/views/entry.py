@@ -7,19 +7,23 @@ from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.db.models import OuterRef, Subquery
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.hashing import HashingBusyError
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.accounts.second_factor import find_factors, has_second_factor, use_code
-from apps.accounts.tries import TooManySignInsError
+from apps.accounts.tries import TooManySignInsError, note_passkey_try
 from apps.base.errors import NotSignedInError, TentalisError
+from apps.console import services
 from apps.console.forms import SignInForm, find_address, show_error
 from apps.console.forms_house import CodeForm
+from apps.console.passkeys import ask_for_known, take_known
 from apps.console.signing import begin_second_step, complete_sign_in, find_between, note_wrong_code
 from apps.console.views.frame import LAST_PROJECT, posted
 from apps.tasks.models import Task
@@ -71,6 +75,41 @@ def ask_second_factor(request: HttpRequest) -> HttpResponse:
                 return HttpResponseRedirect(complete_sign_in(request, user=user, by=kind))
     context = {"form": form, "factors": find_factors(user)}
     return render(request, "console/second_step.html", context, status=status)
+
+
+@require_POST
+@never_cache
+def offer_passkey(request: HttpRequest) -> HttpResponse:
+    """What the browser is asked for a passkey: of who is signed in or on their way, else of whoever is there."""
+    try:
+        note_passkey_try(address=find_address(request))
+    except TentalisError as error:
+        return JsonResponse({"detail": str(error)}, status=error.status)
+    return JsonResponse(ask_for_known(request, find_between(request) or _find_user(request)))
+
+
+@require_POST
+@never_cache
+def take_passkey(request: HttpRequest) -> HttpResponse:
+    """Sign in with a passkey: after the password, or without one."""
+    between, address = find_between(request), find_address(request)
+    try:
+        note_passkey_try(address=address)
+        user = take_known(request, between, request.POST.get("answer", ""))
+    except TentalisError as error:
+        if isinstance(error, NotSignedInError):
+            services.record_failed_passkey(user=between, address=address)
+        messages.error(request, str(error))
+        return redirect("console:second-step" if between is not None else "console:sign-in")
+    given = request.POST.get("next", "")
+    leads_to = complete_sign_in(request, user=user, by="passkey") or given
+    hosts = {request.get_host()}
+    is_ours = url_has_allowed_host_and_scheme(leads_to, hosts, require_https=request.is_secure())
+    return HttpResponseRedirect(leads_to if is_ours else reverse("console:dashboard"))
+
+
+def _find_user(request: HttpRequest) -> User | None:
+    return request.user if isinstance(request.user, User) else None
 
 
 @require_GET

@@ -1,23 +1,24 @@
-"""One's second factor: the app set up and removed, recovery codes made again."""
+"""One's second factor: the app set up and removed, passkeys, recovery codes made again."""
 
 from typing import Any
 
 import segno
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.accounts import second_factor
+from apps.accounts import passkeys, second_factor
 from apps.accounts.browser_sessions import hash_cookie
-from apps.accounts.models import AuthenticatorApp, User
+from apps.accounts.models import AuthenticatorApp, Passkey, User
 from apps.accounts.second_factor import find_factors, lacks_required_factor
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import CodeForm
+from apps.console.passkeys import ask_for_new, find_site, read_answer, take_state
 from apps.console.views.frame import act, posted
 
 QR_SCALE = 5
@@ -25,7 +26,11 @@ QR_SCALE = 5
 
 def find_own_factors(user: User) -> dict[str, Any]:
     """What the page of signing in shows of them."""
-    return {"factors": find_factors(user), "must_have_factor": lacks_required_factor(user)}
+    return {
+        "factors": find_factors(user),
+        "must_have_factor": lacks_required_factor(user),
+        "passkeys": Passkey.objects.filter(user=user),
+    }
 
 
 @require_POST
@@ -94,6 +99,48 @@ def make_recovery_codes(request: HttpRequest) -> HttpResponse:
         messages.error(request, str(error))
         return redirect("console:signing-in")
     return show_recovery_codes(request, codes)
+
+
+@require_POST
+@never_cache
+@login_required
+def offer_passkey(request: HttpRequest) -> HttpResponse:
+    """What the browser is asked for a new one."""
+    user: Any = request.user
+    try:
+        return JsonResponse(ask_for_new(request, user))
+    except TentalisError as error:
+        return JsonResponse({"detail": str(error)}, status=error.status)
+
+
+@require_POST
+@never_cache
+@login_required
+def add_passkey(request: HttpRequest) -> HttpResponse:
+    """Keep what the browser made."""
+    user: Any = request.user
+    try:
+        answer = read_answer(request.POST.get("answer", ""))
+        codes = passkeys.finish_registration(
+            user=user,
+            site=find_site(request),
+            state=take_state(request, "create"),
+            answer=answer,
+            name=request.POST.get("name", ""),
+            keep=hash_cookie(request.session.session_key or ""),
+        )
+    except TentalisError as error:
+        messages.error(request, str(error))
+        return redirect("console:signing-in")
+    return show_new_factor(request, codes, _("The passkey is added."))
+
+
+@require_POST
+@login_required
+def remove_passkey(request: HttpRequest, passkey_id: int) -> HttpResponse:
+    user: Any = request.user
+    act(request, _("The passkey is removed."), lambda: passkeys.remove_passkey(user=user, passkey_id=passkey_id))
+    return redirect("console:signing-in")
 
 
 def show_new_factor(request: HttpRequest, codes: list[str], done: str) -> HttpResponse:

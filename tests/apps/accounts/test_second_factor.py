@@ -1,9 +1,11 @@
 """Codes of an app and recovery codes: which work, how often, and how many may be tried."""
 
 import base64
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
@@ -158,3 +160,13 @@ def test_where_all_must_have_one_nobody_gets_a_token_without(alice: User, settin
 def test_a_phone_of_another_installation_shows_other_codes(alice: User) -> None:
     give_app(alice)
     assert login(code=Phone(base64.b32encode(b"x" * 20).decode()).next_code()).status_code == 401
+
+
+def test_the_command_line_takes_a_lost_factor_away(alice: User) -> None:
+    give_app(alice)
+    call_command("reset_second_factor", "alice", stdout=StringIO())
+    assert not find_factors(alice).is_any
+    with pytest.raises(CommandError, match="no second factor"):
+        call_command("reset_second_factor", "alice")
+    with pytest.raises(CommandError, match="nobody is called"):
+        call_command("reset_second_factor", "no-such-person")

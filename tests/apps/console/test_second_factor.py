@@ -19,7 +19,7 @@ from tests.second_factors import Phone, give_app
 pytestmark = pytest.mark.django_db
 
 SECOND = "/sign-in/second-step/"
-PUBLIC = {"sign-in", "second-step", "sign-out"}
+PUBLIC = {"sign-in", "second-step", "sign-out", "passkey-options", "passkey-sign-in"}
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def test_after_the_password_the_code_of_the_app_signs_in_and_leads_where_one_was
     assert is_in(client)
     assert AuditEntry.objects.get(kind=Kind.USER_SIGNED_IN).payload["by"] == "app"
     assert client.get(SECOND).status_code == 302
+    assert client.session.get_expiry_age() > 24 * 3600, "what was between ends in minutes; the session does not"
 
 
 def test_nothing_opens_between_the_password_and_the_code(phone: Phone, project: Project) -> None:
