@@ -27,13 +27,19 @@ TEMPLATE = (
 RECIPE = Recipe(lora_rank=4, lora_alpha=8.0)
 
 
-@cache
 def tiny_model() -> Path:
     """A Qwen2 of two layers and 32 words, on disk for the length of the test run."""
+    return make_model(len(WORDS))
+
+
+@cache
+def make_model(size: int) -> Path:
+    """The same of the first `size` of the words."""
+    words = WORDS[:size]
     directory = Path(mkdtemp(prefix="tiny-model-"))
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=len(WORDS),
+        vocab_size=size,
         hidden_size=16,
         intermediate_size=32,
         num_hidden_layers=2,
@@ -41,11 +47,11 @@ def tiny_model() -> Path:
         num_key_value_heads=2,
         max_position_embeddings=64,
         initializer_range=0.2,
-        eos_token_id=WORDS.index("<|end|>"),
+        eos_token_id=words.index("<|end|>"),
         tie_word_embeddings=True,
     )
     Qwen2ForCausalLM(config).save_pretrained(directory)
-    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<|pad|>"))
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<|pad|>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, pad_token="<|pad|>", eos_token="<|end|>", chat_template=TEMPLATE
