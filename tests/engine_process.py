@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,17 +12,21 @@ from tests.local_server import find_free_port
 
 
 @contextmanager
-def run_engine() -> Iterator[str]:
-    """Serve the desk's model on a free port; its address. Where it does not start the test fails with what it said."""
+def run_engine(model: str = "desk") -> Iterator[str]:
+    """Serve a model on a free port; its address. Where it does not start the test fails with what it said.
+
+    Args:
+        model: "desk", or a model's directory.
+    """
     port = find_free_port()
-    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", "desk", "--port", str(port)]
+    argv = [sys.executable, "-m", "gpu_workers.engine", "--model", model, "--port", str(port)]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             said = []
             for line in process.stderr:
                 said.append(line)
-                if "serving desk" in line:
+                if f"serving {Path(model).name} on" in line:
                     break
             else:
                 pytest.fail(f"the engine did not start: {''.join(said)}")

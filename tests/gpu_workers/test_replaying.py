@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from gpu_workers.runner import run
 from tentalis.core.contracts import RolloutRecord, TrainResult
 from tentalis.core.hints import HintError, hinted_messages
 from tests.gpu_workers.learning.training_factory import RECIPE, make_spec
+from tests.gpu_workers.odd_conversations import make_odd_conversation
 from tests.gpu_workers.templated import (
     CALL,
     CONVERSATIONS,
@@ -143,47 +143,6 @@ def test_a_hint_that_does_not_replay_is_told_in_words_and_the_run_goes_on(tmp_pa
     assert parted.endswith("(first: rollout 1)")
 
 
-ODD: list[Callable[[random.Random], Any]] = [
-    lambda rng: "words",
-    lambda rng: "",
-    lambda rng: None,
-    lambda rng: 7,
-    lambda rng: {"text": "an object"},
-    lambda rng: ["a bare string"],
-    lambda rng: [{"type": "text", "text": "a part"}] * rng.randrange(3),
-    lambda rng: [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}],
-    lambda rng: [{"type": "text"}, None, 3],
-    lambda rng: "{" * rng.randrange(1, 50) + '{"a": ' * rng.randrange(50),
-    lambda rng: "{% raw %}{{ messages }}\x00\u2028",
-]
-ODD_CALLS: list[Any] = [
-    None, [], {}, "call", [None], [{}], [CALL], [CALL, CALL], [{"function": {"name": "x"}}],
-    [{"function": {"name": "x", "arguments": "no JSON"}}], [{"function": {"name": "x", "arguments": {"a": [1]}}}],
-    [{"function": "x"}], [{"type": "custom", "custom": {"name": "y", "input": "z"}}],
-]  # fmt: skip
-ODD_RENDERINGS: list[Any] = [
-    {}, {"tools": TOOLS}, {"tools": "none"}, {"tools": [None, 1]}, {"tools": [{}]}, {"served_at": "yesterday"},
-    {"chat_template_kwargs": {"messages": []}}, {"chat_template_kwargs": [1]}, {"served_at": 7},
-    {"tool_choice": "none", "tools": TOOLS}, {"add_generation_prompt": "?"}, {"documents": [{"text": "x"}]},
-    {"chat_template_kwargs": {"tools": 3, "enable_thinking": 1}},
-]  # fmt: skip
-
-
-def make_odd_conversation(rng: random.Random) -> tuple[list[Any], dict[str, Any]]:
-    """A conversation as some client sent it, and what it was rendered with."""
-    messages = []
-    for _ in range(rng.randrange(1, 6)):
-        message: dict[str, Any] = {"role": rng.choice(["user", "assistant", "tool", "system", "developer", "model"])}
-        if rng.random() < 0.9:
-            message["content"] = rng.choice(ODD)(rng)
-        if rng.random() < 0.3:
-            message["tool_calls"] = rng.choice(ODD_CALLS)
-        if rng.random() < 0.1:
-            message["reasoning_content"] = rng.choice(["because", None, 3])
-        messages.append(message)
-    return messages, rng.choice(ODD_RENDERINGS)
-
-
 def read_odd_ones(family: str, count: int, *, seed: int) -> int:
     """Read that many odd conversations with a hint; how many could be. None may raise anything of its own."""
     replayer, rng, read = open_replayer(make_templated_model(family)), random.Random(seed), 0
@@ -235,11 +194,6 @@ def test_a_batch_of_odd_conversations_trains_with_what_can_be_read(tmp_path: Pat
     assert result.summary["rollouts"] == 64
     assert result.summary["rollouts_hinted"] >= 4
     assert result.notes
-
-
-@pytest.mark.slow
-def test_ten_thousand_odd_conversations_end_no_run() -> None:
-    assert sum(read_odd_ones(family, 2_500, seed=11) for family in FAMILIES) > 200
 
 
 def test_the_base_reads_what_the_engine_reads() -> None:

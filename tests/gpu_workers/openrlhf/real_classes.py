@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from gpu_workers.backends.openrlhf.plugin import distillation
+from gpu_workers.backends.openrlhf.plugin.told import Told
 from tests.gpu_workers.openrlhf.peer import fetch_openrlhf
 
 
@@ -66,3 +68,20 @@ def _package(name: str, path: list[str], **held: Any) -> ModuleType:
     module.__path__ = path
     vars(module).update(held)
     return module
+
+
+def make_maker(openrlhf: Any, told: Told) -> Any:
+    """Their experience maker, with ours in its place, asked for GRPO's advantages."""
+    module = SimpleNamespace(RemoteExperienceMaker=openrlhf.maker.RemoteExperienceMaker)
+    distillation.weigh_advantages(module, told)  # type: ignore[arg-type]
+    maker = module.RemoteExperienceMaker.__new__(module.RemoteExperienceMaker)
+    maker.args = SimpleNamespace(
+        algo=SimpleNamespace(
+            advantage=SimpleNamespace(estimator="group_norm", gamma=1.0, lambd=1.0, no_std_norm=False)
+        ),
+        rollout=SimpleNamespace(n_samples_per_prompt=2),
+        reward=SimpleNamespace(clip_range=(-10, 10), overlong_buffer_len=None, stop_properly_penalty_coef=None),
+    )
+    maker.strategy = SimpleNamespace(args=maker.args)
+    maker.advantage_estimator, maker.kl_ctl = "group_norm", SimpleNamespace(value=0.0)
+    return maker

@@ -15,7 +15,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from gpu_workers.backends.openrlhf.plugin import distillation, lora
 from gpu_workers.backends.openrlhf.plugin.post_import import when_imported
 from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told, read_told
-from tests.gpu_workers.openrlhf.real_classes import import_openrlhf
+from tests.gpu_workers.openrlhf.real_classes import import_openrlhf, make_maker
 from tests.local_server import LocalHandler, LocalServer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -153,23 +153,6 @@ def teacher() -> Iterator[Teacher]:
     made = Teacher(-1.0)
     with made.server:
         yield made
-
-
-def make_maker(openrlhf: Any, told: Told) -> Any:
-    """Their experience maker, with ours in its place, asked for GRPO's advantages."""
-    module = SimpleNamespace(RemoteExperienceMaker=openrlhf.maker.RemoteExperienceMaker)
-    distillation.weigh_advantages(module, told)  # type: ignore[arg-type]
-    maker = module.RemoteExperienceMaker.__new__(module.RemoteExperienceMaker)
-    maker.args = SimpleNamespace(
-        algo=SimpleNamespace(
-            advantage=SimpleNamespace(estimator="group_norm", gamma=1.0, lambd=1.0, no_std_norm=False)
-        ),
-        rollout=SimpleNamespace(n_samples_per_prompt=2),
-        reward=SimpleNamespace(clip_range=(-10, 10), overlong_buffer_len=None, stop_properly_penalty_coef=None),
-    )
-    maker.strategy = SimpleNamespace(args=maker.args)
-    maker.advantage_estimator, maker.kl_ctl = "group_norm", SimpleNamespace(value=0.0)
-    return maker
 
 
 def make_experiences(openrlhf: Any, *, hinted: bool) -> list[Any]:
