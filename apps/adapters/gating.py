@@ -12,6 +12,7 @@ from typing import Any
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import hold_served
 from apps.adapters.errors import AdapterBrokenError, MovedMeanwhileError
+from apps.adapters.lengths import AskedLengths, ask_lengths
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.adapters.panels import (
     Panel,
@@ -101,19 +102,24 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
             refuse(adapter, words=f"refused: {_join(broken)}", by=by)
             return
         serve(adapter)
+        lengths = ask_lengths(adapter)
     except (ProviderRefusedError, AdapterBrokenError) as error:
         refuse(adapter, words=f"refused: it cannot be served: {error}", by=by)
         return
+    if lengths is not None and lengths.fault:
+        words = f"refused: {lengths.fault}; {lengths.words}"
+        refuse(adapter, words=words, by=by, details={"lengths": lengths.details})
+        return
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
-        _store_unproved(adapter, found, by=by)
+        _store_unproved(adapter, found, lengths, by=by)
         return
     try:
         examination = examine(adapter, deployed, panel, policy=policy, found=found)
     except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
         serve(adapter)
         examination = examine(adapter, deployed, panel, policy=policy, found=found)
-    _store(adapter, examination, by=by)
+    _store(adapter, examination, lengths, by=by)
 
 
 def inspect_files(adapter: Adapter, deployed: Adapter | None) -> tuple[Finding, ...]:
@@ -221,7 +227,7 @@ def examine(
     )
 
 
-def _store(adapter: Adapter, found: Examination, *, by: str) -> None:
+def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *, by: str) -> None:
     state = found.state
     with final_write():
         _require_unmoved(adapter, found.deployed)
@@ -231,9 +237,9 @@ def _store(adapter: Adapter, found: Examination, *, by: str) -> None:
             adapter,
             Verdict.Question.SAFE,
             Verdict.Outcome.YES if found.serving.is_safe else Verdict.Outcome.NO,
-            words=_say(found),
+            words="; ".join([_say(found), *([lengths.words] if lengths else [])]),
             compared_with=found.deployed,
-            details=found.details,
+            details=found.details | _tell(lengths),
             by=by,
         )
         give_verdict(
@@ -277,20 +283,25 @@ def _say(found: Examination) -> str:
     return "; ".join(words)
 
 
-def _store_unproved(adapter: Adapter, found: Sequence[Finding], *, by: str) -> None:
+def _store_unproved(adapter: Adapter, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str) -> None:
     with final_write():
         words = "no held-out tasks in this environment: nothing is proved; a person may promote it"
+        words = f"{words}; {lengths.words}" if lengths else words
         give_verdict(
             adapter,
             Verdict.Question.SAFE,
             Verdict.Outcome.INCONCLUSIVE,
             words=f"{words}; under suspicion: {_join(found)}" if found else words,
             compared_with=None,
-            details={"faults": [asdict(one) for one in found]},
+            details={"faults": [asdict(one) for one in found]} | _tell(lengths),
             by=by,
         )
         if found:
             quarantine(adapter, words=_join(found), by=by)
+
+
+def _tell(lengths: AskedLengths | None) -> dict[str, Any]:
+    return {"lengths": lengths.details} if lengths else {}
 
 
 def _join(found: Sequence[Finding]) -> str:

@@ -80,11 +80,17 @@ def record_adapter(
     return adapter
 
 
-def refuse(adapter: Adapter, *, words: str, by: str) -> None:
-    """Store an adapter as refused with the reason."""
+def refuse(adapter: Adapter, *, words: str, by: str, details: dict[str, Any] | None = None) -> None:
+    """Store an adapter as refused with the reason, and the numbers behind it where there are some."""
     with final_write():
         give_verdict(
-            adapter, Verdict.Question.SAFE, Verdict.Outcome.NO, words=words, compared_with=None, details={}, by=by
+            adapter,
+            Verdict.Question.SAFE,
+            Verdict.Outcome.NO,
+            words=words,
+            compared_with=None,
+            details=details or {},
+            by=by,
         )
         move(adapter, Adapter.State.REFUSED, by=by, payload={"words": words})
 

@@ -20,6 +20,7 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.training.models import TrainingRun
+from tentalis.core.learning.lengths import FILE as LENGTHS_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ A_ROUND = 200
 """Files and directories of one rule that a round of the timetable deletes at most; the next one goes on."""
 DAYS = "RETENTION_FILE_DAYS"
 STAGING = ".staging-"
-WORKING_FILES = frozenset({"checkpoint", "checkpoints", "data.jsonl", "export", "saved"})
+WORKING_FILES = frozenset({"checkpoint", "checkpoints", "data.jsonl", "export", "saved", LENGTHS_FILE})
 """What an attempt at a training leaves that is of use only while the training may go on."""
 ENDED = (
     TrainingRun.State.SUCCEEDED,

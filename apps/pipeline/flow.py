@@ -126,6 +126,7 @@ register_kind(
 def train_after_adoption(adapter_id: int) -> None:
     """An adapter that was judged makes room for the worker's next run, if it is its project's turn; managers learn."""
     adapter = Adapter.objects.get(pk=adapter_id)
+    gates.note_lengths(adapter)
     gates.note_skills(adapter)
     train_waiting()
     meta.learn_managers(adapter)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
+from apps.adapters.artifacts import path_of
 from apps.adapters.measured import list_measured
 from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import choose_panel, read_gate_policy
@@ -25,6 +26,7 @@ from apps.tasks.models import Attempt, Task
 from apps.training.learnt import find_leaks
 from apps.training.models import TrainingRun
 from apps.workers.selectors import find_base_model
+from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.refusals import (
     IMITATING,
@@ -100,6 +102,23 @@ def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict
         ask_finishing(first, last, least=policy.least_length_ratio),
         ask_finite(metrics, most_norm=policy.most_grad_norm),
     ]
+
+
+def note_lengths(adapter: Adapter) -> None:
+    """G5, once the server that would serve the adapter said how long its answers are: onto the run it came from.
+
+    The question itself, prompts of people's, is not kept any longer.
+    """
+    run = TrainingRun.objects.filter(pk=adapter.run_id or 0).first()
+    verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
+    if run is None or verdict is None:
+        return
+    if found := verdict.details.get("lengths"):
+        told = {name: found[name] for name in ("length_before_tokens", "length_after_tokens", "length_drift")}
+        TrainingRun.objects.filter(pk=run.pk).update(summary={**run.summary, **told})
+        first, last = told["length_before_tokens"], told["length_after_tokens"]
+        _note(run, ask_finishing(first, last, least=read_gate_policy(run.project).least_length_ratio))
+    (path_of(adapter.uri).parent / lengths.FILE).unlink(missing_ok=True)
 
 
 def note_skills(adapter: Adapter) -> None:

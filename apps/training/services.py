@@ -16,6 +16,7 @@ from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.errors import AdapterBrokenError
+from apps.adapters.lengths import can_ask
 from apps.adapters.models import Adapter
 from apps.adapters.services import record_adapter, refuse
 from apps.audit.kinds import Kind
@@ -41,7 +42,8 @@ from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainResult, TrainSpec
-from tentalis.core.learning.recipes import Recipe, RecipeError
+from tentalis.core.learning import lengths
+from tentalis.core.learning.recipes import PREFERENCES, Recipe, RecipeError
 from tentalis.core.learning.refusals import find_refusal
 from tentalis.core.learning.suspicion import BatchFacts
 
@@ -182,8 +184,13 @@ def _describe_backend(run: TrainingRun) -> dict[str, Any]:
         return cluster.describe(run)
     if run.backend == "tinker":
         return {"options": settings.TENTALIS["TINKER_OPTIONS"]}
-    is_served = str(run.recipe.get("teacher", "")).startswith("served:")
-    return {"options": {"teacher_url": settings.TENTALIS["TEACHER_URL"]}} if is_served else {}
+    options: dict[str, Any] = {}
+    if str(run.recipe.get("teacher", "")).startswith("served:"):
+        options["teacher_url"] = settings.TENTALIS["TEACHER_URL"]
+    learns_answers = run.purpose == TrainingRun.Purpose.POLICY and run.recipe.get("algorithm") in PREFERENCES
+    if learns_answers and can_ask(run.worker):
+        options[lengths.OPTION] = lengths.ASKED_WHERE_IT_SERVES
+    return {"options": options} if options else {}
 
 
 def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any], number: int) -> None:

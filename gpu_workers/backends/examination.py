@@ -5,17 +5,28 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpu_workers.artifacts import path_from_uri
+from gpu_workers.artifacts import path_from_uri, write_file
 from gpu_workers.backends.adapter_files import LoraTensors, describe_adapter, publish_adapter
 from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.examples import Example
 from gpu_workers.engine.engine import Engine
+from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainSpec
+from tentalis.core.learning.lengths import ASKED_WHERE_IT_SERVES, FILE, OPTION, LengthQuestion, Lengths
 from tentalis.core.learning.recipes import Recipe
 
 MOST_PROMPTS = 32
 ANSWERS = 4
 """Answers sampled to each held-out prompt, by either policy."""
+ASKED_HERE = (
+    "lengths of answers: sampled by the built-in engine, on the CPU and in float32, since no model server that loads "
+    "adapters was named to ask"
+)
+
+
+def is_asked_here(spec: TrainSpec) -> bool:
+    """Whether the box samples answers itself: where the platform does not ask the model server afterwards."""
+    return spec.options.get(OPTION) != ASKED_WHERE_IT_SERVES
 
 
 def examine(
@@ -32,16 +43,19 @@ def examine(
         tensors: the trained adapter, not published yet.
         measured: of the held-out examples: pair_accuracy (where there are pairs), chosen_gain and loss_preference.
     Returns:
-        held_out_pair_accuracy, chosen_logprob_change (nats a token), length_before_tokens, length_after_tokens,
-        length_drift (relative) and val_loss.
+        held_out_pair_accuracy, chosen_logprob_change (nats a token) and val_loss; where the box asks itself also
+        length_before_tokens, length_after_tokens and length_drift (relative). Else the question is written for whoever
+        serves the adapter, see `tentalis.core.learning.lengths`.
     """
-    prompts = sorted({answer.prompt for example in held_out for answer in example.answers})[:MOST_PROMPTS]
-    before, after = measure_lengths(spec, recipe, base, tensors, prompts)
+    question = ask_of(held_out, spec, recipe, base)
+    lengths: dict[str, float] = {}
+    if is_asked_here(spec):
+        lengths = measure_lengths(spec, recipe, base, tensors, question).describe()
+    else:
+        write_file(path_from_uri(spec.output_uri) / FILE, canonical_json(question.to_json()))
     findings = {
         "chosen_logprob_change": measured["chosen_gain"],
-        "length_before_tokens": before,
-        "length_after_tokens": after,
-        "length_drift": abs(after / before - 1),
+        **lengths,
         "val_loss": measured["loss_preference"],
     }
     if "pair_accuracy" in measured:
@@ -67,23 +81,28 @@ def find_faults(findings: Mapping[str, float], recipe: Recipe, *, examples: int)
         faults.append(
             f"held-out good answers lost {-change:.3f} nats a token, {recipe.most_logprob_drop:g} are allowed"
         )
-    if findings["length_drift"] > recipe.most_length_drift:
-        faults.append(
-            f"answers have {findings['length_after_tokens']:.1f} tokens where they had "
-            f"{findings['length_before_tokens']:.1f}: {findings['length_drift']:.0%} off, "
-            f"{recipe.most_length_drift:.0%} are allowed"
-        )
+    if "length_before_tokens" in findings:
+        lengths = Lengths(findings["length_before_tokens"], findings["length_after_tokens"])
+        faults += [fault] if (fault := lengths.find_fault(most_drift=recipe.most_length_drift)) else []
     return faults
 
 
-def measure_lengths(
-    spec: TrainSpec, recipe: Recipe, base: BaseModel, tensors: LoraTensors, prompts: Sequence[Sequence[int]]
-) -> tuple[float, float]:
-    """Mean tokens of sampled answers to these prompts, by the policy the run started from and by the trained one.
+def ask_of(held_out: Sequence[Example], spec: TrainSpec, recipe: Recipe, base: BaseModel) -> LengthQuestion:
+    """The prompts of the held-out tasks; an answer may have as many tokens as the recipe allows, or the context."""
+    prompts = sorted({answer.prompt for example in held_out for answer in example.answers})[:MOST_PROMPTS]
+    return LengthQuestion(
+        prompts=prompts,
+        answers=ANSWERS,
+        max_tokens=max(1, min(recipe.answer_tokens, base.context_length - max(map(len, prompts)))),
+        seed=spec.seed,
+        most_drift=recipe.most_length_drift,
+    )
 
-    An answer that does not end has as many as `recipe.answer_tokens` allows, or the context.
-    """
-    room = min(recipe.answer_tokens, base.context_length - max(map(len, prompts)))
+
+def measure_lengths(
+    spec: TrainSpec, recipe: Recipe, base: BaseModel, tensors: LoraTensors, question: LengthQuestion
+) -> Lengths:
+    """Of answers by the policy the run started from and by the trained one, as the built-in engine samples them."""
     engine = Engine.open(spec.base_model)
     names: list[str | None] = [None, "after"]
     if spec.parent_adapter_uri is not None:
@@ -96,9 +115,11 @@ def measure_lengths(
         lengths = [
             statistics.fmean(
                 len(sample.token_ids)
-                for group in engine.generate(prompts, ANSWERS, adapter=name, max_tokens=max(1, room), seed=spec.seed)
+                for group in engine.generate(
+                    question.prompts, question.answers, adapter=name, max_tokens=question.max_tokens, seed=question.seed
+                )
                 for sample in group
             )
             for name in names
         ]
-    return lengths[0], lengths[1]
+    return Lengths(lengths[0], lengths[1])

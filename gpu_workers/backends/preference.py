@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
-from gpu_workers.backends.examination import examine, find_faults
+from gpu_workers.backends.examination import ASKED_HERE, examine, find_faults, is_asked_here
 from gpu_workers.backends.examples import (
     Answer,
     Example,
@@ -93,8 +93,8 @@ class PreferenceCourse:
 
     @property
     def notes(self) -> list[str]:
-        """Why what was not learnt from was not, in words."""
-        return self._refused.notes
+        """Why what was not learnt from was not, and who sampled the answers whose lengths were compared, in words."""
+        return [*self._refused.notes, *([ASKED_HERE] if is_asked_here(self._spec) else [])]
 
     def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
         """Make update `number`, from 1; its metrics. The last one is followed by the check on held-out tasks."""

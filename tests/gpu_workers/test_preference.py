@@ -1,6 +1,7 @@
 """The trainer of preferences and demonstrations, whole: records in, a checked adapter or a refusal out."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from gpu_workers.backends.held_out import choose_held_out
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainResult, TrainSpec
+from tentalis.core.learning.lengths import LengthQuestion
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tiny_model
 
@@ -162,6 +164,26 @@ def test_answers_of_another_length_are_not_published(tmp_path: Path) -> None:
     result = train(tmp_path, short, epochs=20, most_length_drift=0.2)
     assert result.error_type == "UnfitAdapterError"
     assert "20% are allowed" in result.error_message
+
+
+def test_where_a_server_is_asked_the_box_leaves_the_question_and_samples_nothing(tmp_path: Path) -> None:
+    """Answers of another length are the gate's to refuse, on the server that would serve them."""
+    short = make_pairs(
+        chosen_token_ids=[1], chosen_sampled=[True], rejected_token_ids=[5] * 9, rejected_sampled=[True] * 9
+    )
+    recipe = dataclasses.replace(RECIPE, epochs=20, most_length_drift=0.2)
+    result = run(make_spec(tmp_path, short, recipe=recipe, options={"lengths": "server"}), lambda _: None)
+    assert result.ok, result.error_message
+    assert not [name for name in result.summary if name.startswith("length")]
+    assert not result.notes
+    asked = LengthQuestion.from_json(json.loads((tmp_path / "out" / "lengths.json").read_bytes()))
+    assert (len(asked.prompts), asked.answers, asked.max_tokens, asked.most_drift) == (2, 4, 12, 0.2)
+    assert {tuple(prompt) for prompt in asked.prompts} < {tuple(one.prompt_token_ids) for one in short}
+
+
+def test_the_built_in_engine_is_named_where_it_is_asked(tmp_path: Path) -> None:
+    (note,) = train_well(tmp_path, make_pairs()).notes
+    assert note.startswith("lengths of answers: sampled by the built-in engine, on the CPU")
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,7 @@ def adopt(run: TrainingRun) -> Adapter:
     adapter = Adapter.objects.get(run_id=run.pk)
     gate_adapter(adapter.pk, by="gate")
     promote_verified(adapter.pk, by="gate")
+    gates.note_lengths(adapter)
     gates.note_skills(adapter)
     Segment.objects.update(state=Segment.State.DONE)
     adapter.refresh_from_db()
@@ -145,7 +146,7 @@ def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
     assert run.parent == before
     assert run.metrics, "whatever came of it, its numbers stay"
     answers = {one["gate"]: one["passed"] for one in run.gates}
-    assert [gate for gate, passed in answers.items() if gate != "G9" and not passed] == []
+    assert [gate for gate, passed in answers.items() if gate not in {"G5", "G9"} and not passed] == []
     if run.state == TrainingRun.State.REFUSED:
         assert run.failure.startswith("not published: "), run.failure
         assert run.summary["val_loss"] > 0
@@ -153,6 +154,8 @@ def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
     assert run.state == TrainingRun.State.SUCCEEDED, run.failure
     adapter = adopt(run)
     assert {one["gate"] for one in run.gates} == {f"G{number}" for number in range(1, 11)}
+    assert run.summary["length_after_tokens"] > 1
+    assert "sampled by the installation's own" in adapter.verdicts.get(question="safe").words
     if adapter.state == Adapter.State.DEPLOYED:
         assert accuracy_of(adapter) > accuracy_of(before)
     elif adapter.state == Adapter.State.QUARANTINED:
