@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
-from apps.inference.registry import CHOICES
+from apps.inference.registry import CHOICES, find_kind
 from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32, unpack_top
 from tentalis.outbound.addresses import check_url
 
@@ -56,6 +56,11 @@ class Provider(Timestamped):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def teaches(self) -> str:
+        """Which of its answers can train weights, in words, where not all do."""
+        return find_kind(self.kind).say_what_teaches(is_declared=self.tells_processed)
 
     def sealed_for(self, field: str) -> str:
         """What the API key is bound to: this row, its project, and everywhere it may be sent."""

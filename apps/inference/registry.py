@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from apps.base.errors import BadInputError
+from tentalis.core.sampling import RAW_TEACHES
 
 Dialect = Literal["openai", "anthropic"]
 Auth = Literal["bearer", "x-api-key", "none"]
@@ -113,6 +114,16 @@ class ProviderKind:
     def name_told(self, *, is_declared: bool) -> str:
         """What its log-probs are, by its nature or as declared: processed or raw, see `tentalis.core.sampling`."""
         return "processed" if self.tells_processed or is_declared else "raw"
+
+    def say_what_teaches(self, *, is_declared: bool) -> str:
+        """Which of its answers can train weights, in words, where not all do; "" where they do.
+
+        Args:
+            is_declared: the row says that its log-probs are processed ones.
+        """
+        if not self.tells_tokens:
+            return "nothing by reward: it does not tell the tokens of its answers"
+        return RAW_TEACHES if self.name_told(is_declared=is_declared) == "raw" else ""
 
     def capture_fields(self, *, completions: bool = False) -> dict[str, Any]:
         """Fields that make the server tell the tokens of its answer; {} where it would refuse or ignore them."""

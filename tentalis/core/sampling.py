@@ -27,6 +27,12 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 """What changes the distribution a token is drawn from, with the values that leave it as the model has it."""
 TELLS = "tells"
 """In what is stored: `processed` where the server's log-probs are at the temperature it sampled at; `raw`: at 1."""
+REMEDY = (
+    "start vLLM with --logprobs-mode processed_logprobs and say so on the model server, or have the project enforce "
+    "plain sampling"
+)
+RAW_TEACHES = f"by reward and hint only what is sampled at temperature 1, at which it tells log-probs: {REMEDY}"
+"""What the answers of a server teach that tells raw log-probs."""
 
 
 def describe_sampling(request: Mapping[str, Any], *, tells: str) -> dict[str, Any]:
@@ -54,7 +60,7 @@ def find_sampling_fault(sampling: Mapping[str, Any]) -> str:
     if temperature == 0:
         return "sampled at temperature 0: the likeliest token each time, nothing was tried"
     if temperature != 1 and sampling.get(TELLS) != "processed":
-        return f"sampled at temperature {temperature:g} by a server that tells log-probs at 1"
+        return f"sampled at temperature {temperature:g} by a server that tells log-probs at 1: {REMEDY}"
     return ""
 
 

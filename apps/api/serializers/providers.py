@@ -56,6 +56,9 @@ class ProviderOut(serializers.ModelSerializer[Provider]):
     )
     more_urls = serializers.ListField(child=serializers.CharField())
     has_api_key = serializers.SerializerMethodField()
+    teaches = serializers.CharField(
+        read_only=True, help_text="Which of its answers can train weights, in words; empty: every one can."
+    )
     probe = serializers.SerializerMethodField()
 
     class Meta:
@@ -72,6 +75,7 @@ class ProviderOut(serializers.ModelSerializer[Provider]):
             "allow_private",
             "timeout_s",
             "tells_processed",
+            "teaches",
             "requests_per_minute",
             "tokens_per_minute",
             "is_active",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -12,12 +13,14 @@ from apps.accounts.models import Project
 from apps.adapters.models import Deployment
 from apps.adapters.selectors import find_deployment
 from apps.inference.models import Exchange
+from apps.inference.registry import find_kind
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
+from tentalis.core.sampling import describe_sampling, find_sampling_fault
 
 NEWEST = 5_000
 LATEST = 10
@@ -72,6 +75,22 @@ class WorkerView:
     @property
     def sampling(self) -> list[tuple[str, str]]:
         return say_sampling(self.worker)
+
+    @property
+    def teaches(self) -> str:
+        """Which answers of its model server can train weights, in words, where not all can; what its own settings keep
+        from it first."""
+        if not self.base_model:
+            return ""
+        provider = self.worker.provider
+        kind = find_kind(provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"])
+        is_declared = provider is not None and provider.tells_processed
+        if not kind.tells_tokens:
+            return kind.say_what_teaches(is_declared=is_declared)
+        sampling = describe_sampling(self.worker.sampling, tells=kind.name_told(is_declared=is_declared))
+        if fault := find_sampling_fault(sampling):
+            return f"nothing by reward as it is set: {fault}"
+        return kind.say_what_teaches(is_declared=is_declared)
 
 
 def find_workers(project: Project) -> list[WorkerRow]:

@@ -10,6 +10,7 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.inference.models import Exchange, Price, Provider
 from apps.inference.providers import create_provider, open_key
+from apps.workers.models import Worker
 from tests.factories import make_project, make_user, make_worker
 from tests.fakes import FakeModelServer
 
@@ -160,3 +161,22 @@ def test_a_server_that_a_worker_uses_is_not_removed(browser: Client, project: Pr
     worker.delete()
     browser.post(path("provider-remove", provider.pk))
     assert not Provider.objects.exists()
+
+
+def test_a_server_that_tells_log_probs_at_1_is_said_to_teach_only_that(browser: Client, project: Project) -> None:
+    provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url="https://vllm.example")
+    worker = make_worker(project, "helper", kind="chat", provider=provider, base_model="m", sampling={})
+    pages = path("provider", provider.pk), f"/p/{project.slug}/workers/{worker.name}/"
+
+    def told() -> list[bool]:
+        words = "by reward and hint only what is sampled at temperature 1, at which it tells log-probs: start vLLM with"
+        return [words in read(browser.get(page)) for page in pages]
+
+    assert told() == [True, True]
+    assert "sampled at temperature 1" in browser.get(f"/api/v1/providers/{provider.pk}").json()["teaches"]
+    Worker.objects.update(sampling={"temperature": 0.7})
+    assert "nothing by reward as it is set: sampled at temperature 0.7" in read(browser.get(pages[1]))
+    Provider.objects.update(tells_processed=True)
+    assert told() == [False, False]
+    assert "nothing by reward" not in read(browser.get(pages[1]))
+    assert browser.get(f"/api/v1/providers/{provider.pk}").json()["teaches"] == ""

@@ -181,7 +181,11 @@ def test_tasks_that_end_at_once_share_one_batch_and_lose_no_rollout() -> None:
     [
         ({"tells": "processed"}, ""),
         ({"temperature": 0.7, "tells": "processed"}, ""),
-        ({"temperature": 0.7, "tells": "raw"}, "sampled at temperature 0.7 by a server that tells log-probs at 1"),
+        (
+            {"temperature": 0.7, "tells": "raw"},
+            "sampled at temperature 0.7 by a server that tells log-probs at 1: start vLLM with --logprobs-mode "
+            "processed_logprobs and say so on the model server, or have the project enforce plain sampling",
+        ),
         (
             {"temperature": 0, "tells": "raw"},
             "sampled at temperature 0: the likeliest token each time, nothing was tried",
@@ -199,6 +203,8 @@ def test_how_an_answer_was_sampled_decides_whether_a_policy_can_learn_from_it(
     Exchange.objects.filter(attempt__task=task).update(sampling=sampling, finish_reason="length")
     build(task)
     assert set(Rollout.objects.values_list("unusable_reason", flat=True)) == {words}
+    counted = [(one.words, one.count) for one in why_nothing_trains(project) if one.kind == "rollouts"]
+    assert counted == ([(f"Unusable: {words}", Rollout.objects.count())] if words else [])
     if not words:
         records = list(iterate_records(Batch.objects.get()))
         assert {record.temperature for record in records} == {sampling.get("temperature", 1.0)}
