@@ -84,28 +84,6 @@ def test_parent_and_candidate_are_asked_on_the_server_that_serves_them(
     assert not found.fault
 
 
-def test_answers_of_another_length_are_refused_by_the_gate_in_words(helper: Worker, store: Path) -> None:
-    candidate = make_served(helper, 9, store, state=Adapter.State.CANDIDATE)
-    leave_question(store)
-    batch = Batch.objects.create(project=helper.project, worker=helper, number=1, target_tasks=1, state="closed")
-    run = TrainingRun.objects.create(
-        project=helper.project, worker=helper, batch=batch, state="succeeded", recipe={}, seed=1, summary={"updates": 1}
-    )
-    Adapter.objects.filter(pk=candidate.pk).update(run_id=run.pk)
-    gate_adapter(candidate.pk, by="gate")
-    candidate.refresh_from_db()
-    assert candidate.state == Adapter.State.REFUSED
-    verdict = candidate.verdicts.get(question="safe")
-    assert verdict.words.startswith("refused: answers have 10.0 tokens where they had 3.0: 233% off, 20% are allowed")
-    gates.note_lengths(candidate)
-    run.refresh_from_db()
-    assert run.summary == {
-        "updates": 1, "length_before_tokens": 3.0, "length_after_tokens": 10.0, "length_drift": pytest.approx(7 / 3),
-    }  # fmt: skip
-    assert [one["gate"] for one in run.gates] == ["G5"]
-    assert not (store / FILE).exists(), "people's prompts are kept no longer than they are asked"
-
-
 def test_what_is_no_question_is_said_and_none_is_none(helper: Worker, store: Path) -> None:
     candidate = make_served(helper, 1, store)
     assert ask_lengths(candidate) is None
@@ -129,7 +107,7 @@ def test_only_a_server_that_loads_adapters_is_asked(project: Project, kind: str,
 @pytest.mark.torch
 def test_our_own_engine_is_asked_through_its_door(project: Project, engine: str, settings: Any, store: Path) -> None:
     settings.ENGINE_URL = engine
-    worker = make_worker(project, "clerk")
+    worker = make_worker(project, "helper", kind="desk", base_model="desk")
     candidate = make_served(worker, 1, store)
     leave_question(store, most_drift=1.0)
     try:
@@ -145,3 +123,33 @@ def test_our_own_engine_is_asked_through_its_door(project: Project, engine: str,
         assert again == found, "the same seeds give the same answers"
     finally:
         client_of(worker).unload_adapter(candidate.name)
+
+
+@pytest.mark.torch
+def test_answers_of_another_length_are_refused_by_the_gate_in_words(
+    project: Project, engine: str, settings: Any, store: Path
+) -> None:
+    settings.ENGINE_URL = engine
+    worker = make_worker(project, "helper", kind="desk", base_model="desk")
+    candidate = make_served(worker, 9, store, state=Adapter.State.CANDIDATE)
+    leave_question(store, most_drift=0.0)
+    batch = Batch.objects.create(project=project, worker=worker, number=1, target_tasks=1, state="closed")
+    run = TrainingRun.objects.create(
+        project=project, worker=worker, batch=batch, state="succeeded", recipe={}, seed=1, summary={"updates": 1}
+    )
+    Adapter.objects.filter(pk=candidate.pk).update(run_id=run.pk)
+    try:
+        gate_adapter(candidate.pk, by="gate")
+    finally:
+        client_of(worker).unload_adapter(candidate.name)
+    candidate.refresh_from_db()
+    assert candidate.state == Adapter.State.REFUSED
+    verdict = candidate.verdicts.get(question="safe")
+    assert verdict.words.startswith("refused: answers have ")
+    assert "% off, 0% are allowed; answers to 10 held-out prompts have " in verdict.words
+    gates.note_lengths(candidate)
+    run.refresh_from_db()
+    assert run.summary["updates"] == 1
+    assert run.summary["length_drift"] == verdict.details["lengths"]["length_drift"] > 0
+    assert [one["gate"] for one in run.gates] == ["G5"]
+    assert not (store / FILE).exists(), "people's prompts are kept no longer than they are asked"
