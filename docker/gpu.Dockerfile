@@ -8,6 +8,7 @@ COPY docker/requirements docker/requirements
 RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock -r docker/requirements/torch.lock
 COPY tentalis tentalis
 COPY gpu_workers gpu_workers
+RUN python -m compileall -q tentalis gpu_workers
 RUN useradd --system --uid 10001 --create-home tentalis && mkdir /artifacts && chown tentalis /artifacts
 USER tentalis
 CMD ["celery", "-A", "gpu_workers.celery", "worker", "-P", "solo", "-c", "1", "-Q", "gpu", \

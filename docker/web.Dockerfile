@@ -5,6 +5,7 @@ WORKDIR /app
 COPY docker/requirements docker/requirements
 RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock
 COPY . .
+RUN python -m compileall -q apps tentalis
 RUN useradd --system --uid 10001 --home-dir /var/lib/tentalis --create-home tentalis \
     && mkdir /artifacts /users && chown tentalis /artifacts && chown 999:999 /users \
     && TENTALIS_SECRET_KEY=only-for-collecting-static-files-0123456789-0123456789 \

@@ -208,9 +208,9 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_SERIALIZER = "django.contrib.sessions.serializers.JSONSerializer"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000  # a review of 64 attempts has that many, where no script leaves out the empty
+SECURE_REDIRECT_EXEMPT = [r"^metrics$", r"^readyz$"]  # asked from inside, past the proxy that has the certificate
 if TENTALIS["HTTPS"]:
     SECURE_SSL_REDIRECT = True
-    SECURE_REDIRECT_EXEMPT = [r"^metrics$", r"^readyz$"]  # asked from inside, past the proxy that has the certificate
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True

@@ -30,7 +30,16 @@ from rich.table import Table
 from tentalis.client.clients import Client
 from tentalis.core.desk import make_tickets
 from tests.platform.composed import Composed, read_compose, read_values
-from tests.platform.containers import NAMESPACES, PROJECT, TOOLS, Container, ContainerError, Host, run
+from tests.platform.containers import (
+    NAMESPACES,
+    PROJECT,
+    TOOLS,
+    Container,
+    ContainerError,
+    Host,
+    drop_memory_groups,
+    run,
+)
 
 Found = TypeVar("Found")
 
@@ -67,6 +76,7 @@ def main() -> int:
         words = [*NAMESPACES, sys.executable, "-m", "tests.bench.compose", *sys.argv[1:], "--inside", str(root)]
         return subprocess.run(words, cwd=PROJECT, check=False).returncode
     finally:
+        drop_memory_groups(root)
         shutil.rmtree(root, ignore_errors=True)
 
 
@@ -125,8 +135,8 @@ def check(options: argparse.Namespace) -> int:
                 note(rows, ended)
                 host.up(patience_s=UP_S)
                 kept = keep_promises(house, held, learned)
-            note(rows, host.containers)
             second = host.down()
+            note(rows, second)
             bars |= judge_ends([*ended.values(), *second.values()])
             bars |= {
                 "tasks accepted before `down` and not done after `up`": bar(len(held) - kept["done"], 0),

@@ -252,7 +252,7 @@ class Host:
         if image.command[:1] == ("docker-entrypoint.sh",) and service.command:
             command = (image.command[0], *service.command)
         log = self.root / "logs" / f"{service.name}.log"
-        group = make_memory_group(place.name, service.memory_bytes)
+        group = make_memory_group(f"{self.root.name}-{place.name}", service.memory_bytes)
         words = ["ip", "netns", "exec", service.name, *view, "--as-pid-1", "--chdir", image.directory, "--"]
         with log.open("ab") as out:
             process = subprocess.Popen(
@@ -430,7 +430,7 @@ def limit_power(user: tuple[int, int], service: Service) -> list[str]:
 
 def make_memory_group(name: str, limit_bytes: int) -> Path | None:
     """Where the kernel counts a container's memory and holds its limit; None where we may not make one."""
-    group = MEMORY / f"tentalis-{os.getpid()}-{name}"
+    group = MEMORY / name
     try:
         group.mkdir()
         if limit_bytes:
@@ -438,6 +438,13 @@ def make_memory_group(name: str, limit_bytes: int) -> Path | None:
     except OSError:
         return None
     return group
+
+
+def drop_memory_groups(root: Path) -> None:
+    """Those of a host that is gone."""
+    for group in MEMORY.glob(f"{root.name}-*"):
+        with contextlib.suppress(OSError):
+            group.rmdir()
 
 
 def join_memory_group(group: Path | None) -> None:
