@@ -9,7 +9,7 @@ import orjson
 from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.routing import Route
-from tentalis.core.json_bounds import is_deeper, is_surely_flat, read_marks
+from tentalis.core.json_bounds import has_more_values, is_deeper
 from tentalis.core.sampling import SamplingPolicy, describe_sampling, name_knobs
 from tentalis.limits import LIMITS
 
@@ -139,8 +139,7 @@ def read_object(raw: bytes) -> Json:
     Raises:
         RefusalError: it is no JSON object, or one with more values or levels than are taken.
     """
-    marks = read_marks(raw)
-    if len(marks) > LIMITS.json_values:
+    if has_more_values(raw, LIMITS.json_values):
         message = f"the body holds more than {LIMITS.json_values:,} values"
         raise RefusalError(message, status=400, code="too_many_values", is_recorded=False)
     try:
@@ -150,9 +149,8 @@ def read_object(raw: bytes) -> Json:
     if not isinstance(body, dict):
         message = f"the body must be a JSON object, found {type(body).__name__}"
         raise RefusalError(message, status=400, code="invalid_json")
-    most = LIMITS.gateway_json_depth
-    if not is_surely_flat(marks, most) and is_deeper(body, most):
-        message = f"the body's lists and objects lie more than {most} levels within each other"
+    if is_deeper(raw, body, LIMITS.gateway_json_depth):
+        message = f"the body's lists and objects lie more than {LIMITS.gateway_json_depth} levels within each other"
         raise RefusalError(message, status=400, code="too_deep", is_recorded=False)
     return body
 

@@ -35,7 +35,7 @@ class Body:
             raise _refuse_size()
         parts: list[bytes] = []
         try:
-            async with asyncio.timeout(LIMITS.body_s):
+            async with asyncio.timeout(None if request.content.is_eof() else LIMITS.body_s):
                 while part := await request.content.readany():
                     self._hold(len(part))
                     parts.append(part)

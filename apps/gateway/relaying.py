@@ -10,7 +10,7 @@ from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedE
 from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.wire import dump_event
 from apps.gateway.events import EventSplitter
-from tentalis.core.json_bounds import is_deeper, is_surely_flat, read_marks
+from tentalis.core.json_bounds import has_more_values, is_deeper
 from tentalis.limits import LIMITS
 
 NOTHING_USED = Usage(0, 0, 0, 0, 0)
@@ -211,12 +211,11 @@ class Relay:
 
 
 def _load_bounded(raw: bytes) -> Any:
-    marks, most = read_marks(raw), LIMITS.gateway_json_depth
-    if len(marks) > LIMITS.json_values:
+    if has_more_values(raw, LIMITS.json_values):
         raise UnboundedAnswerError(f"wanted at most {LIMITS.json_values:,} values in it, found more")
     found = orjson.loads(raw)
-    if not is_surely_flat(marks, most) and is_deeper(found, most):
-        raise UnboundedAnswerError(f"wanted at most {most} levels in it, found more")
+    if is_deeper(raw, found, LIMITS.gateway_json_depth):
+        raise UnboundedAnswerError(f"wanted at most {LIMITS.gateway_json_depth} levels in it, found more")
     return found
 
 

@@ -2,20 +2,32 @@
 
 from typing import Any
 
-_OTHERS = bytes(sorted(set(range(256)) - set(b"[]{},")))
-
-
+_OTHERS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 MARKS_QUICKLY = 20_000
 
 
-def read_marks(raw: bytes) -> bytes:
-    """Only its brackets and commas, those inside texts too: at least as many as it has values, but for the first."""
-    return raw.translate(None, _OTHERS)
+def has_more_values(raw: bytes, most: int) -> bool:
+    """Whether commas and brackets, those inside texts too, leave it possible that there are more values."""
+    return len(raw) > most and sum(map(raw.count, (b",", b"[", b"]", b"{", b"}"))) > most
 
 
-def is_surely_flat(marks: bytes, most_levels: int) -> bool:
+def is_deeper(raw: bytes, value: Any, most_levels: int) -> bool:
+    """Whether lists and objects lie within each other more than `most_levels` deep.
+
+    Args:
+        raw: the text that `value` was read from. Mostly its brackets tell enough; else each value is looked at once.
+    """
+    return not _is_surely_flat(raw, most_levels) and _goes_deeper(value, most_levels)
+
+
+def _is_surely_flat(raw: bytes, most_levels: int) -> bool:
     """Whether the brackets alone show that nothing lies deeper; False: there are many, or some in texts blur it."""
-    left = marks.replace(b",", b"") if len(marks) <= MARKS_QUICKLY else b"["
+    opening = raw.count(b"[") + raw.count(b"{")
+    if opening <= most_levels:
+        return True
+    if opening > MARKS_QUICKLY:
+        return False
+    left = raw.translate(None, _OTHERS)
     for _ in range(most_levels):
         if not left:
             return True
@@ -23,8 +35,7 @@ def is_surely_flat(marks: bytes, most_levels: int) -> bool:
     return not left
 
 
-def is_deeper(value: Any, most_levels: int) -> bool:
-    """Whether lists and objects lie within each other more than `most_levels` deep. Looks at each value once."""
+def _goes_deeper(value: Any, most_levels: int) -> bool:
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(most_levels):
         if not level:

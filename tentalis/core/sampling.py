@@ -72,7 +72,7 @@ def read_temperature(sampling: Mapping[str, Any]) -> float:
 
 def name_knobs(request: Mapping[str, Any]) -> list[str]:
     """The knobs of a request that are not neutral."""
-    return [name for name in NEUTRAL if not _is_neutral(name, request.get(name))]
+    return [name for name in NEUTRAL if name in request and not _is_neutral(name, request[name])]
 
 
 def _is_neutral(name: str, value: Any) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.json_bounds import is_deeper, is_surely_flat, read_marks
+from tentalis.core.json_bounds import has_more_values, is_deeper
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text('ab[]{},"\\'),
@@ -22,18 +22,21 @@ def measure_depth(value: Any) -> int:
 
 
 @given(VALUES, st.integers(1, 8))
-def test_depth_is_told_exactly_and_never_called_flat_where_it_is_not(value: Any, most: int) -> None:
-    is_beyond = measure_depth(value) > most
-    assert is_deeper(value, most) == is_beyond
-    if is_beyond:
-        assert not is_surely_flat(read_marks(json.dumps(value).encode()), most)
+def test_depth_is_told_exactly(value: Any, most: int) -> None:
+    assert is_deeper(json.dumps(value).encode(), value, most) == (measure_depth(value) > most)
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
-def test_lists_and_objects_count_alike(opening: str, closing: str) -> None:
+@pytest.mark.parametrize("beside", [0, 8, 30_000])
+def test_lists_and_objects_count_alike(opening: str, closing: str, beside: int) -> None:
     levels = 4 if len(closing) == 1 else 2
-    raw = (opening * levels + "1" + closing * levels).encode()
-    assert is_surely_flat(read_marks(raw), 4)
-    assert not is_surely_flat(read_marks(raw), 3)
-    assert is_deeper(json.loads(raw), 3)
-    assert not is_deeper(json.loads(raw), 4)
+    raw = ("[" + "[]," * beside + opening * levels + "1" + closing * levels + "]").encode()
+    assert is_deeper(raw, json.loads(raw), 4)
+    assert not is_deeper(raw, json.loads(raw), 5)
+
+
+@pytest.mark.parametrize("beside", ["", "x" * 100])
+def test_many_values_are_told_by_what_stands_between_them(beside: str) -> None:
+    raw = json.dumps([*range(12), beside]).encode()
+    assert has_more_values(raw, 12)
+    assert not has_more_values(raw, 20)
