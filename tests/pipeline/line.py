@@ -26,7 +26,7 @@ from tests.fakes import FakeModelServer
 
 Found = TypeVar("Found")
 
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 POLL_S = 0.05
 SERVICES = ("web", "relay", "queue-workers", "queue-workers-2", "queue-scorers", "bootstrap")
 
