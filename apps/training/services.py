@@ -49,7 +49,7 @@ from tentalis.core.learning.suspicion import BatchFacts
 
 logger = logging.getLogger(__name__)
 
-MAX_ATTEMPTS = 3
+MAX_SILENCES = 3
 
 
 TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
@@ -401,7 +401,7 @@ def add_up_cost(run: TrainingRun) -> dict[str, float]:
 
 def retry_run(*, run: TrainingRun, by: str, **changes: Any) -> TrainingRun:
     """Queue a run again under its next attempt; results of the old one are dropped from now on."""
-    fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None, **changes}
+    fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None, "silences": 0, **changes}
     move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run
 
@@ -446,7 +446,8 @@ def _silent() -> QuerySet[TrainingRun]:
 def give_up_silent(run: TrainingRun, *, by: str) -> str:
     """End or queue again a run whose box went silent, in the running transaction; what was asked of it is done.
 
-    The box may live and only be unheard: it is told to stop.
+    The box may live and only be unheard: it is told to stop. An attempt that no box took up is sent again for as long
+    as that lasts; one that a box had begun counts against the run.
 
     Returns:
         What became of it, in a word or three.
@@ -465,12 +466,13 @@ def give_up_silent(run: TrainingRun, *, by: str) -> str:
         return "paused, as asked"
     with survive(f"run {run.pk} cannot be told to stop", OSError):
         asking.ask(run, asking.CANCEL, f"attempt {run.attempt} went silent")
-    if run.attempt >= MAX_ATTEMPTS:
-        reason = f"the training box went silent {run.attempt} times"
+    silences = run.silences + int(run.last_letter > 0)
+    if silences >= MAX_SILENCES:
+        reason = f"the training box went silent {silences} times"
         move(run, TrainingRun.State.FAILED, by=by, payload={"reason": reason}, failure=reason, **ended)
         return "failed"
-    retry_run(run=run, by=by, cost=ended["cost"])
-    return "sent again"
+    retry_run(run=run, by=by, cost=ended["cost"], silences=silences)
+    return "sent again" if run.last_letter else "sent again, for no box took it up"
 
 
 def _add_unheard(run: TrainingRun) -> dict[str, float]:

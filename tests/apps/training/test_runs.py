@@ -162,11 +162,20 @@ def test_a_silent_run_is_sent_again_and_its_late_result_dropped(run: TrainingRun
     assert not Adapter.objects.exists()
 
 
-def test_a_run_silent_too_often_fails_with_that_reason(run: TrainingRun) -> None:
-    TrainingRun.objects.update(attempt=services.MAX_ATTEMPTS)
+def test_a_run_that_is_begun_and_silent_too_often_fails_with_that_reason(run: TrainingRun) -> None:
+    TrainingRun.objects.update(silences=services.MAX_SILENCES - 1)
+    services.note_heartbeat(run.pk, run.attempt, {}, 1)
     fall_silent()
     sweep.sweep_runs()
     assert "went silent 3 times" in TrainingRun.objects.get().failure
+
+
+def test_a_run_that_no_box_takes_up_waits_for_one_however_long(run: TrainingRun) -> None:
+    TrainingRun.objects.update(attempt=40, silences=services.MAX_SILENCES - 1)
+    fall_silent()
+    sweep.sweep_runs()
+    found = TrainingRun.objects.get()
+    assert (found.state, found.silences) == ("queued", services.MAX_SILENCES - 1)
 
 
 def test_a_run_that_shows_life_is_left_alone(run: TrainingRun) -> None:
