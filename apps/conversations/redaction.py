@@ -4,28 +4,34 @@ Numbers are checked by their own rules (an IBAN's remainder, a card's check digi
 known by their form. Names are found only where they are known: a session's end user, the project's own list, and who
 introduces themselves. See docs/guides/sessions.md for what is not found.
 
-Every pattern here looks at a character a bounded number of times, whatever the text; the library's run in RE2, whose
-time grows with the text alone.
+Every pattern here looks at a character a bounded number of times, whatever the text; the library's, and lists of names,
+run in RE2, whose time grows with the text alone. A redactor looks through so many characters and so many places that
+might be something, whoever made them up to be slow: a second or so in all, for a person may be waiting for it.
 """
 
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final, NamedTuple
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import phonenumbers
 import re2
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from stdnum import iban, luhn
 
+_T = TypeVar("_T")
 MOST_CHARS: Final = 1_000_000
 """Characters one redactor looks through in all; what comes behind them is masked whole, as UNREAD."""
+
+MOST_PLACES: Final = 10_000
+"""Places of what may be something that one redactor looks at; a text that holds more is masked whole, as UNREAD."""
 
 _EMAIL: Final = re.compile(
     r"(?P<local>[\w.+-]{1,64})@(?P<host>[\w-]{1,63}(?:\.[\w-]{1,63}){0,8})\.(?P<end>[^\W\d_]{2,24})(?![\w-])(?P<path>:[\w/~.])?"
 )
+_LOCAL: Final = re.compile(r"[\w.+-]{1,64}\Z")
 _NOBODY: Final = re.compile(r"git|(?:no|do[._-]?not)[._-]?reply|mailer-daemon|postmaster", re.IGNORECASE)
 """Who a mailbox without a person is."""
 _EXAMPLES: Final = frozenset({"example.com", "example.org", "example.net"})
@@ -88,12 +94,15 @@ _ENCODED: Final = re.compile(
     r"(?:base64|sha-?\d|md5|utf-?8|argon2|bcrypt|aes|rsa|hs\d|oauth|\d{1,3}[ -][a-z])", re.IGNORECASE
 )
 _SMALLEST_BEARER_CHARS: Final = 16
+_MOST_LOCAL_CHARS: Final = 64
 _MOST_CHECKED: Final = 500
-"""Telephone numbers of one text that are looked up."""
+"""Telephone numbers that one redactor looks up."""
 _NOT_SECRETS: Final = frozenset(
     {"KeywordDetector", "HexHighEntropyString", "Base64HighEntropyString", "IPPublicDetector", "PrivateKeyDetector"}
 )
 _SMALLEST_NAME_CHARS: Final = 3
+_NAMES_BYTES: Final = 64 * 2**20
+"""What RE2 may use of memory for a project's names."""
 
 
 class Found(NamedTuple):
@@ -122,11 +131,11 @@ class Redactor:
 
     def __init__(self, names: Iterable[str] = (), *, is_on: bool = True) -> None:
         self.is_on = is_on
-        known = sorted({name.strip() for name in names if len(name.strip()) >= _SMALLEST_NAME_CHARS}, key=len)
-        joined = "|".join(re.escape(name) for name in reversed(known))
-        self._names = re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE) if joined else None
+        self._names = _make_names(
+            frozenset(name.strip() for name in names if len(name.strip()) >= _SMALLEST_NAME_CHARS)
+        )
         self._found: dict[str, Sequence[Found]] = {}
-        self._left_chars = MOST_CHARS
+        self._left_chars, self._left_places, self._left_phones = MOST_CHARS, MOST_PLACES, _MOST_CHECKED
 
     def find(self, text: str) -> Sequence[Found]:
         """Everything found, by its place, not overlapping: of two that do the earlier, then the longer one."""
@@ -153,35 +162,94 @@ class Redactor:
         """NAME where a known name stands in JSON values that are otherwise nobody's: what an agent says every time."""
         if not self.is_on or self._names is None:
             return set()
-        return {"NAME" for value in values for text in iterate_texts(value) if self._names.search(text)}
+        return {"NAME" for value in values for text in iterate_texts(value) if any(self._names.find(text))}
 
     def _look_through(self, text: str) -> Sequence[Found]:
         read = text[: self._left_chars]
         self._left_chars -= len(read)
         found: list[Found] = []
-        for each in sorted(self._find_all(read), key=lambda one: (one.start, -one.end)):
-            if not found or each.start >= found[-1].end:
-                found.append(each)
+        try:
+            for each in sorted(self._find_all(read), key=lambda one: (one.start, -one.end)):
+                if not found or each.start >= found[-1].end:
+                    found.append(each)
+        except _CrowdedError:
+            return [Found(0, len(text), "UNREAD")]
         if len(read) < len(text):
             found.append(Found(len(read), len(text), "UNREAD"))
         return found
 
+    def _count(self, places: Iterable[_T]) -> Iterator[_T]:
+        for place in places:
+            self._left_places -= 1
+            if self._left_places < 0:
+                raise _CrowdedError
+            yield place
+
     def _find_all(self, text: str) -> Iterator[Found]:
-        if "@" in text:
-            yield from (Found(*one.span(), "EMAIL") for one in _EMAIL.finditer(text) if _is_mailbox(one))
-        for match in _IBAN.finditer(text):
+        count = self._count
+        yield from (Found(*one.span(), "EMAIL") for one in _find_mailboxes(text, count) if _is_mailbox(one))
+        for match in count(_IBAN.finditer(text)):
             if (size := _fit_iban(match[0])) is not None:
                 yield Found(match.start(), match.start() + size, "IBAN")
-        yield from (Found(*one.span(), "CARD") for one in _CARD.finditer(text) if _is_card(one[0]))
-        yield from (Found(*one.span(), "IP") for one in _IP.finditer(text) if _is_somebodys(one))
-        yield from _find_phones(text)
-        yield from _find_secrets(text)
-        for match in _INTRODUCES.finditer(text):
+        yield from (Found(*one.span(), "CARD") for one in count(_CARD.finditer(text)) if _is_card(one[0]))
+        yield from (Found(*one.span(), "IP") for one in count(_IP.finditer(text)) if _is_somebodys(one))
+        yield from self._find_phones(text)
+        yield from _find_secrets(text, count)
+        for match in count(_INTRODUCES.finditer(text)):
             is_named = match["speaks"] is None or match["then"] is not None
             if is_named and match["value"].split(" ")[0].lower() not in _NO_NAMES:
                 yield Found(*match.span("value"), "NAME")
         if self._names is not None:
-            yield from (Found(*match.span(), "NAME") for match in self._names.finditer(text))
+            yield from (Found(*span, "NAME") for span in count(self._names.find(text)))
+
+    def _find_phones(self, text: str) -> Iterator[Found]:
+        """Numbers with a country's code that its plan allows; among very many all that look like one."""
+        for match in self._count(_PHONE.finditer(text)):
+            if not self._left_phones:
+                yield Found(*match.span(), "PHONE")
+                continue
+            self._left_phones -= 1
+            for phone in phonenumbers.PhoneNumberMatcher(match[0], None):
+                yield Found(match.start() + phone.start, match.start() + phone.end, "PHONE")
+
+
+class _CrowdedError(Exception):
+    """A text holds more than is looked at."""
+
+
+class _Count(Protocol):
+    """Hands places on, as long as there may be more."""
+
+    def __call__(self, places: Iterable[_T], /) -> Iterator[_T]: ...
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Known names, found whole and in any case: RE2 says where one begins, the pattern which it is."""
+
+    begins: Any
+    whole: re.Pattern[str]
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        for place in self.begins.finditer(text):
+            start, end = place.span(1)
+            if found := self.whole.match(text, start):
+                yield found.span()
+            else:  # what is within a name that goes on as another word
+                yield from (one.span() for one in self.whole.finditer(text, start + 1, end))
+
+
+@lru_cache(64)
+def _make_names(names: frozenset[str]) -> _Names | None:
+    if not names:
+        return None
+    joined = "|".join(re.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))
+    options = re2.Options()
+    options.case_sensitive = False
+    options.max_mem = _NAMES_BYTES
+    plain = "|".join(re2.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))
+    begins = re2.compile(rf"(?:^|[^\pL\pN_])({plain})", options)
+    return _Names(begins, re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE))
 
 
 def iterate_texts(value: Any) -> Iterator[str]:
@@ -204,25 +272,34 @@ def _is_mailbox(found: re.Match[str]) -> bool:
     return found["path"] is None and not is_reserved and _NOBODY.match(found["local"]) is None
 
 
-def _find_phones(text: str) -> Iterator[Found]:
-    """Numbers with a country's code that its plan allows; among very many all that look like one."""
-    for place, match in enumerate(_PHONE.finditer(text)):
-        if place >= _MOST_CHECKED:
-            yield Found(*match.span(), "PHONE")
-            continue
-        for phone in phonenumbers.PhoneNumberMatcher(match[0], None):
-            yield Found(match.start() + phone.start, match.start() + phone.end, "PHONE")
+def _find_mailboxes(text: str, count: _Count) -> Iterator[re.Match[str]]:
+    """Looked for around each @ alone."""
+    start = 0
+    for at in count(_find_ats(text)):
+        local = _LOCAL.search(text, max(start, at - _MOST_LOCAL_CHARS), at) if at >= start else None
+        found = _EMAIL.match(text, local.start()) if local is not None else None
+        start = max(start, at + 1)
+        if found is not None:
+            yield found
+            start = found.end()
 
 
-def _find_secrets(text: str) -> Iterator[Found]:
-    yield from _find_private_keys(text)
-    yield from (Found(*match.span(), "SECRET") for match in _OWN_TOKEN.finditer(text))
-    for match in _KEYWORD.finditer(text):
+def _find_ats(text: str) -> Iterator[int]:
+    at = text.find("@")
+    while at >= 0:
+        yield at
+        at = text.find("@", at + 1)
+
+
+def _find_secrets(text: str, count: _Count) -> Iterator[Found]:
+    yield from count(_find_private_keys(text))
+    yield from (Found(*match.span(), "SECRET") for match in count(_OWN_TOKEN.finditer(text)))
+    for match in count(_KEYWORD.finditer(text)):
         if _is_secret(match):
             name = "quoted" if match["quoted"] else "bare"
             yield Found(match.start(name), match.end(name), "SECRET")
     for pattern in secret_patterns():
-        for key in pattern.finditer(text):
+        for key in count(pattern.finditer(text)):
             is_login = key[0].startswith("://")
             if key[0].strip() and not (is_login and (_PLACEHOLDER.fullmatch(key[1]) or _CODE.match(key[1]))):
                 yield Found(key.start(), key.end(), "SECRET")
@@ -274,15 +351,20 @@ def _translate(pattern: re.Pattern[str]) -> str:
 
 def _fit_iban(text: str) -> int | None:
     """How many characters of the text are an IBAN: words behind one may look like a part of it."""
-    for size in range(len(text), 14, -1):
-        if text[size - 1].isalnum() and _has_check_digits(text[:size]) and iban.is_valid(text[:size]):
-            return size
-    return None
-
-
-def _has_check_digits(text: str) -> bool:
-    plain = "".join(char for char in text if char.isalnum() and char.isascii())
-    return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
+    front = behind = ""
+    rest, sizes = 0, []
+    for place, char in enumerate(text):
+        if not (char.isalnum() and char.isascii()):
+            continue
+        if len(front) < 4:
+            front += char
+            behind += str(int(char, 36))
+            continue
+        value = int(char, 36)
+        rest = (rest * (100 if value > 9 else 10) + value) % 97
+        if place >= 14 and (rest * 10 ** len(behind) + int(behind)) % 97 == 1:
+            sizes.append(place + 1)
+    return next((size for size in reversed(sizes) if iban.is_valid(text[:size])), None)
 
 
 def _is_card(text: str) -> bool:

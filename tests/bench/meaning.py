@@ -3,24 +3,45 @@
 Recorded kinds of programs' traffic, so many conversations of each, and people among it who correct an answer, all
 through the real gateway and its writer, cut, heard, settled and made rollouts as they come
 (`tests.apps.conversations.replay`). Of the programs nothing may be learnt; of the people every correction must be, of
-the very answer that it was said of, and nothing of any other.
+the very answer that it was said of, and nothing of any other. What is asked and said, by which agents and tools, under
+which names and how fast is drawn anew for each conversation.
 """
 
 import argparse
 import json
+import math
+import multiprocessing
 import os
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
+if TYPE_CHECKING:
+    from tests.apps.conversations.traffic import Kinds
+
 CONVERSATIONS, CORRECTIONS, ROUND = 200, 200, 20
 KINDS = 24
+Share = Mapping[str, int]
+"""Of a round: conversations of each kind."""
+
+
+class Counted(NamedTuple):
+    """What came of one round, or of all; each by kind."""
+
+    sent: Counter[str]
+    requests: Counter[str]
+    planted: Counter[str]
+    lost: Counter[str]
+    noted: Counter[str]
+    false: Counter[str]
+    why: list[str]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--conversations", type=int, default=CONVERSATIONS, help="of each kind of programs' traffic")
     parser.add_argument("--corrections", type=int, default=CORRECTIONS, help="by people, over all their kinds")
     parser.add_argument("--round", type=int, default=ROUND, help="conversations of a kind that are under way at once")
+    parser.add_argument("--processes", type=int, default=2, help="rounds at once")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
     set_up()
@@ -37,77 +59,106 @@ def main(argv: Sequence[str] | None = None) -> int:
 def set_up() -> None:
     """Servers of our own, gone with this process, and the tables in them."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tentalis.settings.test")
-    import django
+    import tests.embedded_servers
 
-    import tests.embedded_servers  # noqa: F401
-
-    django.setup()
+    open_database()
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
+    os.environ.pop(tests.embedded_servers.STARTED_BY, None)  # processes from here on use the same
 
 
-def measure(options: argparse.Namespace) -> int:
+def open_database() -> None:
+    import django
+
+    django.setup()
+
+
+def share_out(options: argparse.Namespace, machines: "Kinds", people: "Kinds") -> list[dict[str, int]]:
+    """Rounds, in each of which every kind has its part."""
+    rounds = max(1, math.ceil(options.conversations / options.round))
+    shares: list[dict[str, int]] = [dict.fromkeys([*machines, *people], 0) for _ in range(rounds)]
+    for kind in machines:
+        for place in range(options.conversations):
+            shares[place % rounds][kind] += 1
+    for place in range(options.corrections):
+        shares[place % rounds][list(people)[place % len(people)]] += 1
+    return shares
+
+
+def run_round(number: int, share: Share, seed: int) -> Counted:
+    """Send, learn and count one round's conversations, in a project of their own."""
     from apps.accounts.models import Project
     from tests.apps.conversations.replay import Replay
     from tests.apps.conversations.traffic import MACHINES, PEOPLE
 
-    began = time.monotonic()
-    people = list(PEOPLE)
-    wanted = dict.fromkeys(MACHINES, options.conversations)
-    wanted |= {kind: options.corrections // len(people) for kind in people}
-    for kind in people[: options.corrections % len(people)]:
-        wanted[kind] += 1
+    project = Project.objects.create(slug=f"round-{number}", name=f"Round {number}")
+    dice = random.Random(seed * 1_000_003 + number)
     known = {**MACHINES, **PEOPLE}
-    sent: Counter[str] = Counter()
-    requests: Counter[str] = Counter()
-    false: Counter[str] = Counter()
-    signals: Counter[str] = Counter()
-    planted: Counter[str] = Counter()
-    lost: Counter[str] = Counter()
-    number = 0
-    while any(sent[kind] < count for kind, count in wanted.items()):
-        number += 1
-        project = Project.objects.create(slug=f"round-{number}", name=f"Round {number}")
-        dice = random.Random(options.seed * 1_000_003 + number)
-        with Replay(project) as replay:
-            for kind, count in wanted.items():
-                for _ in range(min(options.round, count - sent[kind])):
-                    talk = replay.send(kind, known[kind], random.Random(dice.getrandbits(64)))
-                    sent[kind] += 1
-                    requests[kind] += len(talk.records)
-                    planted[kind] += len(talk.corrected)
-            replay.learn(dice)
-            found = replay.find()
-        false.update(found.false)
-        signals.update(found.signals)
-        lost.update(words.partition(":")[0] for words in found.lost)
-        for words in found.lost:
-            print(f"lost: {words}", file=sys.stderr)
-        print(
-            f"  round {number}: {sum(sent.values())} conversations, {time.monotonic() - began:.0f} s", file=sys.stderr
-        )
+    counted = Counted(Counter(), Counter(), Counter(), Counter(), Counter(), Counter(), [])
+    with Replay(project) as replay:
+        kinds = [kind for kind, count in share.items() for _ in range(count)]
+        for kind in dice.sample(kinds, len(kinds)):
+            talk = replay.send(kind, known[kind], random.Random(dice.getrandbits(64)))
+            counted.sent[kind] += 1
+            counted.requests[kind] += len(talk.records)
+            counted.planted[kind] += len(talk.corrected)
+        replay.learn(dice)
+        found = replay.find()
+    counted.false.update(found.false)
+    counted.noted.update(found.signals)
+    counted.lost.update(words.partition(":")[0] for words in found.lost)
+    counted.why.extend(found.lost)
+    return counted
+
+
+def measure(options: argparse.Namespace) -> int:
+    from tests.apps.conversations.traffic import AMONG_OTHERS, MACHINES, PEOPLE
+
+    began = time.monotonic()
+    shares = share_out(options, MACHINES, PEOPLE)
+    total = Counted(Counter(), Counter(), Counter(), Counter(), Counter(), Counter(), [])
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.processes, mp_context=context, initializer=open_database) as pool:
+        works = [pool.submit(run_round, number, share, options.seed) for number, share in enumerate(shares, start=1)]
+        for work in as_completed(works):
+            counted = work.result()
+            for mine, more in zip(total[:-1], counted[:-1], strict=True):
+                mine.update(more)
+            for words in counted.why:
+                print(f"lost: {words}", file=sys.stderr)
+            fallen = {kind: count for kind, count in counted.false.items() if count}
+            print(
+                f"  {total.sent.total()} conversations, {time.monotonic() - began:.0f} s; learnt of nobody's word: "
+                f"{fallen or 'nothing'}",
+                file=sys.stderr,
+                flush=True,
+            )
     rows = [
         {
-            "traffic": kind, "by": "people" if kind in PEOPLE else "programs", "conversations": sent[kind],
-            "requests": requests[kind], "corrections": planted[kind], "lost": lost[kind], "noted": signals[kind],
-            "rollouts of what nobody judged": false[kind],
+            "traffic": kind, "by": "people" if kind in PEOPLE else "programs", "conversations": total.sent[kind],
+            "requests": total.requests[kind], "corrections": total.planted[kind], "lost": total.lost[kind],
+            "noted": total.noted[kind], "rollouts of what nobody judged": total.false[kind],
         }
-        for kind in wanted
+        for kind in [*MACHINES, *PEOPLE]
     ]  # fmt: skip
     print_table(rows)
-    found_false = sum(false[kind] for kind in MACHINES)
-    crosswise = sum(false[kind] for kind in PEOPLE)
+    found_false = sum(total.false[kind] for kind in MACHINES)
+    crosswise = sum(total.false[kind] for kind in PEOPLE)
+    planted, among = total.planted.total(), sum(total.planted[kind] for kind in AMONG_OTHERS)
     bars: dict[str, dict[str, Any]] = {
         "kinds of programs' traffic": {"found": len(MACHINES), "wanted": f">= {KINDS}", "met": len(MACHINES) >= KINDS},
         "usable rollouts of programs' traffic": {"found": found_false, "wanted": 0, "met": found_false == 0},
-        "corrections lost": {"found": lost.total(), "wanted": 0, "met": lost.total() == 0},
+        "corrections lost": {"found": total.lost.total(), "wanted": 0, "met": total.lost.total() == 0},
         "rollouts of answers people did not judge": {"found": crosswise, "wanted": 0, "met": crosswise == 0},
-    }
+        "corrections in sessions that held other requests": {
+            "found": f"{among} of {planted}", "wanted": "half", "met": 2 * among >= planted,
+        },
+    }  # fmt: skip
     for name, bar in bars.items():
         print(f"{'met   ' if bar['met'] else 'MISSED'} {name}: {bar['found']} (wanted {bar['wanted']})")
     print(
-        f"\n{sum(sent.values())} conversations, {requests.total()} requests, {planted.total()} corrections, "
+        f"\n{total.sent.total()} conversations, {total.requests.total()} requests, {planted} corrections, "
         f"{time.monotonic() - began:.0f} s. Noted: scores that were heard and teach nothing alone."
     )
     print(json.dumps({"bench": "meaning", "rows": rows, "ratios": {}, "bars": bars}))

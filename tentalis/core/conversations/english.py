@@ -17,6 +17,14 @@ ACCEPTS: Final = (
     "that's great", "this is great", "this is perfect", "good", "very good", "wonderful", "fantastic",
 )  # fmt: skip
 """How approval begins."""
+NO_PRAISE: Final = (
+    "good morning", "good afternoon", "good evening", "good day", "good night", "nice to meet you", "good question",
+    "good try", "nice try", "good attempt", "nice attempt", "good effort", "good start", "nice start", "good guess",
+    "correct answer", "right answer", "correct one", "right one", "correct version", "right version",
+    "correct the", "correct this", "correct that", "correct it", "correct my", "correct your", "correct me",
+    "right now", "right away", "right-click", "right click", "perfect the", "works only", "works if", "works except",
+)  # fmt: skip
+"""What begins like approval and is a greeting, a consolation, an order, or the right answer."""
 AGREES: Final = ("yes", "yep", "yeah", "ok", "okay", "wow", "ah", "oh", "cool")
 """What may stand before approval, and is none by itself."""
 CORRECTS: Final = (
@@ -30,9 +38,11 @@ CORRECTS: Final = (
 )  # fmt: skip
 DENIES: Final = ("no", "nope", "nah", "not quite", "not really", "wrong", "actually", "hmm no")
 """How a correction begins."""
-HARMLESS: Final = ("no problem", "no worries", "no thanks", "no thank you", "no need", "no questions", "nothing else",
-                   "no more", "no further", "not bad", "nothing wrong", "no mistake", "no error")  # fmt: skip
-"""What sounds like a refusal and is none."""
+HARMLESS: Final = (
+    "no problem", "no worries", "no thanks", "no thank you", "no need", "no questions", "nothing else", "no more",
+    "no further", "not bad", "nothing wrong", "no mistake", "no error", "thanks in advance", "thank you in advance",
+)  # fmt: skip
+"""What sounds like a refusal, or like thanks for an answer, and is none."""
 GIVES_UP: Final = (
     "never mind", "nevermind", "forget it", "forget about it", "i'll do it myself", "i will do it myself",
     "i'll ask someone", "i give up", "cancel that", "stop it", "skip it", "leave it",

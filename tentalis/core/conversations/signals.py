@@ -105,7 +105,7 @@ def _read_words(reaction: str) -> Signal | Abstained:
     statements = " ".join(said)
     denies = bool(said) and said[0] is sentences[0] and _begins(said[0], english.DENIES)
     corrects = _holds(statements, english.CORRECTS)
-    praises = bool(_short(statements)) and any(_begins(sentence, english.ACCEPTS) for sentence in said)
+    praises = bool(_short(statements)) and any(map(_approves, said))
     thanks = _holds(_short(statements), english.THANKS)
     if _holds(statements, english.GIVES_UP):
         return _signal(SignalKind.GAVE_UP, 0.0, "the person gave up")
@@ -122,6 +122,10 @@ def _read_words(reaction: str) -> Signal | Abstained:
     if thanks:
         return _signal(SignalKind.THANKED, 1.0, "the person said thanks")
     return Abstained("no rule knows these words", may_ask=True)
+
+
+def _approves(sentence: str) -> bool:
+    return _begins(sentence, english.ACCEPTS) and not _begins(sentence, english.NO_PRAISE)
 
 
 def asks_same(one: str, other: str) -> bool:

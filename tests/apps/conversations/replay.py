@@ -40,6 +40,7 @@ from tests.apps.gateway.upstream import StubUpstream
 AGO_S = 20_000.0
 """Conversations began so long ago that all are idle by now."""
 ANSWER_MS = 1_000.0
+PATIENCE_S = 120.0
 
 
 @dataclass
@@ -140,12 +141,15 @@ class Replay:
     def _store(self, records: Iterable[Record]) -> None:
         with tempfile.TemporaryDirectory(prefix="tentalis-replay-") as directory:
             spool = FileSpool(Path(directory))
+            count = 0
             for record in records:
                 spool.append(*record)
+                count += 1
             spool.close()
             writer = Writer(spool, _read_conninfo())
             writer.start()
-            writer.stop()
+            writer.stop(timeout_s=PATIENCE_S)
+            assert writer.stored_count == count, f"wanted {count} records stored, found {writer.stored_count}"
 
     def _read(self) -> None:
         while due := find_due_sessions([self.project.pk], remembered_s=REMEMBERED_S):

@@ -1,10 +1,11 @@
 """What the redactor takes for personal data or a secret, and what it leaves alone."""
 
+import time
 from pathlib import Path
 
 import pytest
 
-from apps.conversations.redaction import MOST_CHARS, Redactor
+from apps.conversations.redaction import MOST_CHARS, MOST_PLACES, Redactor
 
 ORDINARY = Path(__file__).with_name("ordinary.txt").read_text().splitlines()
 """Lines of code and sentences without anything private: most drawn from this tree's sources and guides, and a hundred
@@ -123,6 +124,33 @@ def test_many_telephone_numbers_are_masked_though_not_each_is_looked_up() -> Non
     masked = Redactor().mask("+49 30 901820; " * 600)
     assert "901820" not in masked.text
     assert masked.found == {"PHONE": 600}
+
+
+def test_a_text_that_holds_more_than_is_looked_at_is_masked_whole() -> None:
+    redactor = Redactor()
+    half = "GB83 WEST 1234 5698 7654 32. " * (MOST_PLACES // 2)  # none of them is an IBAN
+    assert redactor.mask(half).found == {}
+    assert redactor.mask(f"{half} {half}").text == "[UNREAD]"
+    assert redactor.mask("ada@navy.example.org").text == "[UNREAD]"
+    assert redactor.mask("words").text == "words"
+
+
+def test_text_made_up_to_be_slow_takes_about_a_second() -> None:
+    """A person may be waiting for it: these took 7, 5 and 9 s before places were counted."""
+    for piece in ("GB82 ", "://a:b@", "+49 30 901820; ", "a@a."):
+        redactor = Redactor(["Grace Hopper"])
+        began = time.process_time()
+        redactor.mask(piece * (MOST_CHARS // len(piece) // 2))
+        redactor.mask(piece * (MOST_CHARS // len(piece) // 2 - 1))
+        assert time.process_time() - began < 4, piece
+
+
+def test_many_known_names_are_found_whole_and_one_within_another() -> None:
+    names = [f"Person {chr(97 + place % 26)}{place}" for place in range(900)]
+    masked = Redactor([*names, "Ann", "Lee Ann Smith", "Ünal"]).mask(
+        "Lee Ann Smithson, ANN,ann; Joann, PERSON A0, ünal"
+    )
+    assert masked.text == "Lee [NAME] Smithson, [NAME],[NAME]; Joann, [NAME], [NAME]"
 
 
 def test_in_standing_words_only_known_names_are_looked_for() -> None:
