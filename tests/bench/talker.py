@@ -7,8 +7,10 @@ is noted, and teaches nothing alone), or says nothing to it.
 What the trainer gets is what the product's own rules (`tentalis.core.conversations`) hear in the
 next request. The desk's model is shown the ticket alone: it was taught no other words.
 
-Beside it: the same attempts with an explicit score and hint for each of them; and users who say the opposite of what
-they should in one of ten, and in 37 of a hundred turns.
+Beside it: the same attempts with an explicit score and hint for each of them; users who say the opposite of what
+they should in one of ten, and in 37 of a hundred turns; and users whose words neither the rules nor the judge have seen
+(`tests.bench.talker_user.HELD_OUT`), heard by the rules alone, and with a judge who reads what the rules cannot
+(`tests.bench.talker_judge`: a small classifier that learnt from other people's words; no language model).
 
 With `--openclaw N` a sample goes through a real OpenClaw and the whole platform: see `tests.bench.talker_openclaw`.
 """
@@ -23,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,8 @@ from tentalis.core.desk import DeskVerdict, Ticket, hinted_prompt, parse_hints, 
 from tentalis.core.learning.recipes import RECIPES
 from tests.bench import talker_openclaw
 from tests.bench.learning import learn, measure_base, print_table
-from tests.bench.talker_user import User
+from tests.bench.talker_judge import Judge
+from tests.bench.talker_user import HELD_OUT, KNOWN, User, Wording
 
 TICKETS = 192
 SYSTEM = {"role": "system", "content": "You are a personal assistant running inside OpenClaw.\n" * 20}
@@ -45,13 +48,29 @@ INTERNAL = {
     "content": "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nCurrent time: noon.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>",
 }
 RECIPE = RECIPES["desk"]
-ARMS: Mapping[str, float | None] = {
-    "explicit feedback": None,
-    "talk alone": 0.0,
-    "talk, 10 % wrong": 0.10,
-    "talk, 37 % wrong": 0.37,
+
+
+@dataclass(frozen=True)
+class Arm:
+    """How a user talks, and who hears it.
+
+    Args:
+        wrong: how often the user says the opposite; None: every attempt is scored and gets its hint.
+    """
+
+    wrong: float | None
+    wording: Wording = KNOWN
+    is_judged: bool = False
+
+
+ARMS: Mapping[str, Arm] = {
+    "explicit feedback": Arm(None),
+    "talk alone": Arm(0.0),
+    "talk, 10 % wrong": Arm(0.10),
+    "talk, 37 % wrong": Arm(0.37),
+    "other words, rules alone": Arm(0.0, HELD_OUT),
+    "other words and a judge": Arm(0.0, HELD_OUT, is_judged=True),
 }
-"""Arm -> how often the user says the opposite; None: every attempt is scored and gets its hint."""
 
 
 def hear(ticket: Ticket, answer: str, reaction: str) -> tuple[Signal | Abstained, str]:
@@ -64,17 +83,22 @@ def hear(ticket: Ticket, answer: str, reaction: str) -> tuple[Signal | Abstained
     return read_reaction(asked="\n\n".join(before), reaction=said, began=change.began), said
 
 
+RIGHT, WRONG, MISSED, LEFT, HINTED = "heard right", "heard wrong", "not heard", "rightly left", "with a hint"
+"""Of conversations; the last of those that were heard."""
+
+
 class Desk:
     """Puts what a user's words show in the place of the rule book's rewards; what shows nothing is left out."""
 
     def __init__(self, arm: str, *, seed: int, model: str) -> None:
-        self.wrong = ARMS[arm]
-        self.user = User(random.Random(seed * 7 + 1), self.wrong or 0.0)
+        self.arm = ARMS[arm]
+        self.user = User(random.Random(seed * 7 + 1), self.arm.wrong or 0.0, self.arm.wording)
+        self.judge = Judge() if self.arm.is_judged else None
         self.codec = Engine.open(model).codec
         self.heard: Counter[str] = Counter()
 
     def rejudge(self, rollouts: list[RolloutRecord]) -> list[RolloutRecord]:
-        judged = [self._explain(one) if self.wrong is None else self._hear(one) for one in rollouts]
+        judged = [self._explain(one) if self.arm.wrong is None else self._hear(one) for one in rollouts]
         return [rollout for rollout in judged if rollout is not None]
 
     def _explain(self, rollout: RolloutRecord) -> RolloutRecord:
@@ -85,15 +109,19 @@ class Desk:
     def _hear(self, rollout: RolloutRecord) -> RolloutRecord | None:
         ticket, verdict, answer = self._read(rollout)
         verdict = replace(verdict, outcome=rollout.reward or 0.0)
-        found, said = hear(ticket, answer, self.user.react(ticket, verdict))
-        if isinstance(found, Abstained):
-            self.heard["nothing"] += 1
+        spoken = self.user.speak(ticket, verdict)
+        found, said = hear(ticket, answer, spoken.words)
+        hints: Sequence[str] = ()
+        if self.judge is not None:
+            heard = self.judge.hear(asked=ticket.text, answer=answer, reaction=said, found=found)
+            found, hints = heard.found, heard.hints
+        if isinstance(found, Abstained) or found.kind in MACHINES:  # what is only asked again teaches nothing alone
+            self.heard[MISSED if spoken.is_content is not None else LEFT] += 1
             return None
-        self.heard[found.kind] += 1
-        if found.kind in MACHINES:  # noted, and teaches nothing alone
-            return None
-        hints = parse_hints(said) if found.score < 0.5 else ()
-        return self._teach(rollout, ticket, found.score, found.trust, hints)
+        self.heard[RIGHT if spoken.is_content is (found.score >= 0.5) else WRONG] += 1
+        told = parse_hints(" ".join([said, *hints])) if found.score < 0.5 else ()
+        self.heard[HINTED] += bool(told)
+        return self._teach(rollout, ticket, found.score, found.trust, told)
 
     def _read(self, rollout: RolloutRecord) -> tuple[Ticket, DeskVerdict, str]:
         ticket = parse_ticket(rollout.messages[0]["content"])
@@ -130,7 +158,7 @@ def learn_arm(
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--updates", type=int, nargs="+", default=[4, 8, 16, 24], help="when to measure")
+    parser.add_argument("--updates", type=int, nargs="+", default=[4, 12], help="when to measure")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--tickets", type=int, default=TICKETS, help="conversations an update")
@@ -157,7 +185,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"  {arm}, seed {seed}: {measured[f'sampled_{marks[-1]}']:.3f}", file=sys.stderr, flush=True)
     rows: list[dict[str, Any]] = []
     for arm, values in found.items():
-        means = {name: round(statistics.fmean(value[name] for value in values), 4) for name in values[0]}
+        shares = [name for name in values[0] if name.startswith(("sampled_", "greedy_"))]
+        means = {name: round(statistics.fmean(value[name] for value in values), 4) for name in shares}
         last = [round(value[f"sampled_{marks[-1]}"], 3) for value in values]
         rows.append({"variant": arm, "heard": dict(heard[arm]), **means, "seeds": last})
     print_table(rows, marks)
@@ -165,22 +194,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"\n{options.tickets} conversations of one ticket an update, the same tickets in every row, mean of "
         f"{len(options.seeds)} seeds, {time.monotonic() - began:.0f} s. An explicit\nscore is always there and always "
-        "right; of what users say some shows nothing, and some is wrong."
+        "right; of what users say some shows nothing, and some is wrong.\nThe other words and the judge's lessons "
+        "share no sentence; the judge is a small classifier."
     )
     gained = {row["variant"]: round(row[f"sampled_{marks[-1]}"] - sampled, 4) for row in rows}
     base = {"variant": "base", "sampled": sampled, "greedy": greedy}
     print(json.dumps({"bench": "talker", "rows": [base, *rows], "ratios": {"gained": gained}}))
-    return 0 if gained.get("talk alone", 1.0) > 0.1 else 1
+    return 0 if all(gained.get(arm, 1.0) > 0.1 for arm in ("talk alone", "other words and a judge")) else 1
 
 
 def print_heard(rows: Iterable[Mapping[str, Any]]) -> None:
-    print("\nwhat was heard, share of conversations")
+    print("\nwhat was heard of what users meant, share of conversations")
+    print(f"{'':28}" + "".join(f"{kind:>16}" for kind in (RIGHT, WRONG, MISSED, LEFT, HINTED)))
     for row in rows:
-        total = sum(row["heard"].values())
-        shares = (
-            ", ".join(f"{kind} {count / total:.2f}" for kind, count in sorted(row["heard"].items())) if total else "-"
-        )
-        print(f"{row['variant']:28}{shares}")
+        heard = Counter(row["heard"])
+        if total := heard.total() - heard[HINTED]:
+            shares = "".join(f"{heard[kind] / total:16.3f}" for kind in (RIGHT, WRONG, MISSED, LEFT, HINTED))
+            print(f"{row['variant']:28}{shares}")
 
 
 if __name__ == "__main__":

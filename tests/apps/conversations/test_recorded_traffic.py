@@ -6,9 +6,12 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
-from apps.inference.models import Session
+from apps.inference.models import Exchange, Session
+from tentalis.core.conversations.signals import Signal, read_reaction
+from tentalis.core.conversations.turns import Began
 from tests.apps.conversations.replay import Found, Replay
 from tests.apps.conversations.traffic import MACHINES, PEOPLE
+from tests.apps.conversations.traffic.wording import draw_correction
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,6 +26,15 @@ def learn(project: Project, cases: dict[str, int] | None = None, **policy: objec
         return replay.find()
 
 
+def test_the_corrections_that_are_planted_are_some_that_the_rules_know() -> None:
+    said = {draw_correction(random.Random(seed), "number 7") for seed in range(400)}
+    assert len(said) > 10
+    for words in said:
+        found = read_reaction(asked="How many?", reaction=words, began=Began.NEXT)
+        assert isinstance(found, Signal), words
+        assert found.score == 0.0, words
+
+
 def test_every_recorded_kind_of_traffic_teaches_what_people_said_and_nothing_else(project: Project) -> None:
     found = learn(project)
     assert found.lost == []
@@ -33,7 +45,8 @@ def test_every_recorded_kind_of_traffic_teaches_what_people_said_and_nothing_els
 def test_people_who_open_alike_share_no_session(project: Project) -> None:
     found = learn(project, {"two_people_who_open_alike": 3, "eval_loop": 1})
     assert (found.kept, found.lost) == (3, [])
-    assert Session.objects.filter(key__startswith="fp-").count() == 2 * 3 + 4
+    evaluated = Exchange.objects.count() - 4 * 3
+    assert Session.objects.filter(key__startswith="fp-").count() == 2 * 3 + evaluated
 
 
 def test_a_project_may_say_that_nobody_speaks_or_only_in_named_sessions(project: Project) -> None:
@@ -45,4 +58,5 @@ def test_a_project_may_say_that_nobody_speaks_or_only_in_named_sessions(project:
 
 def test_without_a_pace_a_program_is_as_good_as_a_person(project: Project) -> None:
     """The counting counts: what teaches falsely is found."""
-    assert learn(project, {"doubt_at_once": 1}, fastest_s=0).false["doubt_at_once"] == 2
+    found = learn(project, {"doubt_at_once": 1}, fastest_s=0)
+    assert found.false["doubt_at_once"] == Exchange.objects.count() - 1 > 0

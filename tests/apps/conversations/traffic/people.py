@@ -107,7 +107,7 @@ def look_aside(dice: random.Random, clock: Clock, key: Mapping[str, str], talk: 
         "List {n} things one could say next, as JSON.", "Rate how urgent this is from 1 to {n}.",
         "Which language is this in? {n} letters.", "Does the text above name an order with {n} digits?",
     )).format(n=dice.randrange(2, 100))  # fmt: skip
-    yield Send(clock.wait(5), ask(*talk, answer.message, user(asked)), "[]", headers=key)
+    yield Send(clock.wait(8), ask(*talk, answer.message, user(asked)), "[]", headers=key)
     return []
 
 
