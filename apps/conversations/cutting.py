@@ -132,12 +132,14 @@ class _Known:
 
     Attributes:
         calls: the exchanges that carried it on, in order; None: not looked for yet.
+        first_heard_count: of the person's words in its first call; None: not looked at yet.
         has_next: some turn goes on from it already.
     """
 
     turn: Turn
     calls: list[Exchange] | None = None
     head: Head | None = None
+    first_heard_count: int | None = None
     has_next: bool = False
 
     def load(self) -> list[Exchange]:
@@ -162,6 +164,29 @@ class _Known:
         if not count or count > len(heard) or list(heard[count - len(tail) : count]) != tail:
             return None
         return Change(Began.NEXT if count < len(heard) else None, count)
+
+    def find_fork(self, asked: _Asked) -> int:
+        """How many of this turn's calls a request goes on from, where a program's words carried the turn on from there
+        and are not the request's; else 0."""
+        calls = self.load()
+        if len(calls) < 2 or not asked.answers or self.compare(asked.digests) is not None or not self.was_carried():
+            return 0
+        heard = self.read_heard(calls)
+        count = next((place for place, words in enumerate(heard) if asked.digests[: len(words)] != words), len(heard))
+        is_fork = count < len(heard) and len(heard[count]) > len(heard[0])
+        return count if is_fork and not {_spell(call) for call in calls[:count]}.isdisjoint(asked.answers) else 0
+
+    def was_carried(self) -> bool:
+        """Whether a program's words carried the turn on."""
+        if self.first_heard_count is None:
+            self.first_heard_count = len(self.read_heard(self.load()[:1])[0])
+        return self.turn.heard_count > self.first_heard_count
+
+    @staticmethod
+    def read_heard(calls: Sequence[Exchange]) -> list[list[str]]:
+        """What a person was taken to have said in each of some calls, digested."""
+        found = read_conversations(calls, tokens=False)
+        return [[digest_words(words) for words in find_words(found[call.pk].messages)] for call in calls]
 
     def rank(self, answers: Sequence[str]) -> int:
         """2: the last answer that a request repeats is this turn's last; 1: it repeats some of its answers; 0: none."""
@@ -212,6 +237,7 @@ class _Cutter:
             goes_on(messages),
         )
         own = [known for known in self.known if known.is_agents(asked.head)]
+        own += [self._part(known, asked) for known in own if self._is_open(known) and known.find_fork(asked)]
         if not asked.digests:
             self._go_on(asked, self._choose([one for one in own if self._is_open(one)], asked))
         elif same := [one for one in own if (change := one.compare(asked.digests)) and not change.began]:
@@ -310,6 +336,33 @@ class _Cutter:
         known.has_next = True
         self._begin(asked, Began.NEXT, known, found.start)
 
+    def _part(self, known: _Known, asked: _Asked) -> _Known:
+        """Somebody goes on from before a program's words: what was answered to those becomes a turn beside."""
+        count, calls, heard = known.find_fork(asked), known.load(), known.read_heard(known.load())
+        turn = known.turn
+        beside = Turn.objects.create(
+            project_id=turn.project_id,
+            session=self.session,
+            number=self.next_number,
+            began=Began.NEXT.value,
+            beside=turn,
+            head=turn.head,
+            heard=turn.heard,
+            heard_count=turn.heard_count,
+            words_from=len(heard[count - 1]),
+            request_digest=turn.request_digest,
+        )
+        self.next_number += 1
+        moved = {call.pk for call in calls[count:]}
+        TurnExchange.objects.filter(exchange_id__in=moved).update(turn=beside)
+        for place in self.places:
+            if place.exchange_id in moved:
+                place.turn = beside
+        self._carry(turn, request_digest="", heard=heard[count - 1][-MOST_HEARD:], heard_count=len(heard[count - 1]))
+        known.calls = calls[:count]
+        self.known.append(_Known(beside, calls[count:], known.head))
+        return self.known[-1]
+
     def _is_fast(self, exchange: Exchange, known: _Known) -> bool:
         answered = [call for call in known.load() if _is_answer(call)]
         if not answered or not self.policy.fastest_s:
@@ -362,9 +415,13 @@ class _Cutter:
         if heard is not None:
             changed |= {"heard": list(heard[-MOST_HEARD:]), "heard_count": len(heard)}
         if changed:
-            for name, value in changed.items():
-                setattr(known.turn, name, value)
-            Turn.objects.filter(pk=known.turn.pk).update(**changed)
+            self._carry(known.turn, **changed)
+
+    @staticmethod
+    def _carry(turn: Turn, **changed: Any) -> None:
+        for name, value in changed.items():
+            setattr(turn, name, value)
+        Turn.objects.filter(pk=turn.pk).update(**changed)
 
     def _put_beside(self, exchange: Exchange) -> None:
         turn = self.known[-1].turn if self.known else None

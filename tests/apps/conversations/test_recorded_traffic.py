@@ -10,7 +10,8 @@ from apps.inference.models import Exchange, Session
 from tentalis.core.conversations.signals import Signal, read_reaction
 from tentalis.core.conversations.turns import Began
 from tests.apps.conversations.replay import Found, Replay
-from tests.apps.conversations.traffic import MACHINES, PEOPLE
+from tests.apps.conversations.traffic import MACHINES, PEOPLE, Case, Send
+from tests.apps.conversations.traffic.sending import ask, user
 from tests.apps.conversations.traffic.wording import draw_correction
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,3 +61,20 @@ def test_without_a_pace_a_program_is_as_good_as_a_person(project: Project) -> No
     """The counting counts: what teaches falsely is found."""
     found = learn(project, {"doubt_at_once": 1}, fastest_s=0)
     assert found.false["doubt_at_once"] == Exchange.objects.count() - 1 > 0
+
+
+def test_an_aside_that_comes_at_once_takes_no_turn_away_from_its_person(project: Project) -> None:
+    """A client asks on by itself within the second, and then its user corrects the answer before that."""
+
+    def aside(dice: random.Random) -> Case:
+        key, talk = {"X-Session-Id": "one"}, [user("Which lamps are green?")]
+        answer = yield Send(0.0, ask(*talk), "Those of type 7.", headers=key)
+        yield Send(1.5, ask(*talk, answer.message, user("Give three follow-ups as JSON.")), "[]", headers=key)
+        yield Send(60.0, ask(*talk, answer.message, user("No, it should be type 8.")), "Noted.", headers=key)
+        return [answer.exchange]
+
+    with Replay(project) as replay:
+        replay.send("aside", aside, random.Random(1))
+        replay.learn(random.Random(3))
+        found = replay.find()
+    assert (found.kept, found.lost, found.false) == (1, [], {"aside": 0})

@@ -102,12 +102,12 @@ def run_tasks(dice: random.Random, clock: Clock, key: Mapping[str, str], talk: S
 
 
 def look_aside(dice: random.Random, clock: Clock, key: Mapping[str, str], talk: Sequence[Json], answer: Answer) -> Case:
-    """What nobody knows for a program's, asked behind the answer, in the same words' place."""
+    """What nobody knows for a program's, asked behind the answer in the same words' place, at once or later."""
     asked = dice.choice((
         "List {n} things one could say next, as JSON.", "Rate how urgent this is from 1 to {n}.",
         "Which language is this in? {n} letters.", "Does the text above name an order with {n} digits?",
     )).format(n=dice.randrange(2, 100))  # fmt: skip
-    yield Send(clock.wait(8), ask(*talk, answer.message, user(asked)), "[]", headers=key)
+    yield Send(clock.wait(dice.choice((2, 5))), ask(*talk, answer.message, user(asked)), "[]", headers=key)
     return []
 
 
