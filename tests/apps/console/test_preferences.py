@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 AT = datetime(2026, 7, 3, 22, 5, 9, tzinfo=UTC)
 CATALOGUE = Path(__file__).parents[3] / "locale" / "de" / "LC_MESSAGES"
-SAME = {"Browser", "Link"}  # in both languages
+SAME = {"Browser", "Laptop", "Link", "Passkeys"}  # in both languages
 
 
 @pytest.fixture(autouse=True)
