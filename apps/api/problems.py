@@ -1,6 +1,7 @@
 """Every error as problem details (RFC 9457)."""
 
 import logging
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -86,8 +87,9 @@ def describe(error: Exception) -> tuple[int, str, str, dict[str, list[str]], dic
         errors = {name: [str(message) for message in messages] for name, messages in error.errors.items()}
         if error.status == HTTPStatus.UNAUTHORIZED:
             headers["WWW-Authenticate"] = CHALLENGE
-        if retry_after := getattr(error, "retry_after_s", None):
-            headers["Retry-After"] = str(retry_after)
+        retry_after = getattr(error, "retry_after_s", None)
+        if retry_after or error.status == trouble.STATUS:
+            headers["Retry-After"] = str(math.ceil(retry_after or trouble.RETRY_AFTER_S))
         return error.status, error.code, str(error), errors, headers
     if is_database_trouble(error):
         return trouble.STATUS, trouble.CODE, trouble.DETAIL, {}, {"Retry-After": str(trouble.RETRY_AFTER_S)}

@@ -23,7 +23,14 @@ WORDS = {
     415: "The body is not application/json.",
     422: "This Idempotency-Key was sent before with another request.",
     429: "Too many requests; `Retry-After` says how many seconds to wait.",
-    503: "It cannot be answered now; try again later.",
+    503: "It cannot be answered now and nothing was changed; `Retry-After` says how many seconds to wait.",
+}
+
+
+WAITING = frozenset({"429", "503"})
+RETRY_AFTER = {
+    "description": "Seconds to wait before trying again.",
+    "schema": {"type": "integer", "minimum": 0},
 }
 
 
@@ -73,10 +80,12 @@ class ApiSchema(AutoSchema):
             if str(status) not in bodies:
                 response = OpenApiResponse(ProblemSerializer, WORDS[status])
                 bodies[str(status)] = self._get_response_for_code(response, str(status), [MEDIA_TYPE], direction)  # type: ignore[no-untyped-call]
+        for status in WAITING & set(bodies):
+            bodies[status].setdefault("headers", {})["Retry-After"] = RETRY_AFTER
         return bodies
 
     def _problems(self) -> list[int]:
-        statuses = [400, 429]
+        statuses = [400, 429, 503]
         if self._right() != PUBLIC:
             statuses += [401, 403]
         if "{" in self.path or self.method == "POST" or self.method == "GET":

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.utils import OperationalError
 from django.test import Client
 
 from apps.accounts.models import User
+from apps.api.problems import describe
+from apps.inference.errors import ProviderBusyError
 from apps.workers.models import Worker
 from tests.edges.caller import Answer, Caller
 
@@ -90,6 +93,15 @@ def test_a_breakdown_is_told_without_its_trace(as_alice: Caller, worker: Worker)
     body = check(answer, 500, "internal")
     assert "tasks_task" not in str(body)
     assert "Traceback" not in str(body)
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [(ProviderBusyError("away"), "3"), (ProviderBusyError("busy", retry_after_s=0.2), "1"), (OperationalError(), "3")],
+)
+def test_what_cannot_be_answered_now_says_in_whole_seconds_when_to_ask_again(error: Exception, seconds: str) -> None:
+    status, _, _, _, headers = describe(error)
+    assert (status, headers["Retry-After"]) == (503, seconds)
 
 
 def test_a_session_without_the_csrf_token_changes_nothing(alice: User) -> None:

@@ -25,6 +25,8 @@ def test_the_schema_is_served_as_yaml_and_json() -> None:
     for operation in operations:
         assert operation["operationId"]
         assert "400" in operation["responses"]
+        for status in ("429", "503"):
+            assert operation["responses"][status]["headers"]["Retry-After"]["schema"]["type"] == "integer"
         ok = [status for status in operation["responses"] if status.startswith("2")]
         assert ok, operation["operationId"]
 
