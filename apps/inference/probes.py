@@ -80,6 +80,9 @@ class Probe:
     remarks: list[str] = field(default_factory=list)
 
 
+_UNREACHED = frozenset({"address", "dns", "refused_connection", "timeout", "tls"})
+
+
 def probe_provider(*, provider: Provider, by: User, model: str = "", most_s: float = MOST_S) -> Probe:
     """Ask a model server a few small questions, keep and return what they showed. It costs a few hundred tokens.
 
@@ -188,7 +191,7 @@ def _try_answer(probe: Probe, kind: ProviderKind, client: ModelClient, *, has_ke
             [sample] = client.chat(_QUESTION, model=probe.model, max_tokens=MAX_TOKENS)
     except TentalisError as error:
         fault = explain(error, kind)
-        probe.is_reachable = probe.is_reachable or fault.code not in {"dns", "refused_connection", "timeout", "tls"}
+        probe.is_reachable = probe.is_reachable or fault.code not in _UNREACHED
         if fault.code == "key":
             probe.accepts_key = False
         if fault.code == "model":

@@ -99,6 +99,16 @@ def require_allowed(address: str, host: str, *, allow_private: bool) -> None:
         )
 
 
+def refuse_unknown(host: str, *, allow_private: bool) -> None:
+    """Say of a name that does not exist what is said of one that leads inside.
+
+    Raises:
+        BlockedAddressError: unless private addresses are allowed.
+    """
+    if not allow_private:
+        raise BlockedAddressError(NO_PUBLIC_ADDRESS.format(host=host)) from None
+
+
 def is_allowed(address: IPv4Address | IPv6Address, *, allow_private: bool) -> bool:
     """Whether an address is public; with `allow_private`, also loopback and private networks.
 

@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import DefaultResolver, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from tentalis.outbound.addresses import require_allowed
+from tentalis.outbound.addresses import refuse_unknown, require_allowed
 
 
 def make_connector(
@@ -40,7 +40,11 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
+        try:
+            found = await self._inner.resolve(host, port, family)
+        except OSError:
+            refuse_unknown(host, allow_private=self._allow_private)
+            raise
         for entry in found:
             require_allowed(entry["host"], host, allow_private=self._allow_private)
         return found

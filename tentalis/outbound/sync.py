@@ -9,7 +9,7 @@ import httpcore
 import httpx
 
 from tentalis.limits import LIMITS
-from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, require_allowed
+from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, refuse_unknown, require_allowed
 from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
 from tentalis.outbound.scopes import current_scope
 
@@ -142,6 +142,8 @@ class _GuardedBackend(httpcore.NetworkBackend):
         try:
             addresses = self._resolve(host, port)
         except OSError as error:
+            if not (isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN):  # which a later try finds
+                refuse_unknown(host, allow_private=self._allow_private)
             raise httpcore.ConnectError(f"the name {host} cannot be resolved: {error.strerror or error}") from error
         for address in addresses:
             require_allowed(address, host, allow_private=self._allow_private)

@@ -151,6 +151,29 @@ def test_a_name_that_leads_here_and_elsewhere_is_refused_whole(canary: Canary) -
     assert (canary.calls, network.asked) == ([], [])
 
 
+def find_nothing(host: str, port: int) -> list[str]:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+async def test_a_name_that_nobody_knows_and_one_that_leads_inside_are_refused_in_the_same_words(canary: Canary) -> None:
+    class Unknown(StubResolver):
+        async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
+            find_nothing(host, port)
+            return []
+
+    url, words = f"http://thing.example:{canary.port}/", set()
+    for resolve in (find_nothing, lambda host, port: ["127.0.0.1"], lambda host, port: ["10.1.2.3"]):
+        with guarded_client(resolve=resolve) as client, pytest.raises(BlockedAddressError) as refused:
+            client.get(url)
+        words.add(str(refused.value))
+    for resolver in (Unknown(), StubResolver("127.0.0.1"), StubResolver("10.1.2.3")):
+        async with aiohttp.ClientSession(connector=make_connector(resolver=resolver)) as session:
+            with pytest.raises(aiohttp.ClientConnectorError) as failed:
+                await session.get(url)
+            words.add(str(failed.value.os_error))
+    assert len(words) == 1, words
+
+
 def test_a_name_that_changes_its_mind_is_resolved_once_a_connection_and_looked_at_each_time(canary: Canary) -> None:
     """DNS rebinding: public when it is looked at, loopback when it is connected to."""
     answers = iter([[PUBLIC], ["127.0.0.1"]])

@@ -233,6 +233,19 @@ def test_a_private_address_that_nobody_allowed_says_how_to(project: Project, adm
     assert vendor.requests == []
 
 
+@pytest.mark.parametrize("kind", ["custom", "zhipu"])
+def test_a_test_tells_nobody_which_names_are_known_inside(project: Project, alice: User, kind: str) -> None:
+    found = []
+    for host in ("localhost", "no-such-host.invalid"):
+        provider = Provider.objects.create(
+            project=project, name=host.partition(".")[0], kind=kind, base_url=f"http://{host}:1", default_model="m"
+        )
+        probe_provider(provider=provider, by=alice)
+        found.append(str(provider.probe).replace(host, "HOST"))
+    assert "has no public address that could be found" in found[0]
+    assert found[0] == found[1]
+
+
 def test_a_key_that_does_not_open_is_told(project: Project, admin: User, vendor: Vendor) -> None:
     provider = Provider.objects.create(
         project=project, name="lab", kind="custom", base_url=vendor.url, api_key_sealed=b"x:y", allow_private=True

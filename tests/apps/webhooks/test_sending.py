@@ -40,6 +40,18 @@ def send_once(webhook: Webhook, by: User, poster: Any) -> Delivery:
     return delivery
 
 
+def test_a_test_message_tells_nobody_which_names_are_known_inside(make: Make, owner: User, poster: Poster) -> None:
+    said = set()
+    for host in ("localhost", "no-such-host.invalid"):
+        webhook = make("/ok")
+        Webhook.objects.filter(pk=webhook.pk).update(url=f"http://{host}:1/", allow_private=False)
+        webhook.refresh_from_db()
+        delivery = send_once(webhook, owner, poster)
+        said.add((delivery.status, delivery.words.replace(host, "HOST")))
+    assert len(said) == 1, said
+    assert "HOST has no public address that could be found" in str(said)
+
+
 def test_a_message_arrives_signed_as_a_receiver_checks_it(
     make: Make, owner: User, poster: Poster, receiver: Receiver, log: Path
 ) -> None:
