@@ -29,6 +29,7 @@ from apps.feedback.models import Feedback, StepFeedback
 from apps.gateway.server import list_routes
 from apps.inference.models import Session
 from apps.rollouts.models import Rollout
+from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tentalis.asgi import application
 from tentalis.client import AsyncClient
@@ -61,6 +62,7 @@ def list_columns() -> list[str]:
 
 def columns_said(name: str, role: str = "owner") -> set[str]:
     rights = rights_said(role)
+    rights |= {"owner or manager"} if role in {"owner", "manager"} else set()
     return {
         column for right, columns in TABLE["exports"].get(name, {}).items() if right in rights for column in columns
     }
@@ -427,6 +429,28 @@ def test_each_role_takes_home_the_columns_it_may_and_no_other(full: Project, rol
             if status != (200 if wanted else 403) or found != wanted:
                 wrong.append((source.name, format, status, sorted(found ^ wanted)))
     assert wrong == []
+
+
+@pytest.mark.parametrize("role", Role.values)
+def test_a_tasks_reference_is_told_by_rest_to_who_takes_it_home_and_to_nobody_else(full: Project, role: str) -> None:
+    Task.objects.filter(project=full).update(reference={"answer": CANARY + "-REFERENCE"})
+    Worker.objects.filter(project=full).update(kind="outside")
+    caller = Caller(token_of(user_of(role)))
+    task = Task.objects.filter(project=full).latest("id").pk
+    answers = {
+        "one": caller.get(f"tasks/{task}"),
+        "list": caller.get("tasks?project=shop"),
+        "cancelled": caller.post(f"tasks/{task}/cancel", {}),
+        "attempts": caller.get(f"tasks/{task}/attempts"),
+        "reviews": caller.get("reviews?project=shop"),
+        "audit": caller.get("audit?project=shop"),
+    }
+    told = {name for name, answer in answers.items() if f"{CANARY}-REFERENCE" in str(answer.body)}
+    may = "reference" in columns_said("tasks", role)
+    assert told == ({"one", "list"} if may else set()) | (
+        {"cancelled"} if may and answers["cancelled"].status == 200 else set()
+    )
+    assert "reference" in answers["one"].body
 
 
 def test_nobody_else_takes_anything_home(full: Project) -> None:

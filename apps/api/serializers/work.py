@@ -6,6 +6,7 @@ from django.core.validators import RegexValidator
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.api.permissions import current_user
 from apps.api.serializers.learning import UseOut
 from apps.api.serializers.strict import (
     AnyJSONField,
@@ -16,6 +17,7 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
+from apps.feedback.rights import find_managed
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Environment, Step, Task
 from apps.training.provenance import trace_attempts
@@ -117,6 +119,9 @@ class TaskOut(serializers.ModelSerializer[Task]):
     worker = serializers.CharField(source="worker.name")
     submitted_by = serializers.CharField(source="submitted_by.username")
     parent: Any = serializers.IntegerField(source="parent_id", allow_null=True)
+    reference = serializers.SerializerMethodField(
+        help_text="What a right answer holds. null for all but owners and managers of the project."
+    )
 
     class Meta:
         model = Task
@@ -140,6 +145,13 @@ class TaskOut(serializers.ModelSerializer[Task]):
             "created_at",
             "updated_at",
         ]
+
+    @extend_schema_field(AnyJSONField(allow_null=True))
+    def get_reference(self, task: Task) -> Any:
+        if "managed" not in self.context:
+            self.context["managed"] = find_managed(current_user(self.context["request"]))
+        managed = self.context["managed"]
+        return task.reference if managed is None or task.project_id in managed else None
 
 
 class TaskIn(StrictSerializer):

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -58,7 +59,7 @@ class Export:
             "source": self.source.name,
             "format": self.format,
             "filters": dict(self.filters),
-            "columns": dict(self.source.columns),
+            "columns": dict(self.columns),
             "rows": self.row_count,
             "size_bytes": self.size_bytes,
             "sha256": self._hash.hexdigest(),
@@ -68,10 +69,14 @@ class Export:
             "audit_entry": self.audit_id,
         }
 
+    @cached_property
+    def columns(self) -> Mapping[str, str]:
+        return self.source.columns_for(self.by, self.project)
+
     def write(self) -> Iterator[bytes]:
         """The data itself."""
         write, _ = WRITERS[self.format]
-        for part in write(self._count(self.source.rows(self.project, self.filters, self.by)), self.source.columns):
+        for part in write(self._count(self.source.rows(self.project, self.filters, self.by)), self.columns):
             self._hash.update(part)
             self.size_bytes += len(part)
             yield part

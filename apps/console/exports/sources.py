@@ -19,7 +19,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry, AuditSeal
 from apps.console.exports import training_sets
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.rights import MANAGERS
+from apps.feedback.rights import MANAGERS, may_read_reference
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from apps.tasks.models import Task
@@ -38,6 +38,7 @@ class Source:
         columns: name -> kind of value: int, float, bool, text, time, json (nested), ints, floats or bools (lists).
         filters: names a query may narrow it by -> what they may be; None: any text.
         formats: what it can be written as.
+        references: columns that tell what a right answer holds: for who leads the project, and not there for others.
     """
 
     name: str
@@ -48,6 +49,13 @@ class Source:
     rows: Callable[[Project, Mapping[str, str], User], Iterator[Row]]
     filters: Mapping[str, frozenset[str] | None]
     formats: tuple[str, ...] = ("csv", "jsonl", "parquet")
+    references: frozenset[str] = frozenset()
+
+    def columns_for(self, user: User, project: Project) -> Mapping[str, str]:
+        """What a user takes home."""
+        if not self.references or may_read_reference(user, project):
+            return self.columns
+        return {name: kind for name, kind in self.columns.items() if name not in self.references}
 
 
 TASK_COLUMNS = {
@@ -55,14 +63,15 @@ TASK_COLUMNS = {
     "group_size": "int", "score": "float", "prompt": "text", "answer": "text", "reference": "json", "metadata": "json",
     "failure": "text",
 }  # fmt: skip
+REFERENCES = frozenset({"reference"})
 TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"}
 
 
 def read_tasks(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     rows = Task.objects.filter(project=project, **filters)
-    paths = [TASK_PATHS.get(name, name) for name in TASK_COLUMNS]
-    for values in iterate_values(rows, paths):
-        yield dict(zip(TASK_COLUMNS, values, strict=True))
+    names = [name for name in TASK_COLUMNS if name not in REFERENCES or may_read_reference(user, project)]
+    for values in iterate_values(rows, [TASK_PATHS.get(name, name) for name in names]):
+        yield dict(zip(names, values, strict=True))
 
 
 FEEDBACK_COLUMNS = {
@@ -169,6 +178,7 @@ SOURCES: Mapping[str, Source] = {
         Source(
             "tasks", _("Tasks"), _("Each task with its state, score and best answer."),
             Right.TASKS_READ, TASK_COLUMNS, read_tasks, {"state": frozenset(Task.State.values)},
+            references=REFERENCES,
         ),
         Source(
             "feedback", _("Reviews and feedback"), _("What managers said, step by step, in their own words."),
