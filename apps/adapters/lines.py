@@ -8,7 +8,7 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment
 from apps.audit.services import move
 from apps.base.errors import TentalisError
-from apps.inference.services import client_for
+from apps.inference.services import open_client
 
 logger = logging.getLogger(__name__)
 WORDS = "refused: the person it was taught by was forgotten"
@@ -45,7 +45,7 @@ def _unload(adapters: list[Adapter]) -> None:
     """Free their servers at once; where that fails, the worker's next adoption does it."""
     for adapter in adapters:
         try:
-            client = client_for(adapter.worker.provider)
+            client = open_client(adapter.worker.provider)
             if adapter.name in client.list_models():
                 client.unload_adapter(adapter.name)
         except TentalisError as error:

@@ -20,7 +20,7 @@ from apps.base.surviving import survive
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, ModelNotServedError
 from apps.inference.registry import find_kind
-from apps.inference.services import client_for, clients_for
+from apps.inference.services import client_for, clients_for, open_clients
 from apps.workers.models import Worker
 from tentalis.outbound.scopes import CancelScope
 
@@ -37,7 +37,7 @@ IDLE_STATES = (Adapter.State.RETIRED, Adapter.State.QUARANTINED, Adapter.State.R
 
 def client_of(worker: Worker) -> ModelClient:
     """The model server that serves a worker; its first address, where it has several."""
-    return client_for(worker.provider)
+    return client_for(worker.provider, worker.project_id)
 
 
 def load(adapter: Adapter) -> None:
@@ -49,7 +49,7 @@ def load(adapter: Adapter) -> None:
         AdapterNameTakenError: something else has the name.
         ProviderRefusedError: the server found fault with it.
     """
-    for client in clients_for(adapter.worker.provider):
+    for client in clients_for(adapter.worker.provider, adapter.worker.project_id):
         _load_on(client, adapter)
 
 
@@ -111,7 +111,7 @@ def probe(adapter: Adapter) -> None:
     Raises:
         WrongAdapterServedError: another model answered, or log-probs do not come out again under this one.
     """
-    for client in clients_for(adapter.worker.provider):
+    for client in clients_for(adapter.worker.provider, adapter.worker.project_id):
         _probe_on(client, adapter)
 
 
@@ -168,7 +168,7 @@ def _unload_idle(worker: Worker) -> int:
     needed |= set(Shadow.objects.filter(worker=worker, state=Shadow.State.RUNNING).values_list("adapter_id", flat=True))
     idle = Adapter.objects.filter(worker=worker, is_anchor=False, state__in=IDLE_STATES).exclude(pk__in=needed)
     names, count = set(idle.values_list("name", flat=True)), 0
-    for client in clients_for(worker.provider) if names else ():
+    for client in open_clients(worker.provider) if names else ():
         if loaded := sorted(names & set(client.list_models())):
             busy = client.find_busy_adapters()
             for name in loaded:
@@ -208,7 +208,7 @@ def restore_served() -> int:
 
 
 def _find_lost(worker: Worker, adapters: Iterable[Adapter | None]) -> list[Adapter]:
-    served = [set(client.list_models()) for client in clients_for(worker.provider)]
+    served = [set(client.list_models()) for client in clients_for(worker.provider, worker.project_id)]
     return [one for one in adapters if one is not None and any(one.name not in names for names in served)]
 
 

@@ -47,6 +47,9 @@ RULES: Mapping[str, Rule] = {
     "DELETE /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
     "POST /api/v1/feedback/{pk}/retract": Rule("author or manager", LEADERS, frozenset({Role.REVIEWER, Role.AGENT})),
     "POST /api/v1/providers/rotate-keys": Rule("admin"),
+    "POST /api/v1/provider-grants": Rule("admin"),
+    "PATCH /api/v1/provider-grants/{pk}": Rule("admin"),
+    "DELETE /api/v1/provider-grants/{pk}": Rule("admin"),
 }
 """Routes whose services ask more than the right, or that one needs no project for."""
 

@@ -13,7 +13,7 @@ from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentV
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.managers import ManagerRunViewSet
 from apps.api.views.prices import CostView, PriceViewSet
-from apps.api.views.providers import ProviderViewSet
+from apps.api.views.providers import ProviderGrantViewSet, ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, GainView, LearningView, QueuesView
 from apps.api.views.rewards import RewardView
 from apps.api.views.scorers import RewardModelViewSet
@@ -30,6 +30,7 @@ router.register("members", MemberViewSet)
 router.register("invitations", InvitationViewSet)
 router.register("tokens", TokenViewSet, basename="token")
 router.register("providers", ProviderViewSet)
+router.register("provider-grants", ProviderGrantViewSet)
 router.register("prices", PriceViewSet)
 router.register("workers", WorkerViewSet)
 router.register("tasks", TaskViewSet)

@@ -24,6 +24,13 @@ class LimitsForm(forms.Form):
         max_value=MAX_USD,
         widget=forms.NumberInput(attrs={"step": "any"}),
     )
+    usd_per_month = forms.FloatField(
+        label=_("US dollars a month"),
+        required=False,
+        min_value=0.000001,
+        max_value=MAX_USD,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
 
     def __init__(
         self, data: Mapping[str, Any] | None = None, *, limits: Mapping[str, Any] | None = None, prefix: str = ""

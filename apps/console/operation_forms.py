@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
 from apps.console.forms import show_error
+from apps.inference.grants import usable
 from apps.inference.models import Provider
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
@@ -130,7 +130,7 @@ class WorkerForm(forms.Form):
 
     def __init__(self, *args: Any, project: Project, worker: Worker | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        offered = Provider.objects.filter(Q(project=project) | Q(project=None), is_active=True)
+        offered = Provider.objects.filter(usable([project]), is_active=True)
         for name in ("provider", "agent_server"):
             self.fields[name].queryset = offered.order_by("name")  # type: ignore[attr-defined]
         others = Worker.objects.filter(project=project, learns_with=None).exclude(kind=Worker.Kind.ECHO)

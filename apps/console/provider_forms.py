@@ -5,9 +5,11 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from apps.accounts.models import Project
 from apps.inference.models import Provider
 from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
 from apps.inference.registry import CHOICES
+from tentalis.core.limits import MAX_COUNT, MAX_USD
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
 MAX_KEY_CHARS = 2_000
@@ -67,12 +69,17 @@ class ProviderForm(forms.Form):
         required=False,
         help_text=_("vLLM with --logprobs-mode processed_logprobs. Else only answers sampled at temperature 1 teach."),
     )
+    granted_to = forms.ChoiceField(
+        label=_("Who may ask it"), choices=Provider.GrantedTo.choices, help_text=_("An admin grants it on its page.")
+    )
     is_active = forms.BooleanField(label=_("May be asked"), required=False, initial=True)
 
     def __init__(self, *args: Any, provider: Provider | None = None, is_admin: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not is_admin:
             del self.fields["allow_private"]
+        if provider is None or provider.project_id is not None or not is_admin:
+            del self.fields["granted_to"]
         key = self.fields["api_key"]
         if provider is None:
             del self.fields["is_active"]
@@ -106,7 +113,10 @@ class ProviderForm(forms.Form):
 def read_provider(provider: Provider) -> dict[str, Any]:
     """The form's initial values; the key is not among them."""
     names = ("name", "kind", "base_url", "default_model", "timeout_s", "requests_per_minute", "tokens_per_minute")
-    values = {name: getattr(provider, name) for name in (*names, "allow_private", "tells_processed", "is_active")}
+    values = {
+        name: getattr(provider, name)
+        for name in (*names, "allow_private", "tells_processed", "granted_to", "is_active")
+    }
     return {**values, "more_urls": "\n".join(provider.more_urls)}
 
 
@@ -119,3 +129,28 @@ class PriceForm(forms.Form):
         label=_("Prompt out of its cache"), min_value=0, max_digits=12, decimal_places=6, required=False
     )
     output = forms.DecimalField(label=_("Answer"), min_value=0, max_digits=12, decimal_places=6)
+
+
+class AllowanceForm(forms.Form):
+    """What a project may use of a shared model server; a field left empty is no limit."""
+
+    tokens_per_day = forms.IntegerField(label=_("Tokens a day"), required=False, min_value=1, max_value=MAX_COUNT)
+    usd_per_month = forms.FloatField(
+        label=_("US dollars a month"),
+        required=False,
+        min_value=0.000001,
+        max_value=MAX_USD,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+
+
+class GrantForm(AllowanceForm):
+    """Which project may ask it, and how much."""
+
+    project = forms.ModelChoiceField(Project.objects.none(), label=_("Project"), to_field_name="slug")
+    field_order = ("project", "tokens_per_day", "usd_per_month")
+
+    def __init__(self, *args: Any, provider: Provider, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        others = Project.objects.exclude(provider_grants__provider=provider).order_by("slug")
+        self.fields["project"].queryset = others  # type: ignore[attr-defined]

@@ -119,7 +119,9 @@ def _ask_model(task: Task, words: Words) -> Drawn:
     )
     try:
         with charge(project=task.project, turn="hint", task_id=task.pk):
-            answers = client_for(None).chat(messages, model=model, max_tokens=MAX_TOKENS, temperature=0.0)
+            answers = client_for(None, task.project_id).chat(
+                messages, model=model, max_tokens=MAX_TOKENS, temperature=0.0
+            )
     except TentalisError as error:
         return Drawn("", NOTHING, f"the model could not be asked: {error}")
     found = parse_hint(answers[0].text)

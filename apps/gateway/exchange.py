@@ -121,6 +121,7 @@ class Exchange:
             self._at,
             guess=lambda: guess_usage(raw, body),
             count_usd=lambda usage: self._count_usd(fetch, usage),
+            allowance=fetch.aim.route.allowance,
         )
         if fetch.aim.question.is_stream:
             return await self._answer_stream(fetch)
@@ -295,6 +296,7 @@ class Exchange:
                     tokens=tokens,
                     count_usd=lambda: self._count_usd(fetch, relay.usage),
                     now=time.time(),
+                    allowance=fetch.aim.route.allowance,
                 )
         header = self._make_header(arrival, fetch, error=error, status=status, is_truncated=is_truncated)
         self._edge.spool.append(header, kept, answer)

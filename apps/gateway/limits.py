@@ -19,14 +19,14 @@ from apps.base.ending import end_task
 from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.tables import Backend, Caller
-from tentalis.core.limits import Limits
+from apps.inference.allowances import name_count, name_grant
+from tentalis.core.limits import DAY_S, MINUTE_S, MONTH_S, Limits, find_window
 
 logger = logging.getLogger(__name__)
 
 SYNC_EVERY_S = 0.2
 REDIS_TIMEOUT_S = 1.0
-PREFIX = "tentalis:gateway"
-MINUTE_S, DAY_S = 60, 86_400
+_NONE = Limits()
 
 
 class Metric(NamedTuple):
@@ -41,7 +41,9 @@ REQUESTS = Metric("requests_per_minute", MINUTE_S, "requests a minute")
 TOKENS_MINUTE = Metric("tokens_per_minute", MINUTE_S, "tokens a minute")
 TOKENS_DAY = Metric("tokens_per_day", DAY_S, "tokens a day")
 USD_DAY = Metric("usd_per_day", DAY_S, "US dollars a day")
-METRICS = (REQUESTS, TOKENS_MINUTE, TOKENS_DAY, USD_DAY)
+USD_MONTH = Metric("usd_per_month", MONTH_S, "US dollars a month")
+METRICS = (REQUESTS, TOKENS_MINUTE, TOKENS_DAY, USD_DAY, USD_MONTH)
+DOLLARS = (USD_DAY, USD_MONTH)
 
 
 class Count:
@@ -62,7 +64,7 @@ class Count:
         self.reserved = 0.0
 
     def read(self, now: float) -> float:
-        window = int(now // self.window_s)
+        window, _ = find_window(self.window_s, now)
         if window != self.window:
             self.window, self.said, self.unsaid = window, 0.0, 0.0
         return self.said + self.unsaid
@@ -127,6 +129,7 @@ class Budgets:
         *,
         guess: Callable[[], Usage],
         count_usd: Callable[[Usage], float],
+        allowance: Limits = _NONE,
     ) -> "Reservation | None":
         """Count one request against every budget it falls under, and hold room for what it may use.
 
@@ -135,12 +138,13 @@ class Budgets:
         Args:
             guess: what it may use; called where a budget is in tokens or dollars.
             count_usd: what that costs; called where one is in dollars.
+            allowance: of the project's grant for the backend.
         Returns:
             What is held, until it is released; None where there is no budget.
         Raises:
             RefusalError: 429: one of them is used up, or others hold what is left; nothing is counted then.
         """
-        scopes = list(_scopes(caller, backend))
+        scopes = list(_scopes(caller, backend, allowance))
         if not scopes:
             return None
         limited = [
@@ -161,11 +165,18 @@ class Budgets:
             if metric is REQUESTS:
                 count.add(1, now)
             elif usage is not None:
-                held.append((count, count_usd(usage) if metric is USD_DAY else usage.prompt + usage.completion))
+                held.append((count, count_usd(usage) if metric in DOLLARS else usage.prompt + usage.completion))
         return Reservation(held)
 
     def charge(
-        self, caller: Caller, backend: Backend, *, tokens: int, count_usd: Callable[[], float], now: float
+        self,
+        caller: Caller,
+        backend: Backend,
+        *,
+        tokens: int,
+        count_usd: Callable[[], float],
+        now: float,
+        allowance: Limits = _NONE,
     ) -> None:
         """Count what an answer cost.
 
@@ -173,18 +184,19 @@ class Budgets:
             tokens: of its prompt and of itself.
             count_usd: called where a budget is in dollars.
         """
-        for scope in _scopes(caller, backend):
+        for scope in _scopes(caller, backend, allowance):
             for metric in (TOKENS_MINUTE, TOKENS_DAY):
                 if getattr(scope.limits, metric.name) is not None:
                     self._count(scope, metric).add(tokens, now)
-            if scope.limits.usd_per_day is not None:
-                self._count(scope, USD_DAY).add(count_usd(), now)
+            for metric in DOLLARS:
+                if getattr(scope.limits, metric.name) is not None:
+                    self._count(scope, metric).add(count_usd(), now)
 
     async def sync(self, now: float) -> None:
         """Tell Redis what was counted here, and learn what was counted everywhere."""
         if self._redis is None:
             return
-        current = [count for count in self._counts.values() if count.window == int(now // count.window_s)]
+        current = [count for count in self._counts.values() if count.window == find_window(count.window_s, now)[0]]
         self._counts = {key: count for key, count in self._counts.items() if count in current or count.reserved}
         if not current:
             return
@@ -192,7 +204,7 @@ class Budgets:
         try:
             async with self._redis.pipeline(transaction=False) as pipe:
                 for count, window, unsaid in told:
-                    key = f"{PREFIX}:{count.key}:{window}"
+                    key = name_count(count.key, window)
                     pipe.incrbyfloat(key, unsaid)
                     pipe.expire(key, 2 * count.window_s)
                 answers = await pipe.execute()
@@ -226,11 +238,11 @@ def connect_redis(url: str) -> Redis:
     return client
 
 
-_NONE = Limits()
-
-
-def _scopes(caller: Caller, backend: Backend) -> Iterator[Scope]:
+def _scopes(caller: Caller, backend: Backend, allowance: Limits) -> Iterator[Scope]:
     """Only those with a limit; most have none."""
+    if allowance != _NONE and backend.key is not None:
+        words = f"project {caller.project_slug} at model server {backend.name}"
+        yield Scope(name_grant(caller.project, backend.key), words, allowance)
     if caller.token_limits != _NONE:
         yield Scope(f"token:{caller.token}", "this token", caller.token_limits)
     if caller.project_limits != _NONE:
@@ -240,7 +252,7 @@ def _scopes(caller: Caller, backend: Backend) -> Iterator[Scope]:
 
 
 def _refuse(scope: Scope, metric: Metric, limit: float, now: float) -> RefusalError:
-    wait_s = math.ceil(metric.window_s - now % metric.window_s)
+    wait_s = math.ceil(find_window(metric.window_s, now)[1])
     return RefusalError(
         f"{scope.words} may use {limit:g} {metric.words}, and has",
         status=429,

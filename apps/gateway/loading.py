@@ -16,7 +16,7 @@ from apps.accounts.services import find_token
 from apps.adapters.models import Adapter, Deployment
 from apps.base.sealing import SealedKeyError
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
-from apps.inference.models import Provider
+from apps.inference.models import Provider, ProviderGrant
 from apps.inference.prices import load_prices
 from apps.inference.providers import open_key
 from apps.inference.registry import find_kind
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _DIGEST = """
     SELECT md5(concat_ws('|',
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_provider t),
+        (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_providergrant t),
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM workers_worker t),
         (SELECT string_agg(md5(concat_ws(',', id, adapter_id, canary_id, canary_percent, canary_after_task, epoch)), ''
             ORDER BY id) FROM adapters_deployment t),
@@ -127,13 +128,19 @@ def _read_limits(value: Any) -> Limits:
 
 
 def load_tables() -> Tables:
-    """Everything requests are routed by, in six statements."""
+    """Everything requests are routed by, in seven statements."""
     own = _own_server()
     backends: dict[tuple[int | None, str], Backend] = {(None, own.name): own}
     by_key: dict[int | None, Backend] = {None: own}
     for provider in Provider.objects.filter(is_active=True):
         if (backend := _make_backend(provider)) is not None:
             backends[provider.project_id, provider.name] = by_key[provider.pk] = backend
+    grants: dict[tuple[int, int | None], Limits] = {
+        (grant.project_id, grant.provider_id): Limits(
+            tokens_per_day=grant.tokens_per_day, usd_per_month=grant.usd_per_month
+        )
+        for grant in ProviderGrant.objects.filter(provider__project__isnull=True)
+    }
     deployments: dict[int, Deployment] = {}
     people: dict[int, dict[str, Served]] = defaultdict(dict)
     for row in Deployment.objects.select_related("adapter", "canary"):
@@ -165,7 +172,13 @@ def load_tables() -> Tables:
             adapters[known.project, name] = adapters[known.project, name.partition(".")[2]] = pinned
     workers = {(route.project, route.name): route for route in routes}
     return Tables(
-        workers=workers, adapters=adapters, owners=owners, private=private, backends=backends, prices=load_prices()
+        workers=workers,
+        adapters=adapters,
+        owners=owners,
+        private=private,
+        backends=backends,
+        grants=grants,
+        prices=load_prices(),
     )
 
 
@@ -206,6 +219,7 @@ def _make_backend(provider: Provider) -> Backend | None:
             tokens_per_minute=provider.tokens_per_minute or None,
         ),
         tells_processed=provider.tells_processed,
+        is_listed=provider.project_id is None and provider.granted_to != Provider.GrantedTo.EVERYONE,
     )
 
 

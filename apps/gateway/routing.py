@@ -5,7 +5,9 @@ from typing import NamedTuple
 from apps.gateway.errors import RefusalError, refuse_model
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Backend, Served, Tables, WorkerRoute
+from apps.inference.grants import WHO_GRANTS, NotGrantedError
 from tentalis.core.learning.canary import is_canary
+from tentalis.core.limits import Limits
 
 
 class Route(NamedTuple):
@@ -14,20 +16,32 @@ class Route(NamedTuple):
     Args:
         worker: name; "" where a provider's model was asked for.
         is_managed: the platform chose the adapter, so that it is ours to find another if the server lost it.
+        allowance: what the project's grant for the server allows.
     """
 
     backend: Backend
     served: Served
     worker: str
     is_managed: bool
+    allowance: Limits = Limits()
 
 
 def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Route:
     """Resolve `model`: a worker, one of its adapters, `provider/model`.
 
     Raises:
-        RefusalError: 404: there is no such model in the project, or it is another person's own adapter.
+        RefusalError: 404: there is no such model in the project, or it is another person's own adapter; 403: its
+            server is shared, and not granted to the project.
     """
+    route = _resolve(model, place, project=project, tables=tables)
+    if not tables.is_granted(project, route.backend):
+        message = f"model server {route.backend.name} is not granted to this project: {WHO_GRANTS}"
+        raise RefusalError(message, status=403, code=NotGrantedError.code, param="model")
+    allowance = tables.grants.get((project, route.backend.key))
+    return route if allowance is None else route._replace(allowance=allowance)
+
+
+def _resolve(model: str, place: Place, *, project: int, tables: Tables) -> Route:
     if (worker := tables.workers.get((project, model))) is not None:
         return Route(worker.backend, _choose(worker, place), worker.name, is_managed=True)
     if (pinned := tables.adapters.get((project, model))) is not None:

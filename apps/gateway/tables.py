@@ -47,6 +47,7 @@ class Backend:
         timeout_s: longest silence.
         tells_processed: its log-probs are those at the temperature it samples at.
         limits: what all callers together may ask of it.
+        is_listed: it is shared, and only for projects with a grant.
     """
 
     key: int | None
@@ -59,6 +60,7 @@ class Backend:
     timeout_s: float
     limits: Limits
     tells_processed: bool = False
+    is_listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class Tables:
         prices: of models, for budgets in dollars.
         owners: project of every adapter there is, by its full name: servers are shared, and know no projects.
         private: end user of every adapter that is one person's own, by its full name: it serves nobody else.
-        backends: by project and name; project None for those offered to all.
+        backends: by project and name; project None for those that are shared.
+        grants: by project and backend's key: what the project may use of a shared one, where it was granted.
     """
 
     workers: Mapping[tuple[int, str], WorkerRoute] = field(default_factory=dict)
@@ -114,18 +117,22 @@ class Tables:
     private: Mapping[str, str] = field(default_factory=dict)
     prices: PriceTable = field(default_factory=lambda: PriceTable({}, {}))
     backends: Mapping[tuple[int | None, str], Backend] = field(default_factory=dict)
+    grants: Mapping[tuple[int, int | None], Limits] = field(default_factory=dict)
 
     def find_backend(self, project: int, name: str) -> Backend | None:
         return self.backends.get((project, name)) or self.backends.get((None, name))
+
+    def is_granted(self, project: int, backend: Backend) -> bool:
+        return not backend.is_listed or (project, backend.key) in self.grants
 
     def list_models(self, project: int) -> list[str]:
         """Names a project's callers may ask for: its workers, what serves them, its providers' default models."""
         names = []
         for (owner, name), route in self.workers.items():
-            if owner == project:
+            if owner == project and self.is_granted(project, route.backend):
                 names.append(name)
                 names += [served.adapter for served in (route.deployed, route.canary) if served and served.adapter]
         for (offered_to, name), backend in self.backends.items():
-            if offered_to in {None, project} and backend.default_model:
+            if offered_to in {None, project} and backend.default_model and self.is_granted(project, backend):
                 names.append(f"{name}/{backend.default_model}")
         return sorted(set(names))  # of workers that learn with one, each is served by the same

@@ -6,6 +6,9 @@ from functools import cached_property, lru_cache
 from time import perf_counter
 from typing import Any
 
+import orjson
+
+from apps.inference.allowances import Allowance
 from apps.inference.anthropic import from_anthropic, to_anthropic
 from apps.inference.errors import ProviderAnswerError, ProviderRefusedError
 from apps.inference.lora_routes import NAME_TAKEN, LoraRoutes
@@ -14,6 +17,7 @@ from apps.inference.transport import Transport
 from tentalis.core.token_use import NOTHING_USED, TokenUse, read_token_use, share_token_use
 
 DEFAULT_TIMEOUT_S = 120.0
+BYTES_A_TOKEN = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +64,7 @@ class ModelClient:
         timeout_s: longest silence of the server while it answers.
         allow_private: an admin allowed loopback and private addresses for this server.
         on_answer: called with model, who served it, tokens used and seconds, after each answer.
+        allowance: what may be used of it; room is held before each call and settled by its answer.
     """
 
     base_url: str
@@ -68,6 +73,7 @@ class ModelClient:
     timeout_s: float = DEFAULT_TIMEOUT_S
     allow_private: bool = False
     on_answer: Callable[[str, str, TokenUse, float], None] | None = field(default=None, repr=False, compare=False)
+    allowance: Allowance | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def _row(self) -> ProviderKind:
@@ -302,15 +308,31 @@ class ModelClient:
 
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
         """Have the model answer, in OpenAI's form whatever the server speaks, and tell what it took."""
+        model = str(body["model"])
+        room = self.allowance.hold(model, self._guess(body)) if self.allowance is not None else None
         started = perf_counter()
-        if self._row.dialect == "anthropic":
-            answer = self._translate(self._transport.call("POST", path, to_anthropic(body)))
-        else:
-            answer = self._transport.call("POST", path, body)
+        try:
+            if self._row.dialect == "anthropic":
+                answer = self._translate(self._transport.call("POST", path, to_anthropic(body)))
+            else:
+                answer = self._transport.call("POST", path, body)
+            use = read_token_use(answer.get("usage")) if isinstance(answer, dict) else NOTHING_USED
+            if room is not None:
+                room.settle(use)
+        finally:
+            if room is not None:
+                room.release()
         if self.on_answer is not None and isinstance(answer, dict):
-            use = read_token_use(answer.get("usage"))
-            self.on_answer(str(body["model"]), str(answer.get("model") or ""), use, perf_counter() - started)
+            self.on_answer(model, str(answer.get("model") or ""), use, perf_counter() - started)
         return answer
+
+    def _guess(self, body: Mapping[str, Any]) -> TokenUse:
+        """What a call may take at most, near enough to hold room for it until its answer says."""
+        prompts = body.get("prompt")
+        count = len(prompts) if isinstance(prompts, Sequence) and not isinstance(prompts, str) else 1
+        most = body.get("max_tokens") or body.get(self._row.max_tokens_field) or 0
+        prompt = 1 + len(orjson.dumps(body, default=str)) // BYTES_A_TOKEN
+        return TokenUse(prompt, count * int(body.get("n") or 1) * int(most))
 
     def _translate(self, answer: Any) -> dict[str, Any]:
         try:

@@ -6,11 +6,11 @@ such and stand for no amount; an installation that pays for its own machines set
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, F, Q, QuerySet, Sum
 
 from apps.accounts.models import Project
 from apps.inference.models import Exchange
@@ -91,6 +91,57 @@ def cost_of_project(project: Project, *, since: datetime, until: datetime | None
     """Everything a project's agents, judges and managers cost from a moment on, up to another."""
     rows = Exchange.objects.filter(project=project, created_at__gte=since)
     return cost_of(rows.filter(created_at__lt=until) if until else rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerUse:
+    """What a project used of one model server, days and months in UTC.
+
+    Args:
+        tokens_today, tokens_this_month: prompts and answers. usd_this_month: of calls whose price was known.
+        unpriced: calls of this month whose price was not known.
+    """
+
+    tokens_today: int = 0
+    tokens_this_month: int = 0
+    usd_this_month: Decimal = NOTHING
+    calls_this_month: int = 0
+    unpriced: int = 0
+
+
+def use_of_servers(pairs: Iterable[tuple[int, int]], *, now: datetime) -> dict[tuple[int, int], ServerUse]:
+    """What projects used of servers, for (project, server) ids in one statement; who used nothing is there with 0."""
+    wanted = set(pairs)
+    month = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    today = Q(created_at__gte=now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0))
+    tokens = F("prompt_tokens") + F("completion_tokens")
+    rows = (
+        Exchange.objects.filter(
+            project__in={project for project, _ in wanted},
+            provider__in={server for _, server in wanted},
+            created_at__gte=month,
+        )
+        .order_by()
+        .values("project_id", "provider_id")
+        .annotate(
+            today=Sum(tokens, filter=today),
+            month=Sum(tokens),
+            usd=Sum("cost_usd"),
+            n=Count("*"),
+            priced=Count("cost_usd"),
+        )
+    )
+    found = {
+        (row["project_id"], row["provider_id"]): ServerUse(
+            tokens_today=row["today"] or 0,
+            tokens_this_month=row["month"] or 0,
+            usd_this_month=row["usd"] or NOTHING,
+            calls_this_month=row["n"],
+            unpriced=row["n"] - row["priced"],
+        )
+        for row in (rows if wanted else ())
+    }
+    return {pair: found.get(pair, ServerUse()) for pair in wanted}
 
 
 def cost_of(exchanges: QuerySet[Exchange]) -> Bill:

@@ -14,9 +14,10 @@ from tentalis.outbound.addresses import check_url
 
 
 class Provider(Timestamped):
-    """A model server. `project` None: offered to every project.
+    """A model server. `project` None: shared, for the projects that it is granted to.
 
     Attributes:
+        granted_to: of a shared one, whether every project may ask it or those that have a grant.
         kind: which row of the registry says how it is spoken to.
         more_urls: further addresses that serve the same models; sessions are spread over all of them.
         api_key_sealed: encrypted, and bound to this row, its project and the origins it may be sent to.
@@ -27,8 +28,15 @@ class Provider(Timestamped):
         probe, probed_at: what the last test found (`probes.Probe` as JSON); {} and None before the first.
     """
 
+    class GrantedTo(models.TextChoices):
+        LISTED = "listed", "Projects with a grant"
+        EVERYONE = "everyone", "Every project"
+
     project = models.ForeignKey(Project, models.CASCADE, null=True, blank=True, related_name="providers")
     name = models.SlugField(max_length=64)
+    granted_to = models.CharField(
+        max_length=8, choices=GrantedTo.choices, default=GrantedTo.LISTED, db_default=GrantedTo.LISTED
+    )
     kind = models.CharField(max_length=16, choices=CHOICES, default="custom")
     base_url = models.URLField(max_length=500)
     api_key_sealed = models.BinaryField(
@@ -67,6 +75,35 @@ class Provider(Timestamped):
         urls = [url for url in (self.base_url, *self.more_urls) if url]
         origins = " ".join(sorted({str(check_url(url)) for url in urls}))
         return f"{field} of provider {self.pk} of project {self.project_id or '(all)'} at {origins}"
+
+
+class ProviderGrant(Timestamped):
+    """A project may ask a shared model server.
+
+    Attributes:
+        tokens_per_day: prompts and answers of its calls together, a day in UTC; None: no limit.
+        usd_per_month: by the prices known, a month in UTC; None: no limit.
+        granted_by: handle of the admin.
+    """
+
+    provider = models.ForeignKey(Provider, models.CASCADE, related_name="grants")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="provider_grants")
+    tokens_per_day = models.PositiveBigIntegerField(null=True, blank=True)
+    usd_per_month = models.FloatField(null=True, blank=True)
+    granted_by = models.CharField(max_length=160)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "project"], name="provider_is_granted_once"),
+            models.CheckConstraint(
+                condition=(Q(tokens_per_day__isnull=True) | Q(tokens_per_day__gte=1))
+                & (Q(usd_per_month__isnull=True) | Q(usd_per_month__gt=0)),
+                name="grant_allows_something",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} for {self.project}"
 
 
 class Price(Timestamped):

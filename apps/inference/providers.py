@@ -22,7 +22,7 @@ from tentalis.outbound.addresses import check_url, is_allowed
 CHANGEABLE = frozenset(
     {"name", "kind", "base_url", "more_urls", "default_model", "allow_private", "timeout_s", "tells_processed"}
 )
-CHANGEABLE |= {"requests_per_minute", "tokens_per_minute", "is_active", "api_key"}
+CHANGEABLE |= {"requests_per_minute", "tokens_per_minute", "is_active", "api_key", "granted_to"}
 MAX_URLS = 32
 MAX_TIMEOUT_S = 3600.0
 
@@ -37,7 +37,7 @@ def create_provider(
     api_key: str = "",
     **more: Any,
 ) -> Provider:
-    """Add a model server; `project` None offers it to every project.
+    """Add a model server; `project` None: a shared one, for projects it is granted to (see `grants`).
 
     Args:
         base_url: "": where the vendor of this kind serves it.
@@ -157,6 +157,8 @@ def _check(provider: Provider, api_key: str) -> None:
             name: [f"{words} (found {getattr(provider, name)!r})" for words in messages]
             for name, messages in error.message_dict.items()
         }
+    if provider.project_id is not None and provider.granted_to != Provider.GrantedTo.LISTED:
+        errors["granted_to"] = ["must stay listed: the server is a project's own, and nobody else's"]
     if complaint := _complain_about(provider.base_url, provider):
         errors["base_url"] = [complaint]
     more = provider.more_urls

@@ -7,7 +7,9 @@ from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.base.errors import ConflictError
+from apps.inference.allowances import find_allowance
 from apps.inference.client import ModelClient
+from apps.inference.grants import require_granted
 from apps.inference.metering import Call, find_meter
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.prices import find_price
@@ -19,12 +21,25 @@ from tentalis.core.token_use import TokenUse
 from tentalis.core.worlds import AttemptDraft
 
 
-def client_for(provider: Provider | None) -> ModelClient:
-    """The client of a provider; of the installation's own model server where there is none.
+def client_for(provider: Provider | None, project_id: int) -> ModelClient:
+    """The client by which a project asks a provider; of the installation's own model server where there is none.
+
+    What a grant allows is held and counted with each call.
 
     Raises:
+        NotGrantedError: it is shared, and the project has no grant.
         ConflictError: the provider is switched off.
         SealedKeyError: its API key cannot be opened.
+    """
+    require_granted(provider, project_id)
+    return replace(open_client(provider), allowance=find_allowance(provider, project_id))
+
+
+def open_client(provider: Provider | None) -> ModelClient:
+    """The client of a provider on nobody's behalf: to free the server of what nobody needs any more.
+
+    Raises:
+        ConflictError, SealedKeyError: as `client_for`.
     """
     timeout_s: float = settings.TENTALIS["TASK_TIMEOUT_SECONDS"]
     on_answer = _make_counter(provider)
@@ -56,13 +71,21 @@ def own_server_key() -> str:
     return key or ""
 
 
-def clients_for(provider: Provider | None) -> list[ModelClient]:
+def clients_for(provider: Provider | None, project_id: int) -> list[ModelClient]:
     """A client for each address of a provider: sessions are spread over them, so an adapter is to be on all.
 
     Raises:
-        ConflictError, SealedKeyError: as `client_for`.
+        NotGrantedError, ConflictError, SealedKeyError: as `client_for`.
     """
-    first = client_for(provider)
+    return _spread(client_for(provider, project_id), provider)
+
+
+def open_clients(provider: Provider | None) -> list[ModelClient]:
+    """The same on nobody's behalf, see `open_client`."""
+    return _spread(open_client(provider), provider)
+
+
+def _spread(first: ModelClient, provider: Provider | None) -> list[ModelClient]:
     more = provider.more_urls if provider else ()
     return [first, *(replace(first, base_url=url) for url in more)]
 

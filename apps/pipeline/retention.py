@@ -91,7 +91,8 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         (
             *("accounts.Member", "accounts.Project", "accounts.User", "auth.Group", "console.Preference"),
-            *("console.SavedView", "inference.Price", "inference.Provider", "scoring.Judge", "skills.Skill"),
+            *("console.SavedView", "inference.Price", "inference.Provider", "inference.ProviderGrant"),
+            *("scoring.Judge", "skills.Skill"),
             *("webhooks.Webhook", "workers.Worker", "evals.Dataset", "feedback.GoldItem"),
         ),
         SETTING,

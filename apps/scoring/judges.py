@@ -32,10 +32,10 @@ def find_voters(project: Project) -> list[Voter]:
     voters = []
     for judge in project.judges.select_related("provider").filter(is_active=True, trust__gt=0).order_by("id"):
         try:
-            voters.append(Voter(judge.name, judge.model, judge.votes, client_for(judge.provider)))
+            voters.append(Voter(judge.name, judge.model, judge.votes, client_for(judge.provider, project.pk)))
         except TentalisError as error:
             voters.append(Voter(judge.name, judge.model, judge.votes, None, str(error)))
     model: str = settings.TENTALIS["LLM_MODEL"]
     if not voters and model:
-        voters.append(Voter("default", model, DEFAULT_VOTES, client_for(None)))
+        voters.append(Voter("default", model, DEFAULT_VOTES, client_for(None, project.pk)))
     return voters

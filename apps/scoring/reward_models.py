@@ -81,7 +81,7 @@ def score_answers(model: RewardModel, answers: Sequence[Answer]) -> list[list[fl
         ProviderBusyError, ProviderRefusedError, ProviderAnswerError: the engine cannot be asked.
         AdapterBrokenError: the model's files are not what their hashes say.
     """
-    client = client_for(model.worker.provider)
+    client = client_for(model.worker.provider, model.project_id)
     rows: list[list[float]] = []
     for start in range(0, len(answers), AT_ONCE):
         items = [answer.to_json() for answer in answers[start : start + AT_ONCE]]
@@ -93,7 +93,7 @@ def load(model: RewardModel, client: ModelClient | None = None) -> None:
     """Have the worker's engine serve the model; nothing happens where it does already."""
     directory = path_of(model.uri)
     read_manifest(directory, sha256=model.sha256)
-    (client or client_for(model.worker.provider)).load_reward_head(model.name, str(directory))
+    (client or client_for(model.worker.provider, model.project_id)).load_reward_head(model.name, str(directory))
 
 
 def _score(client: ModelClient, model: RewardModel, items: Sequence[dict[str, Any]]) -> list[list[float]]:

@@ -180,7 +180,7 @@ def _ask_replay(run: TrainingRun, attempts: Sequence[Attempt]) -> GateAnswer:
     attempts = [one for one in attempts if one.exchange is not None and one.exchange.has_exact_tokens]
     if not attempts:
         return ask_replay(0, 0, why_not="the batch holds no attempt with a conversation of its own")
-    client = client_for(run.worker.provider)
+    client = client_for(run.worker.provider, run.project_id)
     if not client.tells_tokens:
         return ask_replay(0, 0, why_not="the model server tells no tokens")
     chosen = attempts[:: max(1, len(attempts) // REPLAYED)][:REPLAYED]

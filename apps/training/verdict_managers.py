@@ -24,7 +24,7 @@ from apps.calibration.models import Rater
 from apps.calibration.services import lock_fits, set_adapter
 from apps.feedback.managers.verdict import PREFIX, JudgingModel, judge
 from apps.inference.errors import ProviderRefusedError
-from apps.inference.services import client_for
+from apps.inference.services import client_for, open_client
 from apps.outbox.services import final_write
 from apps.training.audits import find_words, read_questions
 from apps.training.influence import find_gains
@@ -280,7 +280,7 @@ def unload_unused(worker: Worker, handle: str) -> None:
     idle = _find_runs(worker.project_id, handle).filter(state__in=(State.REFUSED, State.ROLLED_BACK, State.BARRED))
     names = {adapter["name"] for adapter in idle.exclude(adapter={}).values_list("adapter", flat=True)}
     try:
-        client = client_for(worker.provider)
+        client = open_client(worker.provider)
         for name in sorted(names & set(client.list_models())) if names else ():
             client.unload_adapter(name)
     except TentalisError as error:
@@ -377,7 +377,7 @@ def _ask(worker: Worker, model: JudgingModel | None, words: Sequence[AuditedWord
     """
     questions = read_questions(words)
     base = find_base_model(worker)
-    client = client_for(worker.provider)
+    client = client_for(worker.provider, worker.project_id)
     scores = judge(client, model or JudgingModel(base), list(questions.values()), base=base)
     return {attempt: score for attempt, score in zip(questions, scores, strict=True) if not isinstance(score, Unscored)}
 

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 from django.core.exceptions import ValidationError
 
 from apps.base.errors import ConflictError
+from apps.inference.grants import is_granted, say_not_granted
+from apps.inference.models import Provider
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.supervision import SupervisionError, SupervisionPolicy
@@ -143,7 +145,11 @@ def _check_provider(worker: Worker) -> str:
         return f"an echo worker asks no model, found {provider.name!r}"
     if provider.project_id not in {None, worker.project_id}:
         return f"must be one of the project's model servers, found number {provider.pk}"
-    return ""
+    return _check_grant(provider, worker)
+
+
+def _check_grant(provider: Provider, worker: Worker) -> str:
+    return "" if is_granted(provider, worker.project_id) else say_not_granted(provider.name, worker.project.slug)
 
 
 def _check_agent(worker: Worker) -> dict[str, list[str]]:
@@ -156,6 +162,8 @@ def _check_agent(worker: Worker) -> dict[str, list[str]]:
         errors["agent_server"] = ["an openclaw worker needs the gateway of an OpenClaw, found none"]
     elif server.project_id not in {None, worker.project_id}:
         errors["agent_server"] = [f"must be one of the project's servers, found number {server.pk}"]
+    elif complaint := _check_grant(server, worker):
+        errors["agent_server"] = [complaint]
     elif server == worker.provider:
         errors["agent_server"] = [f"its model cannot be served by the agent itself, found {server.name!r} for both"]
     if worker.agent_id and not _AGENT_ID.fullmatch(worker.agent_id):

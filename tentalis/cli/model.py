@@ -34,6 +34,9 @@ def setup(
     key_env: KeyEnv = "",
     no_key: Annotated[bool, typer.Option("--no-key", help="It wants none: do not ask.")] = False,
     allow_private: AllowPrivate = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="For the projects you grant it to (`model grant`); takes an admin.")
+    ] = False,
     everywhere: Annotated[bool, typer.Option("--everywhere", help="For every project; takes an admin.")] = False,
     no_test: Annotated[bool, typer.Option("--no-test", help="Do not try it out.")] = False,
     project: Project = "",
@@ -50,7 +53,8 @@ def setup(
         if url == row["base_url"] and row["is_local"] and allow_private is None:
             typer.echo(f"{url} is a private address: an admin allows it with --allow-private.", err=True)
         body: dict[str, Any] = {
-            "project": None if everywhere else choose_project(client, project),
+            "project": None if shared or everywhere else choose_project(client, project),
+            **({"granted_to": "everyone"} if everywhere else {}),
             "name": name,
             "kind": row["kind"],
             "base_url": url,
@@ -200,6 +204,67 @@ def try_out(
 
 
 @app.command()
+def grant(
+    name: Name,
+    to: Annotated[str, typer.Argument(help="Slug of the project that may ask it.")],
+    tokens_per_day: Annotated[int, typer.Option("--tokens-per-day", min=0, help="At most; 0: no limit.")] = 0,
+    usd_per_month: Annotated[
+        float, typer.Option("--usd-per-month", min=0, help="At most, by the prices known; 0: no limit.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Let a project ask a shared model server, or change how much it may; takes an admin."""
+    from tentalis.cli.session import open_client
+
+    allowed = {"tokens_per_day": tokens_per_day or None, "usd_per_month": usd_per_month or None}
+    with open_client() as client:
+        provider = find_provider(client, name, "")
+        found = list(client.iterate(_list_grants(client), provider=provider["id"], project=to))
+        if found:
+            made = client.send(_call("PATCH", f"provider-grants/{found[0]['id']}", allowed))
+        else:
+            body = {"provider": provider["id"], "project": to} | allowed
+            made = client.send(_call("POST", "provider-grants", body))
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(f"{made['project']} may ask {made['provider_name']}")
+
+
+@app.command()
+def revoke(name: Name, to: Annotated[str, typer.Argument(help="Slug of the project that may ask it no more.")]) -> None:
+    """Take back a project's grant for a shared model server; takes an admin."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        provider = find_provider(client, name, "")
+        found = list(client.iterate(_list_grants(client), provider=provider["id"], project=to))
+        if not found:
+            raise typer.BadParameter(f"{provider['name']} is not granted to {to}")
+        client.send(_call("DELETE", f"provider-grants/{found[0]['id']}"))
+    typer.echo(f"{to} may ask {provider['name']} no more")
+
+
+@app.command()
+def grants(
+    name: Annotated[str, typer.Argument(help="Name or number of a shared model server; default: all.")] = "",
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """List which projects may ask shared model servers, how much, and what they used."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        wanted = {"provider": find_provider(client, name, "")["id"]} if name else {}
+        wanted |= {"project": project} if project else {}
+        rows = list(client.iterate(_list_grants(client), **wanted))
+    if not as_json:
+        rows = [{**row, **row["used"]} for row in rows]
+    columns = ("id", "provider_name", "project", "tokens_per_day", "tokens_today", "usd_per_month", "usd_this_month")
+    print_rows(rows, columns, as_json=as_json, empty="no grants: `tentalis model grant` makes one")
+
+
+@app.command()
 def kinds(as_json: AsJson = False) -> None:
     """List the kinds of model servers there are."""
     from tentalis.cli.session import open_client
@@ -296,6 +361,12 @@ def _list_providers(client: "Client") -> Any:
     from tentalis.client.endpoints import Call
 
     return lambda **params: client.send(Call("GET", "providers", params))
+
+
+def _list_grants(client: "Client") -> Any:
+    from tentalis.client.endpoints import Call
+
+    return lambda **params: client.send(Call("GET", "provider-grants", params))
 
 
 def _call(verb: str, path: str, body: "Json | None" = None) -> Any:

@@ -9,7 +9,10 @@ from tentalis.cli.output import AsJson, Project, print_json, print_row, print_ro
 app = typer.Typer(no_args_is_help=True)
 Limits = Annotated[
     list[str] | None,
-    typer.Option("--limit", help="e.g. requests_per_minute=60, tokens_per_day=100000, usd_per_day=2.5; repeatable."),
+    typer.Option(
+        "--limit",
+        help="e.g. requests_per_minute=60, tokens_per_day=100000, usd_per_month=50; repeatable.",
+    ),
 ]
 
 

@@ -158,3 +158,15 @@ def test_only_an_admin_renews_keys(signed_in: Run) -> None:
 def test_an_admin_renews_keys(as_admin: Run) -> None:
     done = as_admin("model", "rotate-keys", "--json")
     assert (done.code, done.json["unreadable"]) == (0, [])
+
+
+def test_a_shared_server_is_granted_listed_and_revoked(as_admin: Run) -> None:
+    assert as_admin("model", "setup", "cloud", "-k", "openai", "--no-key", "--no-test", "--shared").code == 0
+    assert Provider.objects.get().granted_to == "listed"
+    assert as_admin("model", "grant", "cloud", "shop", "--tokens-per-day", "1000").out == "shop may ask cloud\n"
+    assert as_admin("model", "grant", "cloud", "shop", "--usd-per-month", "2.5").code == 0
+    [row] = as_admin("model", "grants", "cloud", "--json").json
+    assert (row["project"], row["tokens_per_day"], row["usd_per_month"]) == ("shop", None, 2.5)
+    assert "cloud" in as_admin("model", "grants").out
+    assert as_admin("model", "revoke", "cloud", "shop").code == 0
+    assert as_admin("model", "revoke", "cloud", "shop").code == 2

@@ -12,7 +12,7 @@ from apps.conversations.models import Turn
 from apps.evals.models import Dataset, EvalRun
 from apps.experiments.models import ExperimentRun
 from apps.feedback.models import Feedback, Review
-from apps.inference.models import Exchange, Price, Provider, Session
+from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.scoring.models import RewardModel
@@ -69,6 +69,8 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers", state="dead"
     )
     provider = Provider.objects.create(project=project, name="box", kind="vllm", base_url="https://box.example.com")
+    shared = Provider.objects.create(name="shared", kind="vllm", base_url="https://shared.example.com")
+    grant = ProviderGrant.objects.create(provider=shared, project=project, granted_by="user:root")
     agent = User.objects.get(username=EVERY_ROLE["agent"])
     session = Session.objects.create(project=project, key="talk", agent=agent.handle)
     exchange = Exchange.objects.create(
@@ -91,6 +93,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
         "manager_run": manager_run, "reward_model": reward_model,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
+        "shared": shared, "grant": grant,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset,
         "eval_run": eval_run, "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
@@ -123,6 +126,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://box.example:9"},
         "PATCH providers/{provider}": {"default_model": "big"},
         "POST providers/{provider}/test": {"model": "big"},
+        "POST provider-grants": {"provider": ids["shared"], "project": slug},
+        "PATCH provider-grants/{grant}": {"tokens_per_day": 1000},
         "POST prices": {"provider": ids["provider"], "model": "n", "input": 0.5, "output": 2},
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},

@@ -14,7 +14,7 @@ PREFIX = "api/v1/"
 BRIDGE = "bridge/"
 PLACEHOLDERS = {
     "projects": "{slug}", "members": "{member}", "invitations": "{invitation}",
-    "tokens": "{token}", "providers": "{provider}", "prices": "{price}",
+    "tokens": "{token}", "providers": "{provider}", "provider-grants": "{grant}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
     "proposals": "{proposal}",

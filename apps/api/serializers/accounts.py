@@ -27,8 +27,8 @@ SESSION_POLICY_HELP = (
     "that taught nothing are deleted so long after their last exchange; null: never); {}: the built-in."
 )
 LIMITS_HELP = (
-    "What may be asked of models at most: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day; {}: "
-    "no limits."
+    "What may be asked of models at most: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day, "
+    "usd_per_month; {}: no limits."
 )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -13,9 +14,11 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
-from apps.inference.models import Provider
+from apps.inference.costs import use_of_servers
+from apps.inference.models import Provider, ProviderGrant
 from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
 from apps.inference.registry import CHOICES
+from tentalis.core.limits import MAX_COUNT, MAX_USD
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
 MAX_KEY_CHARS = 2_000
@@ -52,7 +55,7 @@ class ProviderOut(serializers.ModelSerializer[Provider]):
     """A model server; its key is never shown."""
 
     project = serializers.CharField(
-        source="project.slug", allow_null=True, default=None, help_text="null: offered to every project."
+        source="project.slug", allow_null=True, default=None, help_text="null: shared, see granted_to."
     )
     more_urls = serializers.ListField(child=serializers.CharField())
     has_api_key = serializers.SerializerMethodField()
@@ -67,6 +70,7 @@ class ProviderOut(serializers.ModelSerializer[Provider]):
             "id",
             "project",
             "name",
+            "granted_to",
             "kind",
             "base_url",
             "more_urls",
@@ -138,6 +142,11 @@ class _Settings(StrictSerializer):
         required=False,
         help_text="Its log-probs are those at the temperature it samples at (vLLM: --logprobs-mode processed_logprobs)",
     )
+    granted_to = WordField(
+        required=False,
+        choices=Provider.GrantedTo.choices,
+        help_text="Of a shared one: projects with a grant (the default), or everyone.",
+    )
     requests_per_minute = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_PER_MINUTE)
     tokens_per_minute = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_PER_MINUTE)
 
@@ -154,9 +163,7 @@ class ProviderChange(_Settings):
 class ProviderIn(_Settings):
     """A new model server."""
 
-    project = TextField(
-        required=False, allow_null=True, max_length=64, help_text="null: for every project, which takes an admin."
-    )
+    project = TextField(required=False, allow_null=True, max_length=64, help_text="null: shared, which takes an admin.")
     name = TextField(max_length=64)
     kind = WordField(choices=CHOICES)
     base_url = TextField(
@@ -165,6 +172,75 @@ class ProviderIn(_Settings):
         max_length=MAX_URL_CHARS,
         help_text="Empty: where the kind's vendor serves it.",
     )
+
+
+class ServerUseOut(serializers.Serializer[Any]):
+    """What a project used of a model server, by its kept exchanges; days and months in UTC."""
+
+    tokens_today = serializers.IntegerField(help_text="Prompts and answers.")
+    tokens_this_month = serializers.IntegerField()
+    usd_this_month = serializers.DecimalField(max_digits=20, decimal_places=8, help_text="Where the price was known.")
+    calls_this_month = serializers.IntegerField()
+    unpriced = serializers.IntegerField(help_text="Calls of this month whose price was not known.")
+
+
+class ProviderGrantOut(serializers.ModelSerializer[ProviderGrant]):
+    """A project may ask a shared model server."""
+
+    provider = serializers.IntegerField(source="provider_id")
+    provider_name = serializers.CharField(source="provider.name")
+    project = serializers.CharField(source="project.slug")
+    used = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ProviderGrant
+        fields = [
+            "id",
+            "provider",
+            "provider_name",
+            "project",
+            "tokens_per_day",
+            "usd_per_month",
+            "used",
+            "granted_by",
+            "created_at",
+        ]
+
+    @extend_schema_field(ServerUseOut)
+    def get_used(self, grant: ProviderGrant) -> dict[str, Any]:
+        uses = self.context.setdefault("uses", {})
+        pair = (grant.project_id, grant.provider_id)
+        if pair not in uses:
+            rows = self.parent.instance if isinstance(self.parent, serializers.ListSerializer) else [grant]
+            pairs = [(row.project_id, row.provider_id) for row in rows or ()]
+            uses.update(use_of_servers(pairs, now=timezone.now()))
+        return dict(ServerUseOut(uses[pair]).data)
+
+
+class _Allowances(StrictSerializer):
+    """What a project's calls may use of a shared model server."""
+
+    tokens_per_day = WholeNumberField(
+        required=False, allow_null=True, min_value=1, max_value=MAX_COUNT, help_text="null: no limit."
+    )
+    usd_per_month = NumberField(
+        required=False,
+        allow_null=True,
+        min_value=0.000001,
+        max_value=MAX_USD,
+        help_text="By the prices known; null: no limit.",
+    )
+
+
+class ProviderGrantChange(_Allowances):
+    """What of a grant can change."""
+
+
+class ProviderGrantIn(_Allowances):
+    """A new grant."""
+
+    provider = WholeNumberField(min_value=1, max_value=2**62, help_text="A shared model server.")
+    project = TextField(max_length=64)
 
 
 class ProviderTest(StrictSerializer):

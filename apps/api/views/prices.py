@@ -19,6 +19,7 @@ from apps.api.serializers.prices import BillOut, PriceIn, PriceOut
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.base.errors import NotFoundError
 from apps.inference.costs import cost_of_project
+from apps.inference.grants import usable
 from apps.inference.models import Price, Provider
 from apps.inference.prices import remove_price, set_price
 
@@ -49,9 +50,8 @@ class PriceViewSet(ResourceViewSet):
     def get_queryset(self) -> QuerySet[Any]:
         if getattr(self, "swagger_fake_view", False):
             return Price.objects.none()
-        mine = Q(provider__project__in=visible_projects(self.request))
         return Price.objects.select_related("provider__project").filter(
-            mine | Q(provider__isnull=True) | Q(provider__project__isnull=True, provider__isnull=False)
+            Q(provider__isnull=True) | Q(provider__in=_list_seen(self.request))
         )
 
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -64,9 +64,7 @@ class PriceViewSet(ResourceViewSet):
         provider_id = body.pop("provider", None)
         provider = None
         if provider_id is not None:
-            rows = Provider.objects.select_related("project")
-            seen = Q(project__in=visible_projects(request)) | Q(project__isnull=True)
-            provider = rows.filter(seen, pk=provider_id).first()
+            provider = _list_seen(request).select_related("project").filter(pk=provider_id).first()
             if provider is None:
                 raise NotFoundError.at("provider", "no such model server here, or none that you may see")
         return self.show(set_price(by=current_user(request), provider=provider, **body), 201)
@@ -76,6 +74,13 @@ class PriceViewSet(ResourceViewSet):
         """Take a price back; what was counted by it stays."""
         remove_price(price=self.get_object(), by=current_user(request))
         return Response(status=204)
+
+
+def _list_seen(request: Request) -> QuerySet[Provider]:
+    """The model servers whose prices the caller may know."""
+    if current_user(request).is_superuser:
+        return Provider.objects.filter(Q(project__in=visible_projects(request)) | Q(project__isnull=True))
+    return Provider.objects.filter(usable(visible_projects(request)))
 
 
 class CostView(ApiView):

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
+from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -11,11 +12,14 @@ from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
-from apps.api.lookup import find_project_for
+from apps.api.lookup import find_project_for, refuse
 from apps.api.permissions import current_user, right_of, visible_projects
 from apps.api.serializers.providers import (
     ProbeOut,
     ProviderChange,
+    ProviderGrantChange,
+    ProviderGrantIn,
+    ProviderGrantOut,
     ProviderIn,
     ProviderKindsOut,
     ProviderOut,
@@ -24,7 +28,8 @@ from apps.api.serializers.providers import (
 )
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
-from apps.inference.models import Provider
+from apps.inference.grants import change_grant, grant_provider, revoke_grant, usable
+from apps.inference.models import Provider, ProviderGrant
 from apps.inference.probes import probe_provider
 from apps.inference.providers import change_provider, create_provider, delete_provider
 from apps.inference.registry import KINDS
@@ -38,7 +43,7 @@ class ProviderFilterSet(ProjectFilterSet):
 
 
 class ProviderViewSet(ResourceViewSet):
-    """Model servers: a project's own, and those offered to every project."""
+    """Model servers: a project's own, and the shared ones that your projects may ask."""
 
     queryset = Provider.objects.select_related("project")
     serializer_class = ProviderOut
@@ -59,17 +64,18 @@ class ProviderViewSet(ResourceViewSet):
         rows = super().get_queryset()
         if getattr(self, "swagger_fake_view", False):
             return rows
-        is_reading = right_of(self, self.request.method or "") == Right.WORKERS_READ
-        offered = Q(project__isnull=True) if is_reading or current_user(self.request).is_superuser else Q()
-        mine = Q(project__in=visible_projects(self.request))
-        return Provider.objects.select_related("project").filter(mine | offered) if offered else rows
+        is_admin = current_user(self.request).is_superuser
+        if right_of(self, self.request.method or "") != Right.WORKERS_READ and not is_admin:
+            return rows
+        seen = usable(visible_projects(self.request)) | (Q(project__isnull=True) if is_admin else Q(pk__in=()))
+        return Provider.objects.select_related("project").filter(seen)
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())
 
     @extend_schema(request=ProviderIn, responses={201: ProviderOut})
     def create(self, request: Request) -> Response:
-        """Add a model server to a project or, as an admin, for all."""
+        """Add a model server to a project or, as an admin, a shared one."""
         body = self.read_body(ProviderIn)
         slug = body.pop("project", None)
         project = find_project_for(request, slug, Right.WORKERS_WRITE) if slug is not None else None
@@ -109,3 +115,54 @@ class ProviderViewSet(ResourceViewSet):
         """Seal every stored secret anew with the newest key of the ring. Takes an admin of the installation."""
         self.read_body(NoFields)
         return Response(RotationOut(dataclasses.asdict(rotate_keys(by=current_user(request)))).data)
+
+
+class ProviderGrantFilterSet(ProjectFilterSet):
+    provider = filters.NumberFilter(field_name="provider_id", min_value=1, max_value=2**63 - 1, label="Model server.")
+
+    class Meta:
+        model = ProviderGrant
+        fields: ClassVar[list[str]] = []
+
+
+class ProviderGrantViewSet(ResourceViewSet):
+    """Which projects may ask a shared model server, how much, and what they used."""
+
+    queryset = ProviderGrant.objects.select_related("project", "provider")
+    serializer_class = ProviderGrantOut
+    filterset_class = ProviderGrantFilterSet
+    rights: ClassVar = {
+        "list": Right.WORKERS_READ,
+        "retrieve": Right.WORKERS_READ,
+        "create": Right.WORKERS_WRITE,
+        "partial_update": Right.WORKERS_WRITE,
+        "destroy": Right.WORKERS_WRITE,
+    }
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        return self.show(self.get_object())
+
+    @extend_schema(request=ProviderGrantIn, responses={201: ProviderGrantOut})
+    def create(self, request: Request) -> Response:
+        """Let a project ask a shared model server. Takes an admin of the installation."""
+        body = self.read_body(ProviderGrantIn)
+        by = current_user(request)
+        project = find_project_for(request, body.pop("project"), Right.WORKERS_WRITE)
+        offered = usable([project]) | (Q(project__isnull=True) if by.is_superuser else Q(pk__in=()))
+        provider = Provider.objects.filter(offered, pk=body["provider"]).first()
+        if provider is None:
+            raise refuse("provider", "model server", body["provider"])
+        return self.show(grant_provider(**body | {"provider": provider, "project": project, "by": by}), 201)
+
+    @extend_schema(request=ProviderGrantChange)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change what the project may use of it. Takes an admin of the installation."""
+        grant = self.get_object()
+        body = self.read_body(ProviderGrantChange)
+        return self.show(change_grant(grant=grant, by=current_user(request), **body))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Take a grant back: the project asks the server no more. Takes an admin of the installation."""
+        revoke_grant(grant=self.get_object(), by=current_user(request))
+        return Response(status=204)

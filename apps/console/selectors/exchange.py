@@ -192,7 +192,7 @@ def spell(exchange: Exchange, token_ids: Sequence[int], *, may_ask: bool) -> lis
     if not may_ask:
         return None
     try:
-        client = client_for(exchange.provider)
+        client = client_for(exchange.provider, exchange.project_id)
         found = client.spell(token_ids, model=exchange.adapter_name or exchange.model) if client.tells_tokens else None
     except TentalisError:
         return None

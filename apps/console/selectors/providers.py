@@ -1,6 +1,6 @@
 """Model servers as pages show them: how they do, who uses them, what they cost."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,9 +10,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.accounts.models import Project
-from apps.inference.costs import Bill, cost_of
-from apps.inference.models import Exchange, Price, Provider
+from apps.accounts.models import Project, User
+from apps.inference.costs import Bill, ServerUse, cost_of, use_of_servers
+from apps.inference.grants import usable
+from apps.inference.models import Exchange, Price, Provider, ProviderGrant
 from apps.inference.price_list import AS_OF, SHIPPED, ShippedPrice
 from apps.inference.registry import ProviderKind, find_kind
 from apps.workers.models import Worker
@@ -27,10 +28,19 @@ class ProviderRow:
 
     provider: Provider
     workers: Sequence[Worker]
+    may_ask: bool = True
 
     @property
     def health(self) -> tuple[str, str]:
         return read_health(self.provider)
+
+
+@dataclass(frozen=True)
+class GrantRow:
+    """A project that may ask a shared server, and what it used."""
+
+    grant: ProviderGrant
+    use: ServerUse
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class ProviderView:
     Args:
         findings: what its last test saw: words, and yes, no or "".
         shipped: the product's own prices of its kind. bill: what this project paid it of late.
+        grants: of a shared server, who may ask it: this project's own, and for an admin every project's.
     """
 
     provider: Provider
@@ -49,6 +60,7 @@ class ProviderView:
     prices: Sequence[Price]
     shipped: Sequence[ShippedPrice]
     bill: Bill
+    grants: Sequence[GrantRow]
     shipped_as_of: str = AS_OF
     days: int = COST_DAYS
 
@@ -57,21 +69,28 @@ class ProviderView:
         return read_health(self.provider)
 
 
-def offered_to(project: Project) -> QuerySet[Provider]:
-    """A project's own model servers, and those of every project."""
-    return Provider.objects.select_related("project").filter(Q(project=project) | Q(project=None))
+def seen_by(user: User, project: Project) -> QuerySet[Provider]:
+    """A project's own model servers and those it may ask; an admin sees every shared one."""
+    seen = usable([project]) | (Q(project__isnull=True) if user.is_superuser else Q(pk__in=()))
+    return Provider.objects.select_related("project").filter(seen)
 
 
-def find_providers(project: Project) -> list[ProviderRow]:
-    """All of them, with the project's workers that use each, in two statements."""
+def find_providers(user: User, project: Project) -> list[ProviderRow]:
+    """All of them, with the project's workers that use each, in three statements."""
+    granted = set(ProviderGrant.objects.filter(project=project).values_list("provider", flat=True))
     users: dict[int | None, list[Worker]] = {}
     for worker in Worker.objects.filter(project=project, provider__isnull=False).order_by("name"):
         users.setdefault(worker.provider_id, []).append(worker)
-    rows = offered_to(project).order_by("name", "pk")[:MOST]
-    return [ProviderRow(provider, users.get(provider.pk, [])) for provider in rows]
+    rows = seen_by(user, project).order_by("name", "pk")[:MOST]
+    return [ProviderRow(one, users.get(one.pk, []), _may_ask(one, granted)) for one in rows]
 
 
-def show_provider(provider: Provider, project: Project) -> ProviderView:
+def _may_ask(provider: Provider, granted: Container[int]) -> bool:
+    is_open = provider.granted_to == Provider.GrantedTo.EVERYONE
+    return provider.project_id is not None or is_open or provider.pk in granted
+
+
+def show_provider(provider: Provider, user: User, project: Project) -> ProviderView:
     since = timezone.now() - timedelta(days=COST_DAYS)
     spent = Exchange.objects.filter(project=project, provider=provider, created_at__gte=since)
     return ProviderView(
@@ -84,7 +103,17 @@ def show_provider(provider: Provider, project: Project) -> ProviderView:
         ),
         shipped=[row for row in SHIPPED if row.kind == provider.kind],
         bill=cost_of(spent),
+        grants=_find_grants(provider, user, project),
     )
+
+
+def _find_grants(provider: Provider, user: User, project: Project) -> list[GrantRow]:
+    if provider.project_id is not None:
+        return []
+    grants = provider.grants.select_related("project").order_by("project__slug")
+    rows = list((grants if user.is_superuser else grants.filter(project=project))[:MOST])
+    uses = use_of_servers([(row.project_id, row.provider_id) for row in rows], now=timezone.now())
+    return [GrantRow(row, uses[row.project_id, row.provider_id]) for row in rows]
 
 
 def read_health(provider: Provider) -> tuple[str, str]:

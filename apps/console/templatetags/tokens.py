@@ -111,6 +111,8 @@ def say_limits(limits: Mapping[str, Any]) -> str:
     parts = [words % {"n": amount(limits[name])} for name, words in said.items() if limits.get(name)]
     if most := limits.get("usd_per_day"):
         parts.append(_("%(usd)s a day") % {"usd": usd(most)})
+    if most := limits.get("usd_per_month"):
+        parts.append(_("%(usd)s a month") % {"usd": usd(most)})
     return ", ".join(parts)
 
 

@@ -8,23 +8,23 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
-from apps.console.provider_forms import PriceForm, ProviderForm, read_provider
+from apps.console.provider_forms import AllowanceForm, GrantForm, PriceForm, ProviderForm, read_provider
 from apps.console.selectors import providers as selectors
 from apps.console.views.frame import Scene, act, leave, posted, project_view, show
-from apps.inference import prices, probes, providers
-from apps.inference.models import Price, Provider
+from apps.inference import grants, prices, probes, providers
+from apps.inference.models import Price, Provider, ProviderGrant
 
 
 @require_GET
 @project_view(Right.WORKERS_READ)
 def list_providers(request: HttpRequest, scene: Scene) -> HttpResponse:
-    return show(request, scene, "providers", {"rows": selectors.find_providers(scene.project)})
+    return show(request, scene, "providers", {"rows": selectors.find_providers(scene.user, scene.project)})
 
 
 @require_GET
 @project_view(Right.WORKERS_READ)
 def show_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
-    return _show(request, scene, _provider_or_404(scene, provider_id), PriceForm())
+    return _show(request, scene, _provider_or_404(scene, provider_id))
 
 
 @require_http_methods(["GET", "POST"])
@@ -110,7 +110,7 @@ def set_price(request: HttpRequest, scene: Scene, provider_id: int) -> HttpRespo
         else:
             messages.success(request, _("The price counts from now on."))
             return leave(scene, "provider", provider.pk)
-    return _show(request, scene, provider, form, status=status)
+    return _show(request, scene, provider, price_form=form, status=status)
 
 
 @require_POST
@@ -124,20 +124,80 @@ def remove_price(request: HttpRequest, scene: Scene, provider_id: int, price_id:
     return leave(scene, "provider", provider.pk)
 
 
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def grant_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
+    provider = _provider_or_404(scene, provider_id)
+    form = GrantForm(request.POST, provider=provider)
+    status = 400
+    if form.is_valid():
+        try:
+            made = grants.grant_provider(provider=provider, by=scene.user, **form.cleaned_data)
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+        else:
+            messages.success(request, _("%(name)s may ask it now.") % {"name": made.project.slug})
+            return leave(scene, "provider", provider.pk)
+    return _show(request, scene, provider, grant_form=form, status=status)
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def change_grant(request: HttpRequest, scene: Scene, provider_id: int, grant_id: int) -> HttpResponse:
+    grant = _grant_or_404(scene, provider_id, grant_id)
+    form = AllowanceForm(request.POST)
+    if form.is_valid():
+        done = _("What %(name)s may use is changed.") % {"name": grant.project.slug}
+        act(request, done, lambda: grants.change_grant(grant=grant, by=scene.user, **form.cleaned_data))
+    else:
+        messages.error(request, _("An allowance is a number above 0, or empty for no limit."))
+    return leave(scene, "provider", provider_id)
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def revoke_grant(request: HttpRequest, scene: Scene, provider_id: int, grant_id: int) -> HttpResponse:
+    grant = _grant_or_404(scene, provider_id, grant_id)
+    done = _("%(name)s may ask it no more.") % {"name": grant.project.slug}
+    act(request, done, lambda: grants.revoke_grant(grant=grant, by=scene.user))
+    return leave(scene, "provider", provider_id)
+
+
+def _grant_or_404(scene: Scene, provider_id: int, grant_id: int) -> ProviderGrant:
+    """An admin's are all of a server's grants; anybody else's is the project's own, which they may only read."""
+    provider = _provider_or_404(scene, provider_id)
+    rows = provider.grants.select_related("project", "provider")
+    rows = rows if scene.user.is_superuser else rows.filter(project=scene.project)
+    grant = rows.filter(pk=grant_id).first()
+    if grant is None:
+        raise Http404(f"no grant {grant_id}")
+    return grant
+
+
 def _show(
-    request: HttpRequest, scene: Scene, provider: Provider, form: PriceForm, *, status: int = 200
+    request: HttpRequest,
+    scene: Scene,
+    provider: Provider,
+    *,
+    price_form: PriceForm | None = None,
+    grant_form: GrantForm | None = None,
+    status: int = 200,
 ) -> HttpResponse:
+    may_grant = scene.user.is_superuser and provider.project_id is None
     context = {
-        "view": selectors.show_provider(provider, scene.project),
+        "view": selectors.show_provider(provider, scene.user, scene.project),
         "provider": provider,
-        "form": form,
+        "form": price_form or PriceForm(),
+        "grant_form": (grant_form or GrantForm(provider=provider)) if may_grant else None,
+        "may_grant": may_grant,
         "may_change": scene.may_manage_workers and (provider.project_id is not None or scene.user.is_superuser),
     }
     return show(request, scene, "provider", context, status=status)
 
 
 def _provider_or_404(scene: Scene, provider_id: int) -> Provider:
-    provider = selectors.offered_to(scene.project).filter(pk=provider_id).first()
+    provider = selectors.seen_by(scene.user, scene.project).filter(pk=provider_id).first()
     if provider is None:
         raise Http404(f"no model server {provider_id}")
     return provider

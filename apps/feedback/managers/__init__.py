@@ -23,7 +23,7 @@ def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
         return RuleBookManager()
     if name == "verdict":
         return VerdictManager(task.worker)
-    open_client, model = partial(client_for, None), rules.model or settings.TENTALIS["LLM_MODEL"]
+    open_client, model = partial(client_for, None, task.project_id), rules.model or settings.TENTALIS["LLM_MODEL"]
     if name == "rubric":
         return RubricManager(task.environment, open_client, model)
     return LlmManager(open_client, model)

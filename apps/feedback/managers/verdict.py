@@ -77,7 +77,7 @@ class VerdictManager:
         if not base:
             return NoWord(f"{self.worker.name} has no model to judge by")
         try:
-            client = client_for(self.worker.provider)
+            client = client_for(self.worker.provider, task.project_id)
             model = JudgingModel(**adapter) if adapter else JudgingModel(base)
             scores = judge(client, model, [ask_about(attempt, task) for attempt in attempts], base=base)
         except TentalisError as error:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from apps.base.errors import ConflictError
+from apps.inference.grants import require_granted
 from apps.inference.openclaw import OpenClawServer
 from apps.inference.services import client_for
 from apps.workers.agents.chat import ChatAgent
@@ -33,7 +34,7 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
         return EchoAgent()
     if worker.kind == "openclaw":
         return _make_openclaw(worker, task_id)
-    client = client_for(worker.provider)
+    client = client_for(worker.provider, worker.project_id)
     top_k = choose_recipe(worker.project, worker).stored_top_k
     if worker.kind == "desk":
         return DeskAgent(
@@ -49,6 +50,7 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
 def _make_openclaw(worker: "Worker", task_id: int | None) -> OpenClawAgent:
     if worker.agent_server is None:
         raise ConflictError(f"{worker.name} has no OpenClaw: name its gateway as `agent_server`")
+    require_granted(worker.agent_server, worker.project_id)
     timeout_s: float = settings.TENTALIS["TASK_TIMEOUT_SECONDS"]
     return OpenClawAgent(
         OpenClawServer.of(worker.agent_server, timeout_s=timeout_s),

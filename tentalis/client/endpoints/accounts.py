@@ -45,7 +45,7 @@ class Accounts(Sender[Answer]):
         """A token for a program; its text is in this answer and nowhere else.
 
         Args:
-            limits: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day.
+            limits: requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day, usd_per_month.
         """
         return self._post(
             "tokens",

@@ -48,13 +48,39 @@ def test_a_private_address_takes_an_admin(as_alice: Caller, as_admin: Caller) ->
     assert as_alice.patch(f"providers/{made.body['id']}", {"base_url": "http://127.0.0.1:6379"}).status == 403
 
 
-def test_a_server_for_every_project_takes_an_admin(as_alice: Caller, as_admin: Caller) -> None:
+def test_a_shared_server_takes_an_admin_and_is_seen_by_who_may_ask_it(as_alice: Caller, as_admin: Caller) -> None:
     body = {"project": None, "name": "cloud", "kind": "openai", "api_key": "sk-canary"}
     assert as_alice.post("providers", body).status == 403
     made = as_admin.post("providers", body)
     assert (made.status, made.body["project"], made.body["has_api_key"]) == (201, None, True)
     assert "sk-canary" not in str(made.body)
-    assert as_alice.get(f"providers/{made.body['id']}").body["name"] == "cloud"
+    assert made.body["granted_to"] == "listed"
+    server, worker = made.body["id"], {"project": "shop", "name": "w", "kind": "chat", "base_model": "m"}
+    assert as_alice.get(f"providers/{server}").status == 404
+    refused = as_alice.post("workers", worker | {"provider": "cloud"})
+    assert (refused.status, list(refused.body["errors"])) == (400, ["provider"])
+    assert "cloud is not granted to project shop: an admin of the installation grants it" in refused.body["detail"]
+    grant = {"provider": server, "project": "shop", "tokens_per_day": 1000}
+    assert as_alice.post("provider-grants", grant).status == 404
+    granted = as_admin.post("provider-grants", grant)
+    assert granted.status == 201, granted
+    assert as_alice.post("provider-grants", grant).status == 403
+    assert as_alice.get(f"providers/{server}").body["name"] == "cloud"
+    assert as_alice.post("workers", worker | {"provider": "cloud"}).status == 201
+    project = Project.objects.get(slug="shop")
+    Exchange.objects.create(project=project, provider_id=server, model="m", prompt_tokens=30, completion_tokens=12)
+    [row] = as_alice.get(f"provider-grants?provider={server}&project=shop").body["results"]
+    assert (row["provider_name"], row["tokens_per_day"], row["usd_per_month"]) == ("cloud", 1000, None)
+    assert (row["used"]["tokens_today"], row["used"]["unpriced"]) == (42, 1)
+    path = f"provider-grants/{row['id']}"
+    assert as_alice.patch(path, {"tokens_per_day": None}).status == 403
+    assert as_admin.patch(path, {"usd_per_month": 0}).status == 400
+    assert as_admin.patch(path, {"tokens_per_day": None, "usd_per_month": 2.5}).body["usd_per_month"] == 2.5
+    assert as_alice.delete(path).status == 403
+    assert as_admin.delete(path).status == 204
+    assert as_alice.get(f"providers/{server}").status == 404
+    assert as_admin.patch(f"providers/{server}", {"granted_to": "everyone"}).status == 200
+    assert as_alice.get(f"providers/{server}").body["granted_to"] == "everyone"
 
 
 def test_a_test_tells_what_it_showed_and_is_kept(as_admin: Caller, as_alice: Caller) -> None:

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
-from apps.inference.models import Exchange, Price, Provider
+from apps.inference.models import Exchange, Price, Provider, ProviderGrant
 from apps.inference.providers import create_provider, open_key
 from apps.workers.models import Worker
 from tests.factories import make_project, make_user, make_worker
@@ -132,6 +132,8 @@ def test_a_price_is_set_shown_and_taken_back(browser: Client, project: Project) 
 
 def test_who_uses_it_and_what_was_paid_are_this_projects_alone(browser: Client, project: Project) -> None:
     shared = Provider.objects.create(name="shared", kind="openai", base_url="https://api.openai.com")
+    assert browser.get(path("provider", shared.pk)).status_code == 404, "it is not granted to the project"
+    ProviderGrant.objects.create(provider=shared, project=project, granted_by="user:root", tokens_per_day=5000)
     make_worker(project, name="writer", kind="chat", provider=shared)
     other = make_project("other")
     make_worker(other, name="secretive", kind="chat", provider=shared)
@@ -142,16 +144,47 @@ def test_who_uses_it_and_what_was_paid_are_this_projects_alone(browser: Client, 
     assert "secretive" not in page
     assert "$1.5000" in page
     assert "provider-test" not in page
+    assert "5,000 tokens a day" in page
+    assert "Grant it to a project" not in page
+    assert browser.post(path("grant", shared.pk), {"project": "other"}).status_code in {400, 403}
+    grant = ProviderGrant.objects.create(provider=shared, project=other, granted_by="user:root")
+    assert browser.post(path("grant-revoke", shared.pk, grant.pk)).status_code == 404
     assert browser.get(path("provider-list")).status_code == 200
 
 
 def test_a_server_of_every_project_is_changed_by_an_admin_alone(browser: Client, project: Project) -> None:
     shared = Provider.objects.create(name="shared", kind="openai", base_url="https://api.openai.com")
+    ProviderGrant.objects.create(provider=shared, project=project, granted_by="user:root")
     answer = browser.post(path("provider-change", shared.pk), form(name="mine", base_url="https://x.example"))
     assert answer.status_code == 403
     page = read(browser.post(path("provider-remove", shared.pk), follow=True))
     assert "only an admin" in page
     assert Provider.objects.filter(name="shared").exists()
+
+
+def test_an_admin_grants_a_shared_server_on_its_page(browser: Client, project: Project, alice: User) -> None:
+    make_project("other")
+    shared = Provider.objects.create(name="shared", kind="openai", base_url="https://api.openai.com")
+    User.objects.filter(pk=alice.pk).update(is_superuser=True)
+    assert "not granted to this project" in read(browser.get(path("provider-list")))
+    wrong = browser.post(path("grant", shared.pk), {"project": "other", "usd_per_month": "-1"})
+    assert wrong.status_code == 400
+    page = read(browser.post(path("grant", shared.pk), {"project": "other", "tokens_per_day": "5000"}, follow=True))
+    assert "other may ask it now" in page
+    grant = ProviderGrant.objects.get()
+    assert (grant.project.slug, grant.tokens_per_day, grant.usd_per_month) == ("other", 5000, None)
+    browser.post(path("grant-change", shared.pk, grant.pk), {"tokens_per_day": "", "usd_per_month": "2.5"})
+    grant.refresh_from_db()
+    assert (grant.tokens_per_day, grant.usd_per_month) == (None, 2.5)
+    assert "above 0" in read(
+        browser.post(path("grant-change", shared.pk, grant.pk), {"usd_per_month": "x"}, follow=True)
+    )
+    browser.post(path("grant-revoke", shared.pk, grant.pk))
+    assert not ProviderGrant.objects.exists()
+    changed = form(name="shared", base_url="https://api.openai.com", is_active="on", granted_to="everyone")
+    browser.post(path("provider-change", shared.pk), changed)
+    shared.refresh_from_db()
+    assert shared.granted_to == "everyone"
 
 
 def test_a_server_that_a_worker_uses_is_not_removed(browser: Client, project: Project) -> None:

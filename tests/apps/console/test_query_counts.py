@@ -53,7 +53,7 @@ QUERIES: Mapping[str, int] = {
     "task_versions": 13,
     "workers": 12,
     "worker": 18,
-    "providers": 11,
+    "providers": 12,
     "provider": 13,
     "sessions": 13,
     "session": 16,

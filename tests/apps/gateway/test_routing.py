@@ -21,6 +21,7 @@ from tentalis.core.learning.canary import is_canary
 from tentalis.core.limits import Limits
 
 NOW = 1_800_000_000.0
+NO_LIMITS = Limits()
 
 
 def make_backend(name: str = "stub", **limits: Any) -> Backend:
@@ -251,10 +252,12 @@ def test_whom_an_agent_speaks_for_parts_guessed_sessions_and_what_names_a_reques
 # --- limits
 
 
-def begin(budgets: Budgets, caller: Caller, backend: Backend, now: float = NOW) -> Reservation | None:
+def begin(
+    budgets: Budgets, caller: Caller, backend: Backend, now: float = NOW, *, allowance: Limits = NO_LIMITS
+) -> Reservation | None:
     """A request that may use 100 tokens, for a tenth of a dollar, and is not answered yet."""
     usage = Usage(prompt=10, completion=90, cached=0, cache_write=0, reasoning=0)
-    return budgets.admit(caller, backend, now, guess=lambda: usage, count_usd=lambda found: 0.1)
+    return budgets.admit(caller, backend, now, guess=lambda: usage, count_usd=lambda found: 0.1, allowance=allowance)
 
 
 def admit(budgets: Budgets, caller: Caller, backend: Backend, *, now: float = NOW) -> bool:

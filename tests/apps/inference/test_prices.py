@@ -19,7 +19,7 @@ from apps.inference.models import Exchange, Price, Provider
 from apps.inference.price_list import SHIPPED
 from apps.inference.prices import Rates, find_price, load_prices, remove_price, set_price
 from apps.inference.registry import KINDS
-from apps.inference.services import client_for, record_exchanges
+from apps.inference.services import open_client, record_exchanges
 from tentalis.core.token_use import TokenUse
 from tentalis.core.worlds import AttemptDraft
 from tests.factories import make_project, make_user
@@ -176,13 +176,13 @@ def test_judges_and_managers_are_on_the_bill_from_whatever_thread(project: Proje
             client.chat([{"role": "user", "content": str(number)}], model="boss", max_tokens=9)
 
         with charge(project=project, turn="judge", task_id=3):
-            client = client_for(own)
+            client = open_client(own)
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(ask, range(5)))
         with pytest.raises(ZeroDivisionError), charge(project=project, turn="manager", task_id=3):
-            client_for(own).chat([{"role": "user", "content": "x"}], model="boss", max_tokens=9)
+            open_client(own).chat([{"role": "user", "content": "x"}], model="boss", max_tokens=9)
             raise ZeroDivisionError
-        client_for(own).chat([{"role": "user", "content": "x"}], model="boss", max_tokens=9)
+        open_client(own).chat([{"role": "user", "content": "x"}], model="boss", max_tokens=9)
     bill = cost_of_task(3)
     each = Decimal("0.00014")  # 100 at 1 and 10 at 4, a million each
     assert {turn: (cost.exchanges, cost.usd) for turn, cost in bill.by_turn().items()} == {

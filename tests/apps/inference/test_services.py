@@ -12,7 +12,7 @@ from apps.inference.client import ModelClient
 from apps.inference.errors import AddressNotAllowedError
 from apps.inference.models import Exchange, Provider
 from apps.inference.providers import change_provider, create_provider, delete_provider
-from apps.inference.services import client_for, record_exchanges
+from apps.inference.services import open_client, record_exchanges
 from tentalis.core.worlds import AttemptDraft
 from tests.factories import make_user, make_worker
 from tests.fakes import FakeModelServer
@@ -33,8 +33,8 @@ def test_a_key_is_sealed_in_the_database_and_opened_for_the_client(project: Proj
     provider = make_provider(project, alice)
     stored = Provider.objects.get(pk=provider.pk)
     assert b"sk-1" not in bytes(stored.api_key_sealed)
-    assert client_for(stored).api_key == "sk-1"
-    assert client_for(stored).kind == "vllm"
+    assert open_client(stored).api_key == "sk-1"
+    assert open_client(stored).kind == "vllm"
 
 
 def test_the_audit_of_a_provider_never_holds_its_key(project: Project, alice: User) -> None:
@@ -48,12 +48,12 @@ def test_the_audit_of_a_provider_never_holds_its_key(project: Project, alice: Us
 def test_a_key_is_not_sent_to_a_new_address(project: Project, alice: User) -> None:
     provider = make_provider(project, alice)
     changed = change_provider(provider=provider, by=alice, base_url="http://elsewhere:8000")
-    assert client_for(changed).api_key == ""
+    assert open_client(changed).api_key == ""
 
 
 def test_a_key_survives_a_change_of_name(project: Project, alice: User) -> None:
     changed = change_provider(provider=make_provider(project, alice), by=alice, name="lab-2")
-    assert client_for(changed).api_key == "sk-1"
+    assert open_client(changed).api_key == "sk-1"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_only_an_admin_allows_private_addresses_and_then_the_error_says_how(
     with pytest.raises(NotAllowedError, match="an admin of the installation"):
         create_provider(project=project, by=alice, allow_private=True, **here)
     provider = create_provider(project=project, by=admin, allow_private=True, **here)
-    assert client_for(provider).allow_private
+    assert open_client(provider).allow_private
 
 
 def test_where_private_addresses_are_allowed_only_an_admin_changes_the_address(
@@ -168,13 +168,13 @@ def test_a_provider_in_use_cannot_be_deleted(project: Project, alice: User) -> N
 def test_a_provider_switched_off_gives_no_client(project: Project, alice: User) -> None:
     provider = change_provider(provider=make_provider(project, alice), by=alice, is_active=False)
     with pytest.raises(ConflictError, match="switched off"):
-        client_for(provider)
+        open_client(provider)
 
 
 def test_without_a_provider_the_installations_own_engine_is_asked() -> None:
     with override_settings(ENGINE_URL="http://127.0.0.1:18409"):
-        assert client_for(None).base_url == "http://127.0.0.1:18409"
-    assert client_for(None).tells_tokens
+        assert open_client(None).base_url == "http://127.0.0.1:18409"
+    assert open_client(None).tells_tokens
 
 
 def test_exchanges_keep_the_exact_tokens_of_their_drafts(project: Project) -> None:

@@ -15,7 +15,7 @@ from apps.adapters.selectors import find_deployed
 from apps.adapters.services import promote_verified
 from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.services import give_task_feedback
-from apps.inference.services import client_for, record_exchanges
+from apps.inference.services import open_client, record_exchanges
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts.models import Demonstration, PreferencePair
@@ -68,7 +68,7 @@ def ada(project: Project) -> Worker:
 def work_tickets(worker: Worker) -> list[Task]:
     """Tickets as the real model worked them, several tries each, that nobody has judged."""
     prompts = [ticket.text for ticket in make_tickets(random.Random(5), TICKETS, held_out=False)]
-    groups = DeskAgent(client_for(None)).work(
+    groups = DeskAgent(open_client(None)).work(
         prompts=prompts, world=DeskWorld(), group_size=GROUP, seeds=[9] * TICKETS, model="desk"
     )
     values = {"environment": "desk", "state": Task.State.LEARNING, "group_size": GROUP}

@@ -15,7 +15,7 @@ from apps.base.errors import ConflictError, NotFoundError
 from apps.calibration.models import Rater
 from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.models import Feedback, StepFeedback
-from apps.inference.services import client_for, record_exchanges
+from apps.inference.services import open_client, record_exchanges
 from apps.pipeline import flow, trainings
 from apps.scoring.labelling import find_unlabelled, label_steps
 from apps.scoring.models import RewardModel, StepLabel, StepScore
@@ -63,7 +63,7 @@ def ada(project: Project) -> Worker:
 def attempt_tickets(worker: Worker, count: int, *, seed: int, state: str = Task.State.SCORING) -> list[Task]:
     """Tickets worked once each by the real model, as they stand when they are to be scored."""
     tickets = make_tickets(random.Random(seed), count, held_out=False)
-    agent = DeskAgent(client_for(None))
+    agent = DeskAgent(open_client(None))
     prompts = [ticket.text for ticket in tickets]
     groups = agent.work(prompts=prompts, world=DeskWorld(), group_size=1, seeds=[seed] * count, model="desk")
     drafts = [group[0] for group in groups]

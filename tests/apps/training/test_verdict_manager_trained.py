@@ -12,7 +12,7 @@ from apps.calibration.models import Comparison, Rater
 from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.services import open_review, settle_feedback
 from apps.inference.models import Provider
-from apps.inference.services import client_for
+from apps.inference.services import open_client
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.scoring.services import score_task
@@ -100,7 +100,7 @@ def test_an_adapter_of_its_own_is_trained_gated_served_and_taken_back(worker: Wo
     assert fit.metrics["control"] == fit.metrics["auc_before"]
     rater = Rater.objects.get(handle=HANDLE)
     assert (rater.adapter, rater.gate) == (fit.adapter, 0.0)
-    client = client_for(worker.provider)
+    client = open_client(worker.provider)
     assert fit.adapter["name"] in client.list_models()
 
     client.unload_adapter(fit.adapter["name"])  # as a restart would

@@ -97,8 +97,11 @@ def test_a_worker_cannot_use_the_model_server_of_another_project(project: Projec
         create_worker(project=project, name="writer", kind="chat", provider=foreign, by=alice)
 
 
-def test_a_worker_may_use_a_model_server_of_all_projects(project: Project, alice: User) -> None:
-    assert create_worker(project=project, name="writer", kind="chat", provider=make_provider(None), by=alice).pk
+def test_a_worker_may_use_a_model_server_that_is_open_to_all_projects(project: Project, alice: User) -> None:
+    provider = make_provider(None)
+    Provider.objects.update(granted_to="everyone")
+    provider.refresh_from_db()
+    assert create_worker(project=project, name="writer", kind="chat", provider=provider, by=alice).pk
 
 
 def test_a_taken_name_is_a_conflict(project: Project, alice: User) -> None:

@@ -1,0 +1,229 @@
+"""What a grant allows, counted while it is used: room is held before a call and settled by what the call took.
+
+The count is the gateway's (`apps.gateway.limits`), under the same names in Redis, so that what a project's callers, its
+workers and its judges use is one sum. Calls made here are held for all processes in one step; of calls at the same time
+only the first may go beyond an allowance.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import redis
+from django.conf import settings
+
+from apps.base.errors import TentalisError
+from apps.inference.errors import ProviderBusyError
+from apps.inference.grants import WHO_GRANTS
+from apps.inference.models import Provider, ProviderGrant
+from apps.inference.prices import load_prices
+from tentalis.core.limits import DAY_S, MONTH_S, find_window
+from tentalis.core.token_use import TokenUse
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "tentalis:gateway"
+HELD_FOR_S = 3600.0
+"""Room of a call whose process died is free again after so long."""
+REDIS_TIMEOUT_S = 2.0
+_HOLD = """
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[4])
+    local used, limit = tonumber(redis.call('GET', KEYS[1]) or '0'), tonumber(ARGV[1])
+    if used >= limit then return 'spent' end
+    local held = 0
+    for _, one in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+        held = held + tonumber(string.match(one, '^[^ ]+'))
+    end
+    if used + held >= limit then return 'held' end
+    redis.call('ZADD', KEYS[2], ARGV[5], ARGV[2] .. ' ' .. ARGV[3])
+    redis.call('EXPIRE', KEYS[2], ARGV[6])
+    return 'ok'
+"""
+
+
+class AllowanceSpentError(TentalisError):
+    """What the project was granted of a shared model server is used up for this day or month."""
+
+    status = 429
+    code = "allowance_spent"
+    is_final = True
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class AllowanceHeldError(ProviderBusyError):
+    """Calls that are being answered may use what is left of the allowance: a later try may succeed."""
+
+    status = 429
+    code = "allowance_held"
+
+
+class Meter(NamedTuple):
+    """One limit of a grant.
+
+    Args:
+        measure: what a call of a model with these tokens counts for.
+    """
+
+    name: str
+    window_s: int
+    limit: float
+    words: str
+    measure: Callable[[str, TokenUse], float]
+
+
+def name_grant(project_id: int, provider_id: int) -> str:
+    """What a grant's counts are named by."""
+    return f"grant:{project_id}:{provider_id}"
+
+
+def name_count(name: str, window: int) -> str:
+    """The key in Redis of what was used of a budget's metric, such as `grant:1:2:tokens_per_day`, in a window."""
+    return f"{PREFIX}:{name}:{window}"
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What one project may use of one shared model server."""
+
+    scope: str
+    words: str
+    meters: tuple[Meter, ...]
+    clock: Callable[[], float] = field(default=time.time, repr=False)
+
+    def hold(self, model: str, guess: TokenUse) -> "Room":
+        """Hold room for a call.
+
+        Args:
+            guess: what it may take at most; that counts where the server tells no tokens.
+        Raises:
+            AllowanceSpentError, AllowanceHeldError: nothing is held then.
+            ProviderBusyError: nobody can count at the moment, so nothing is to be asked.
+        """
+        room = Room(model, guess)
+        try:
+            for meter in self.meters:
+                self._hold(meter, room)
+        except TentalisError:
+            room.release()
+            raise
+        return room
+
+    def _hold(self, meter: Meter, room: "Room") -> None:
+        now = self.clock()
+        window, left_s = find_window(meter.window_s, now)
+        count = name_count(f"{self.scope}:{meter.name}", window)
+        amount = f"{meter.measure(room.model, room.guess):.9f}"
+        arguments = (meter.limit, amount, room.name, now, now + HELD_FOR_S, 2 * int(HELD_FOR_S))
+        found = _tell(lambda client: client.eval(_HOLD, 2, count, f"{count}:held", *arguments))
+        if found == "spent":
+            raise AllowanceSpentError(
+                f"{self.words} {meter.limit:g} {meter.words}, and has: {WHO_GRANTS} anew", retry_after_s=left_s
+            )
+        if found == "held":
+            raise AllowanceHeldError(
+                f"{self.words} {meter.limit:g} {meter.words}, and what is being answered may use the rest",
+                retry_after_s=1.0,
+            )
+        room.held.append((meter, count, f"{amount} {room.name}"))
+
+
+@dataclass
+class Room:
+    """What is held for one call, until it is settled or released.
+
+    Args:
+        held: (meter, its count, the member of its set).
+    """
+
+    model: str
+    guess: TokenUse
+    name: str = field(default_factory=lambda: uuid4().hex)
+    held: list[tuple[Meter, str, str]] = field(default_factory=list)
+
+    def settle(self, use: TokenUse) -> None:
+        """Count what the answered call took, and give the rest of the room back.
+
+        An answer that was paid for is not lost because nobody can count it.
+        """
+        took = use if any(use) else self.guess
+        while self.held:
+            meter, count, member = self.held.pop()
+            amount = meter.measure(self.model, took)
+            try:
+                _tell(partial(_count, count=count, member=member, amount=amount, keep_s=2 * meter.window_s))
+            except ProviderBusyError as error:
+                logger.warning("%s: %s of an answer are not counted: %s", count, amount, error)
+
+    def release(self) -> None:
+        """Give the room back: there was no answer. Where Redis is away it is free by itself later."""
+        while self.held:
+            _, count, member = self.held.pop()
+            with suppress(ProviderBusyError):
+                _tell(partial(_let_go, count=count, member=member))
+
+
+def find_allowance(provider: Provider | None, project_id: int) -> Allowance | None:
+    """What a project's grant for a shared model server allows; None where nothing is limited."""
+    if provider is None or provider.project_id is not None:
+        return None
+    grant = ProviderGrant.objects.select_related("project").filter(provider=provider, project=project_id).first()
+    if grant is None or (grant.tokens_per_day is None and grant.usd_per_month is None):
+        return None
+
+    def count_tokens(model: str, use: TokenUse) -> float:
+        return use.prompt + use.completion
+
+    prices = load_prices() if grant.usd_per_month is not None else None
+
+    def count_usd(model: str, use: TokenUse) -> float:
+        rates = prices and prices.find(provider_id=provider.pk, kind=provider.kind, model=model)
+        return float(rates.cost(**use._asdict())) if rates else 0.0
+
+    meters = []
+    if grant.tokens_per_day is not None:
+        meters.append(Meter("tokens_per_day", DAY_S, grant.tokens_per_day, "tokens a day", count_tokens))
+    if grant.usd_per_month is not None:
+        meters.append(Meter("usd_per_month", MONTH_S, grant.usd_per_month, "US dollars a month", count_usd))
+    return Allowance(name_grant(project_id, provider.pk), say_allowed(grant.project.slug, provider.name), tuple(meters))
+
+
+def say_allowed(project: str, provider: str) -> str:
+    return f"project {project} may use of model server {provider}"
+
+
+def _count(client: Any, *, count: str, member: str, amount: float, keep_s: int) -> None:
+    with client.pipeline() as pipe:
+        pipe.incrbyfloat(count, amount)
+        pipe.expire(count, keep_s)
+        pipe.zrem(f"{count}:held", member)
+        pipe.execute()
+
+
+def _let_go(client: Any, *, count: str, member: str) -> None:
+    client.zrem(f"{count}:held", member)
+
+
+def _tell(question: Callable[[Any], Any]) -> Any:
+    """Raises ProviderBusyError where Redis does not answer."""
+    try:
+        return question(_connect())
+    except redis.RedisError as error:
+        raise ProviderBusyError(f"what was used of the allowance is not known now ({type(error).__name__})") from error
+
+
+@lru_cache(maxsize=1)
+def _connect() -> "redis.Redis":
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=REDIS_TIMEOUT_S,
+        socket_connect_timeout=REDIS_TIMEOUT_S,
+        decode_responses=True,
+    )
