@@ -10,7 +10,7 @@ MANAGERS = (Role.OWNER, Role.MANAGER)
 def find_managed(user: User) -> frozenset[int] | None:
     """The projects whose tasks' references a user may read; None: every one.
 
-    Who leads the project knows what is right. Whoever answers a task or is to judge one, blindly too, is not told it: an
+    Who leads the project knows what is right. Whoever answers a task or judges one, blindly too, is not told it: an
     agent would repeat it, and a second judgement would be the first one's.
     """
     if user.is_superuser:
