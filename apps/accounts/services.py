@@ -362,21 +362,32 @@ def add_member(*, project: Project, user: User, role: Role | str, by: User) -> M
 def add_agent(*, project: Project, username: str, by: User) -> Member:
     """Make a new agent, or one of a project whose members `by` names, an agent of this project too.
 
+    A new agent's name holds its project's (`claw@shop`), so that whose names there are elsewhere is neither told nor
+    taken; an admin of the installation gives the name as it is.
+
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
-        ConflictError: a member already, or a name that cannot be used: whose it is is not said.
+        BadInputError: the name cannot be one.
+        ConflictError: a member already, or no agent's name.
     """
     require_right(by, project, Right.MEMBERS_WRITE)
+    named = Member.objects.filter(project__in=find_projects_with(by, Right.MEMBERS_WRITE)).values("user")
     with transaction.atomic():
-        user = User.objects.filter(username=username).first()
+        user = User.objects.filter(username=username, is_agent=True, pk__in=named).first()
         if user is None:
-            user = create_user(username=username, is_agent=True, by=by.handle)
-        own = Member.objects.filter(user=user, project__in=find_projects_with(by, Right.MEMBERS_WRITE))
-        is_new = not Member.objects.filter(user=user).exists()
-        if not user.is_agent or not user.is_active or not (own.exists() or is_new):
-            message = f"{username} cannot be the name of an agent here; choose another"
+            name = username if by.is_superuser else name_within(project, username)
+            user = User.objects.filter(username=name).first()
+            user = user or create_user(username=name, is_agent=True, by=by.handle)
+        if not user.is_agent or not user.is_active:
+            message = f"{user.username} cannot be the name of an agent here; choose another"
             raise ConflictError(message, errors={"username": [message]})
         return add_member(project=project, user=user, role=Role.AGENT, by=by)
+
+
+def name_within(project: Project, username: str) -> str:
+    """The name of a project's own agent: `claw@shop`."""
+    suffix = f"@{project.slug}"
+    return f"{username.removesuffix(suffix)}{suffix}"
 
 
 def change_member(*, member: Member, role: Role | str, by: User) -> Member:

@@ -95,7 +95,7 @@ class MemberOut(serializers.ModelSerializer[Member]):
 
 
 class MemberIn(StrictSerializer):
-    """A new member: an agent, which is made where nobody has the name, or, as an admin, yourself."""
+    """A new member: an agent (a new one's name holds the project's: `claw@shop`) or, as an admin, yourself."""
 
     project = TextField(max_length=64)
     username = TextField(max_length=150, validators=[USERNAME])

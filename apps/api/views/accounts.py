@@ -94,34 +94,49 @@ class ProjectViewSet(ResourceViewSet):
         return Response(WhyOut({"findings": why_nothing_trains(self.get_object())}).data)
 
 
-class MemberFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Member
-        fields: ClassVar = ["role"]
+class MembershipViewSet(ResourceViewSet):
+    """Who belongs to a project, or is asked to: named and taken back by who names its members."""
 
-
-class MemberViewSet(ResourceViewSet):
-    """Who belongs to a project, in which role."""
-
-    queryset = Member.objects.select_related("project", "user")
-    serializer_class = MemberOut
-    filterset_class = MemberFilterSet
-    takes_proof = frozenset({"create", "partial_update", "destroy"})
+    takes_proof = frozenset({"create", "destroy"})
     rights: ClassVar = {
         "list": Right.MEMBERS_READ,
         "retrieve": Right.MEMBERS_READ,
         "create": Right.MEMBERS_WRITE,
-        "partial_update": Right.MEMBERS_WRITE,
         "destroy": Right.MEMBERS_WRITE,
     }
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())
 
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        self.take_back(self.get_object(), current_user(request))
+        return Response(status=204)
+
+    def take_back(self, row: Any, by: User) -> None:
+        """End the membership, or the offer of one."""
+        raise NotImplementedError
+
+
+class MemberFilterSet(ProjectFilterSet):
+    class Meta:
+        model = Member
+        fields: ClassVar = ["role"]
+
+
+class MemberViewSet(MembershipViewSet):
+    """Who belongs to a project, in which role."""
+
+    queryset = Member.objects.select_related("project", "user")
+    serializer_class = MemberOut
+    filterset_class = MemberFilterSet
+    takes_proof = MembershipViewSet.takes_proof | {"partial_update"}
+    rights: ClassVar = {**MembershipViewSet.rights, "partial_update": Right.MEMBERS_WRITE}
+
     @extend_schema(request=MemberIn, responses={201: MemberOut})
     def create(self, request: Request) -> Response:
-        """Add an agent; nobody by that name: it is made. People are invited (`POST invitations`), except that an admin
-        of the installation may add themselves."""
+        """Add an agent: one of your projects' by its name, or else a new one, whose name holds this project's. People
+        are invited (`POST invitations`), except that an admin of the installation may add themselves."""
         body = self.read_body(MemberIn)
         by = current_user(request)
         project = find_project_for(request, body["project"], Right.MEMBERS_WRITE)
@@ -137,10 +152,8 @@ class MemberViewSet(ResourceViewSet):
         role = self.read_body(MemberChange)["role"]
         return self.show(services.change_member(member=member, role=role, by=current_user(request)))
 
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str) -> Response:
-        services.remove_member(member=self.get_object(), by=current_user(request))
-        return Response(status=204)
+    def take_back(self, row: Any, by: User) -> None:
+        services.remove_member(member=row, by=by)
 
 
 class InvitationFilterSet(ProjectFilterSet):
@@ -149,19 +162,15 @@ class InvitationFilterSet(ProjectFilterSet):
         fields: ClassVar = ["state"]
 
 
-class InvitationViewSet(ResourceViewSet):
+class InvitationViewSet(MembershipViewSet):
     """Invitations to projects: yours, and those of projects whose members you name."""
 
     queryset = Invitation.objects.select_related("project", "invited_by")
     serializer_class = InvitationOut
     filterset_class = InvitationFilterSet
     secret_fields = frozenset({"link"})
-    takes_proof = frozenset({"create", "destroy"})
     rights: ClassVar = {
-        "list": Right.MEMBERS_READ,
-        "retrieve": Right.MEMBERS_READ,
-        "create": Right.MEMBERS_WRITE,
-        "destroy": Right.MEMBERS_WRITE,
+        **MembershipViewSet.rights,
         "accept": Right.ACCOUNT_WRITE,
         "decline": Right.ACCOUNT_WRITE,
     }
@@ -176,9 +185,6 @@ class InvitationViewSet(ResourceViewSet):
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         """Which are whose is the queryset's question; who is invited has no role yet."""
 
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
-
     @extend_schema(request=InvitationIn, responses={201: NewInvitationOut})
     def create(self, request: Request) -> Response:
         """Offer a person a role, by name. The link is in this answer and nowhere else."""
@@ -188,11 +194,8 @@ class InvitationViewSet(ResourceViewSet):
         made.link = request.build_absolute_uri(f"/invitations/{code}/")  # type: ignore[attr-defined]
         return Response(NewInvitationOut(made).data, status=201)
 
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, pk: str) -> Response:
-        """Take an offer back."""
-        invitations.withdraw(invitation=self.get_object(), by=current_user(request))
-        return Response(status=204)
+    def take_back(self, row: Any, by: User) -> None:
+        invitations.withdraw(invitation=row, by=by)
 
     @extend_schema(request=NoFields, responses=MemberOut)
     @action(detail=True, methods=["post"])

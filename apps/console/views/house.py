@@ -65,8 +65,8 @@ def show_members(request: HttpRequest, scene: Scene) -> HttpResponse:
             username, role = form.cleaned_data["username"], form.cleaned_data["role"]
             try:
                 if role == Role.AGENT:
-                    services.add_agent(project=scene.project, username=username, by=scene.user)
-                    messages.success(request, _("%(name)s is in the project.") % {"name": username})
+                    added = services.add_agent(project=scene.project, username=username, by=scene.user)
+                    messages.success(request, _("%(name)s is in the project.") % {"name": added.user.username})
                     return leave(scene, "members")
                 made, code = invitations.invite(project=scene.project, username=username, role=role, by=scene.user)
             except TentalisError as error:

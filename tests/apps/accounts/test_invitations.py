@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts import invitations, services
@@ -58,14 +60,56 @@ def test_only_owners_invite_and_nobody_invites_an_agent(project: Project, olga: 
         invitations.invite(project=project, username="claw", role="agent", by=olga)
 
 
-def test_an_agent_of_another_project_is_not_drawn_into_ones_own(project: Project, olga: User) -> None:
+def test_adding_an_agent_tells_nobody_which_names_there_are_and_takes_none_of_them(
+    project: Project, olga: User
+) -> None:
     theirs = make_project("lab")
     claw = make_user("claw", is_agent=True)
     Member.objects.create(project=theirs, user=claw, role=Role.AGENT)
-    with pytest.raises(ConflictError, match="cannot be the name of an agent here"):
-        services.add_agent(project=project, username="claw", by=olga)
+    make_user("forgotten", is_agent=True)
+    make_user("somebody")
+    make_user("gone", is_agent=True, is_active=False)
+    services.add_agent(project=project, username="first", by=olga)
+    costs = []
+    for name in ("free", "claw", "forgotten", "somebody", "gone"):
+        with CaptureQueriesContext(connection) as asked:
+            added = services.add_agent(project=project, username=name, by=olga)
+        assert added.user.username == f"{name}@shop"
+        costs.append(len(asked))
+    assert len(set(costs)) == 1, "the same work, whosever the name is"
+    with pytest.raises(ConflictError, match="claw@shop is a member"):
+        services.add_agent(project=project, username="claw@shop", by=olga)
+
+
+def test_an_agent_of_ones_own_other_project_is_the_same_agent_here(project: Project, olga: User) -> None:
+    theirs = make_project("lab")
+    claw = make_user("claw", is_agent=True)
+    Member.objects.create(project=theirs, user=claw, role=Role.AGENT)
     Member.objects.create(project=theirs, user=olga, role=Role.OWNER)
     assert services.add_agent(project=project, username="claw", by=olga).user == claw
+    services.remove_member(member=Member.objects.get(project=project, user=claw), by=olga)
+    own = services.add_agent(project=project, username="own", by=olga)
+    services.remove_member(member=own, by=olga)
+    assert services.add_agent(project=project, username="own@shop", by=olga).user == own.user
+
+
+def test_an_admin_names_an_agent_as_they_like(project: Project) -> None:
+    admin = make_user("root", is_superuser=True)
+    assert services.add_agent(project=project, username="claw", by=admin).user.username == "claw"
+    make_user("somebody")
+    with pytest.raises(ConflictError, match="somebody cannot be the name of an agent here"):
+        services.add_agent(project=project, username="somebody", by=admin)
+
+
+def test_inviting_costs_the_same_whether_or_not_anybody_has_the_name(
+    project: Project, olga: User, charlie: User
+) -> None:
+    costs = []
+    for name in (charlie.username, "nobody-has-it"):
+        with CaptureQueriesContext(connection) as asked:
+            invitations.invite(project=project, username=name, role="viewer", by=olga)
+        costs.append([query["sql"].split(" ")[0] for query in asked])
+    assert costs[0] == costs[1]
 
 
 def test_everybody_may_leave_but_the_last_owner(project: Project, olga: User, bob: User) -> None:

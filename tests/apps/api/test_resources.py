@@ -59,9 +59,9 @@ def test_an_owner_gives_changes_and_takes_roles(as_alice: Caller, alice: User, p
     assert as_alice.patch(path, {"role": "auditor"}).body["role"] == "auditor"
     assert as_alice.delete(path).status == 204
     agent = as_alice.post("members", {"project": project.slug, "username": "claw", "role": "agent"})
-    assert agent.body["is_agent"] is True
+    assert (agent.body["username"], agent.body["is_agent"]) == ("claw@shop", True)
     token = as_alice.post(
-        "tokens", {"name": "claw's", "username": "claw", "project": project.slug, "scopes": ["tasks:read"]}
+        "tokens", {"name": "claw's", "username": "claw@shop", "project": project.slug, "scopes": ["tasks:read"]}
     )
     assert token.status == 201, token
     listed = Caller(token.body["token"]).get("tasks")
