@@ -80,8 +80,8 @@ class ApiSchema(AutoSchema):
             if str(status) not in bodies:
                 response = OpenApiResponse(ProblemSerializer, WORDS[status])
                 bodies[str(status)] = self._get_response_for_code(response, str(status), [MEDIA_TYPE], direction)  # type: ignore[no-untyped-call]
-        for status in WAITING & set(bodies):
-            bodies[status].setdefault("headers", {})["Retry-After"] = RETRY_AFTER
+        for waiting in WAITING & set(bodies):
+            bodies[waiting].setdefault("headers", {})["Retry-After"] = RETRY_AFTER
         return bodies
 
     def _problems(self) -> list[int]:

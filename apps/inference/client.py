@@ -311,6 +311,7 @@ class ModelClient:
         model = str(body["model"])
         room = self.allowance.hold(model, self._guess(body)) if self.allowance is not None else None
         started = perf_counter()
+        answer: Any
         try:
             if self._row.dialect == "anthropic":
                 answer = self._translate(self._transport.call("POST", path, to_anthropic(body)))

@@ -1,6 +1,6 @@
 """Model servers."""
 
-from typing import Any
+from typing import Any, cast
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
@@ -208,7 +208,7 @@ class ProviderGrantOut(serializers.ModelSerializer[ProviderGrant]):
 
     @extend_schema_field(ServerUseOut)
     def get_used(self, grant: ProviderGrant) -> dict[str, Any]:
-        uses = self.context.setdefault("uses", {})
+        uses = cast("dict[str, Any]", self.context).setdefault("uses", {})
         pair = (grant.project_id, grant.provider_id)
         if pair not in uses:
             rows = self.parent.instance if isinstance(self.parent, serializers.ListSerializer) else [grant]

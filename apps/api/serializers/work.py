@@ -1,6 +1,6 @@
 """Workers, tasks, attempts and steps."""
 
-from typing import Any
+from typing import Any, cast
 
 from django.core.validators import RegexValidator
 from drf_spectacular.utils import extend_schema_field
@@ -148,9 +148,10 @@ class TaskOut(serializers.ModelSerializer[Task]):
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_reference(self, task: Task) -> Any:
-        if "managed" not in self.context:
-            self.context["managed"] = find_managed(current_user(self.context["request"]))
-        managed = self.context["managed"]
+        context = cast("dict[str, Any]", self.context)
+        if "managed" not in context:
+            context["managed"] = find_managed(current_user(context["request"]))
+        managed = context["managed"]
         return task.reference if managed is None or task.project_id in managed else None
 
 

@@ -137,7 +137,7 @@ def test_workers_judges_and_agents_of_a_project_without_a_grant_are_refused_in_w
     assert voter.client is None
     assert words in voter.fault
     grant_provider(provider=shared, project=project, by=admin)
-    assert get_agent(Worker.objects.get(pk=worker.pk))
+    get_agent(Worker.objects.get(pk=worker.pk))
     assert find_voters(project)[0].client is not None
 
 
