@@ -218,7 +218,6 @@ def test_of_many_threads_that_want_one_link_one_gets_it() -> None:
     assert len(taken) == 1
 
 
-@pytest.mark.django_db(transaction=True)
 def read_leases() -> dict[int, datetime]:
     return {pk: until for pk, until in Segment.objects.values_list("pk", "lease_until") if until is not None}
 
@@ -258,6 +257,7 @@ def test_leases_are_renewed_while_the_row_of_one_link_is_locked_by_another_trans
     assert read_leases()[held[0].segment_id] > before[held[0].segment_id]
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_relay_sends_no_more_than_the_cap_in_flight(settings: Settings) -> None:
     settings.TENTALIS = settings.TENTALIS | {"IN_FLIGHT_CAP": 3}
     relay.purge_queue("workers")
