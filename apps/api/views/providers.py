@@ -131,6 +131,7 @@ class ProviderGrantViewSet(ResourceViewSet):
     queryset = ProviderGrant.objects.select_related("project", "provider")
     serializer_class = ProviderGrantOut
     filterset_class = ProviderGrantFilterSet
+    takes_proof = frozenset({"create", "partial_update", "destroy"})
     rights: ClassVar = {
         "list": Right.WORKERS_READ,
         "retrieve": Right.WORKERS_READ,
