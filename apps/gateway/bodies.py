@@ -33,9 +33,13 @@ class Body:
         """
         if (request.content_length or 0) > LIMITS.gateway_body_bytes:
             raise _refuse_size()
+        if request.content.is_eof():  # it came with the head, as most do
+            raw = request.content.read_nowait()
+            self._hold(len(raw))
+            return raw
         parts: list[bytes] = []
         try:
-            async with asyncio.timeout(None if request.content.is_eof() else LIMITS.body_s):
+            async with asyncio.timeout(LIMITS.body_s):
                 while part := await request.content.readany():
                     self._hold(len(part))
                     parts.append(part)

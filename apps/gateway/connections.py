@@ -69,7 +69,8 @@ class BoundedConnection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if not self._awaits_head():  # a request is being answered: its body has its own time
-            self._stop_waiting()
+            if self._quiet_bytes:
+                self._stop_waiting()
             return
         self._quiet_bytes += len(data)
         if self._quiet_bytes > MOST_QUIET_BYTES:

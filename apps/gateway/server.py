@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
@@ -114,7 +115,8 @@ class GatewayServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path, in_path = request.path, ""
-        if sum(len(name) + len(value) + 4 for name, value in request.raw_headers) > LIMITS.header_bytes:
+        headers = request.raw_headers
+        if sum(map(len, chain.from_iterable(headers))) + 4 * len(headers) > LIMITS.header_bytes:
             words = f"wanted headers of at most {LIMITS.header_bytes:,} bytes, found more"
             return _refuse(RefusalError(words, status=431, code="headers_too_large"), path)
         if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):

@@ -22,17 +22,16 @@ def is_deeper(raw: bytes, value: Any, most_levels: int) -> bool:
 
 def _is_surely_flat(raw: bytes, most_levels: int) -> bool:
     """Whether the brackets alone show that nothing lies deeper; False: there are many, or some in texts blur it."""
-    opening = raw.count(b"[") + raw.count(b"{")
-    if opening <= most_levels:
-        return True
-    if opening > MARKS_QUICKLY:
-        return False
     left = raw.translate(None, _OTHERS)
-    for _ in range(most_levels):
+    if len(left) <= most_levels:
+        return True
+    if len(left) > MARKS_QUICKLY:
+        return False
+    for _ in range(most_levels // 2):
+        left = left.replace(b"{}", b"").replace(b"[]", b"")  # at most two levels a time
         if not left:
             return True
-        left = left.replace(b"[]", b"\0").replace(b"{}", b"\0").replace(b"\0", b"")  # one level a time, of either kind
-    return not left
+    return False
 
 
 def _goes_deeper(value: Any, most_levels: int) -> bool:
