@@ -7,7 +7,9 @@ months is kept for a day in each process and read from there.
 
 import hashlib
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +28,10 @@ LOOK_AHEAD = timedelta(days=62)
 KEPT = timedelta(days=1)
 KEPT_FAILED = timedelta(hours=1)
 MOST_LOOK_S = 5.0
-"""Of one look at a text, the start of its process included."""
+"""Of the processor, for one look at a text, the start of its process included."""
+MOST_WAIT_S = 15.0
+"""The process stands back behind those that answer."""
+NICENESS = 10
 MOST_MEMORY_BYTES = 512 * 2**20
 MOST_EVENTS = 2_000
 """In two months; and components of one text."""
@@ -157,18 +162,21 @@ def name_zone(zone: tzinfo | None) -> str:
 def _look_in_child(text: str, now: datetime) -> _Look:
     """Raises CalendarError where too many are looked at already."""
     is_free = give_back_connections()
-    if not _children.acquire(timeout=MOST_LOOK_S if is_free else 0):  # nobody waits with a connection in hand
+    if not _children.acquire(timeout=MOST_WAIT_S if is_free else 0):  # nobody waits with a connection in hand
         raise CalendarError("too many calendars are being looked at; try again")
     command = [sys.executable, "-m", "apps.accounts.calendars", now.isoformat(), name_zone(now.tzinfo)]
     try:
         done = subprocess.run(
-            command, input=text.encode(), capture_output=True, timeout=MOST_LOOK_S, cwd=_ROOT, check=False
+            command, input=text.encode(), capture_output=True, timeout=MOST_WAIT_S, cwd=_ROOT, check=False
         )
+        has_ended = done.returncode not in (-signal.SIGXCPU, -signal.SIGKILL)
     except subprocess.TimeoutExpired:
-        message = f"it takes more than {MOST_LOOK_S:g} s to look at: an event recurs too often, for too long, or never"
-        return _Look(now, failure=message)
+        has_ended = False
     finally:
         _children.release()
+    if not has_ended:
+        message = f"it takes more than {MOST_LOOK_S:g} s to look at: an event recurs too often, for too long, or never"
+        return _Look(now, failure=message)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()[-300:]
         return _Look(now, failure=said or f"it ended with {done.returncode}")
@@ -212,7 +220,8 @@ def _aware(value: object, now: datetime) -> datetime:
 
 def main(argv: Sequence[str]) -> int:
     """Unfold the text on the standard input from a time on, in a zone; 1 and the reason where that cannot be done."""
-    for kind, most in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_CPU, int(2 * MOST_LOOK_S))):
+    os.nice(NICENESS)
+    for kind, most in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_CPU, int(MOST_LOOK_S))):
         resource.setrlimit(kind, (most, most))
     at, zone = argv
     place = timezone(timedelta(seconds=int(zone))) if zone.lstrip("-").isdecimal() else ZoneInfo(zone)

@@ -42,6 +42,8 @@ TAKES_PROOF: Mapping[str, Callable[[HttpRequest], bool]] = {
     "provider-new": _always,
     "provider-change": _always,
     "provider-remove": _always,
+    "grant": _always,
+    "grant-change": _always,
     "webhooks": _always,
     "webhook-secret": _always,
     # who belongs to a project
@@ -120,5 +122,5 @@ def _is_carried(name: str) -> bool:
 
 
 def _show_at(form: forms.Form, error: TentalisError) -> None:
-    for name, words in (error.errors or {None: [str(error)]}).items():
+    for name, words in (error.errors or {"": [str(error)]}).items():
         form.add_error(name if name in form.fields else None, [*words])

@@ -71,7 +71,7 @@ def confirm(
 ) -> None:
     """Prove who you are, for what takes a fresh proof: promoting, keys, members, erasing."""
     from tentalis.cli.session import find_credentials
-    from tentalis.client import BadInputError, Client
+    from tentalis.client import BadRequestError, Client
 
     credentials = find_credentials(Home.find(os.environ))
     with Client(credentials.url, credentials.token) as client:
@@ -80,7 +80,7 @@ def confirm(
         else:
             try:
                 held = client.confirm(password=typer.prompt("Password", hide_input=True))
-            except BadInputError as error:
+            except BadRequestError as error:
                 if "code" not in error.errors:
                     raise
                 held = client.confirm(code=typer.prompt("Code of your app, or a recovery code"))

@@ -239,7 +239,7 @@ def ask_odd(
 ) -> list[dict[str, Any]]:
     """A row each backend, over all batches."""
     rng = random.Random(seed)
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {
             "backend": name,
             "runs": 0,

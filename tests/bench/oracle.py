@@ -386,7 +386,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         worst = gather(ask(sys.executable, "oracle_ours.py", path), theirs)
         survivors = []
         mutants = () if options.without_mutants else MUTANTS
-        rows = []
+        rows: list[dict[str, Any]] = []
         for number, (told, file, text, becomes) in enumerate(mutants):
             copy = mutate(directory / f"mutant-{number}", file, text, becomes)
             found = gather(ask(sys.executable, "oracle_ours.py", path, PYTHONPATH=str(copy)), theirs)

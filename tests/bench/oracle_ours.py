@@ -30,7 +30,9 @@ def measure(case: Mapping[str, Any]) -> dict[str, Any]:
     if not result.ok:
         raise SystemExit(f"{case['name']}: {result.error_type}: {result.error_message}")
     first = result.metrics[0]
-    found = {name: float(first[name]) for name in ("loss", "grad_norm", "kl_base", "entropy") if name in first}
+    found: dict[str, Any] = {
+        name: float(first[name]) for name in ("loss", "grad_norm", "kl_base", "entropy") if name in first
+    }
     if case["kind"] != "policy":
         return {**found, "loss": float(first["loss_opd"]), "hinted": result.summary["rollouts_hinted"]}
     rollouts = read_rollouts(Path(spec.rollouts_uri.removeprefix("file://")), sha256=spec.rollouts_sha256)

@@ -6,8 +6,10 @@ batch, everything after them is TRL's (`GRPOTrainer._generate_and_score_completi
 """
 
 import json
+import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,8 @@ def convert(advantages: torch.Tensor, rewards: torch.Tensor, size: int, case: di
     else:
         theirs = rewards.std()
         ours = (groups - groups.mean(1, keepdim=True)).std(correction=0)
-    return advantages * (theirs + TRL_STD_FLOOR) / (ours + case["std_floor"])
+    found: torch.Tensor = advantages * (theirs + TRL_STD_FLOOR) / (ours + case["std_floor"])
+    return found
 
 
 def measure_policy(work: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +147,7 @@ def measure_distillation(work: dict[str, Any], case: dict[str, Any]) -> dict[str
             losses.append(lost)
             gaps.append((lost / student.log_softmax(-1).gather(-1, told[..., None])[0, :, 0]).detach())
         else:
-            tokens = zip(student[0].split(1), teacher[0].split(1), strict=True)
+            tokens = zip(torch.split(student[0], 1), torch.split(teacher[0], 1), strict=True)
             losses.extend(GKDTrainer.generalized_jsd_loss(one, other, beta=1.0)[None] for one, other in tokens)
     loss = torch.cat(losses).mean()
     found = {"grad_norm": measure_gradient(model, loss)}
@@ -167,8 +170,8 @@ def spread(values: list[list[float]], shape: torch.Size) -> torch.Tensor:
 def measure_gradient(model: Any, loss: torch.Tensor) -> float:
     """Global L2 norm by the adapter's trained tensors."""
     weights = [weight for name, weight in model.named_parameters() if weight.requires_grad and ".ref." not in name]
-    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
-    return float(sum(float((one**2).sum()) for one in gradients if one is not None) ** 0.5)
+    gradients: Sequence[torch.Tensor | None] = torch.autograd.grad(loss, weights, allow_unused=True)
+    return math.sqrt(sum(float((one**2).sum()) for one in gradients if one is not None))
 
 
 def main() -> None:

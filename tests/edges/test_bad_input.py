@@ -99,7 +99,7 @@ def fill(path: str, ids: dict[str, Any]) -> tuple[str, str]:
 
 
 def count_rows() -> tuple[int, ...]:
-    return tuple(model.objects.count() for model in (AuditEntry, Segment, Task, IdempotencyKey))  # type: ignore[attr-defined]
+    return tuple(model.objects.count() for model in (AuditEntry, Segment, Task, IdempotencyKey))
 
 
 def test_every_wrong_value_of_every_field_is_refused_by_name(ids: dict[str, Any], owner: Caller) -> None:

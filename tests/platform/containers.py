@@ -109,11 +109,11 @@ class Host:
         run("mount", "-t", "tmpfs", "tmpfs", "/run")
         run("ip", "link", "set", "lo", "up")
         named = sorted({network for service in self.services.values() for network in service.networks})
-        for service in self.services:
-            run("ip", "netns", "add", service)
-            run("ip", "-n", service, "link", "set", "lo", "up")
+        for name in self.services:
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
             # docker lets everybody bind low ports inside a container
-            run("ip", "netns", "exec", service, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start")
+            run("ip", "netns", "exec", name, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start")
         for number, network in enumerate(named):
             subnet = ipaddress.ip_network(self.composed.subnets.get(network, f"172.31.{200 + number}.0/24"))
             run("ip", "link", "add", f"br{number}", "type", "bridge")

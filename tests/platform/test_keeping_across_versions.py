@@ -33,7 +33,7 @@ def addressed(environ: dict[str, str], address: str) -> dict[str, str]:
 
 def ask(address: str, statement: str) -> object:
     with psycopg.connect(address) as connection:
-        row = connection.execute(statement).fetchone()  # type: ignore[arg-type]
+        row = connection.execute(statement).fetchone()
         return row and row[0]
 
 

@@ -78,11 +78,11 @@ def patient(patience_s: float) -> Trouble:
 @pytest.mark.django_db
 def test_an_alarm_opens_after_its_patience_once_and_closes_when_it_is_over() -> None:
     watch = Watch()
-    for now_s in (0, 59):
+    for now_s in (0.0, 59.0):
         watch.look([patient(60)], now_s=now_s)
     assert not Alarm.objects.exists()
     watch.look([], now_s=60)  # it was over for a moment: patience begins anew
-    for now_s in (61, 121, 122, 300):
+    for now_s in (61.0, 121.0, 122.0, 300.0):
         watch.look([patient(60)], now_s=now_s)
     alarm = Alarm.objects.get()
     assert (alarm.state, alarm.rule, alarm.subject, alarm.words) == ("open", "queue.old", "work", "work waits")

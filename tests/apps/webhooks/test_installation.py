@@ -39,14 +39,14 @@ def test_an_alarm_and_its_end_are_told_once_each_and_nothing_else_is(
 ) -> None:
     keep_alarm_webhook(url=receiver.url + "/ok", secret=SECRET)
     watch = Watch()
-    for now_s in range(0, 300, 15):
+    for now_s in map(float, range(0, 300, 15)):
         keep_alarm_webhook(url=receiver.url + "/ok", secret=SECRET)  # as the timetable does
         watch.look([TROUBLE], now_s=now_s)
         record("task.done", subject=shop, by="test", project_id=shop.pk)
         record("backup.made", by="test")
         send_all(poster)
     assert [json.loads(request["body"])["type"] for request in receiver.read()] == ["alarm.opened"]
-    for now_s in (300, 300 + CALM_S, 315 + CALM_S):
+    for now_s in (300.0, 300 + CALM_S, 315 + CALM_S):
         watch.look([], now_s=now_s)
         send_all(poster)
     first, last = (json.loads(request["body"]) for request in receiver.read())

@@ -272,7 +272,8 @@ def sign_in(scene: Scene) -> Found:
     until = time.monotonic() + 10
 
     def post(number: int) -> list[int]:
-        address, statuses = f"127.1.{number}.1", []
+        address = f"127.1.{number}.1"
+        statuses: list[int] = []
         with httpx.Client(
             base_url=scene.web.base_url, timeout=60, transport=httpx.HTTPTransport(local_address=address)
         ) as client:

@@ -51,11 +51,12 @@ def _ask_on(scene: Scene, heard: Heard, until: Callable[[], bool]) -> None:
     home = scene.stack.home.root
     body = {"project": "attacker", "prompt": "x", "environment": "chat", "worker": "echo"}
     while not until():
-        for ask_once in (
+        doors: tuple[Callable[[], httpx.Response], ...] = (
             lambda: scene.call("POST", "tasks", json=body),
             lambda: scene.call("GET", "tasks?limit=5"),
             lambda: scene.chat("plain-helper"),
-        ):
+        )
+        for ask_once in doors:
             try:
                 heard.note(ask_once(), home)
             except httpx.HTTPError as error:

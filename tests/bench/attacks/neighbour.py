@@ -48,7 +48,7 @@ class Neighbour:
         return self
 
     def __exit__(self, *_: object) -> None:
-        told, _ = self._process.communicate(timeout=2 * TIMEOUT_S)
+        told = self._process.communicate(timeout=2 * TIMEOUT_S)[0]
         self.answers = sorted(Answer(*row) for row in json.loads(told))
 
 
