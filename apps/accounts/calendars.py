@@ -7,7 +7,6 @@ months is kept for a day in each process and read from there.
 
 import hashlib
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -164,7 +163,7 @@ def _look_in_child(text: str, now: datetime) -> _Look:
     is_free = give_back_connections()
     if not _children.acquire(timeout=MOST_WAIT_S if is_free else 0):  # nobody waits with a connection in hand
         raise CalendarError("too many calendars are being looked at; try again")
-    command = [sys.executable, "-m", "apps.accounts.calendars", now.isoformat(), name_zone(now.tzinfo)]
+    command = ["nice", "-n", str(NICENESS), sys.executable, "-m", __name__, now.isoformat(), name_zone(now.tzinfo)]
     try:
         done = subprocess.run(
             command, input=text.encode(), capture_output=True, timeout=MOST_WAIT_S, cwd=_ROOT, check=False
@@ -220,7 +219,6 @@ def _aware(value: object, now: datetime) -> datetime:
 
 def main(argv: Sequence[str]) -> int:
     """Unfold the text on the standard input from a time on, in a zone; 1 and the reason where that cannot be done."""
-    os.nice(NICENESS)
     for kind, most in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_CPU, int(MOST_LOOK_S))):
         resource.setrlimit(kind, (most, most))
     at, zone = argv
