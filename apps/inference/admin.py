@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.inference.models import Exchange, Price, Provider, Session, SpoolPosition
+from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session, SpoolPosition
 
 
 @admin.register(Provider)
@@ -13,6 +13,14 @@ class ProviderAdmin(ReadOnlyAdmin):
     search_fields = ["name"]
     list_select_related = ["project"]
     exclude = ["api_key_sealed"]
+
+
+@admin.register(ProviderGrant)
+class ProviderGrantAdmin(ReadOnlyAdmin):
+    list_display = ["provider", "project", "tokens_per_day", "usd_per_month", "granted_by", "created_at"]
+    list_filter = ["provider"]
+    search_fields = ["project__slug"]
+    list_select_related = ["provider", "project"]
 
 
 @admin.register(Price)

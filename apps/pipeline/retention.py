@@ -90,6 +90,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("audit.AuditEntry", "audit.AuditEpoch", "audit.AuditSeal", "admin.LogEntry"), EVIDENCE),
     **dict.fromkeys(
         (
+            *("accounts.AuthenticatorApp", "accounts.Passkey", "accounts.RecoveryCode"),
             *("accounts.Member", "accounts.Project", "accounts.User", "auth.Group", "console.Preference"),
             *("console.SavedView", "inference.Price", "inference.Provider", "inference.ProviderGrant"),
             *("scoring.Judge", "skills.Skill"),

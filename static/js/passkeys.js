@@ -5,7 +5,7 @@ const isKnown = Boolean(window.PublicKeyCredential?.parseCreationOptionsFromJSON
 async function ask(form) {
   const body = new URLSearchParams({ csrfmiddlewaretoken: form.elements.csrfmiddlewaretoken.value });
   const answer = await fetch(form.dataset.options, { method: "POST", body, credentials: "same-origin" });
-  if (!answer.ok) throw new Error(form.dataset.refused);
+  if (!answer.ok) throw new Error("refused");
   const options = await answer.json();
   const credential =
     form.dataset.passkey === "create"
@@ -24,7 +24,8 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
     try {
       field.value = await ask(form);
     } catch (error) {
-      said.textContent = error.name === "SecurityError" ? form.dataset.wrongHost : form.dataset.refused;
+      const words = form.querySelector("[data-passkey-words]").dataset;
+      said.textContent = error.name === "SecurityError" ? words.wrongHost : words.refused;
       said.hidden = false;
       return;
     }
