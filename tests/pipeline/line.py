@@ -134,11 +134,12 @@ class Line:
         return int(task["id"])
 
     def make_provider(self, name: str, url: str) -> None:
-        """Put a model server before the project (no door of ours makes one for the whole installation)."""
+        """Put a model server before every project (no door of ours makes one for the whole installation)."""
         self.ask(
             "INSERT INTO inference_provider "
             "(created_at, name, kind, base_url, more_urls, api_key_sealed, default_model, allow_private, is_active,"
-            " probe) VALUES (now(), %s, 'vllm', %s, '[]', '', '', true, true, '{}') RETURNING id",
+            " probe, granted_to) "
+            "VALUES (now(), %s, 'vllm', %s, '[]', '', '', true, true, '{}', 'everyone') RETURNING id",
             name,
             url,
         )
