@@ -72,12 +72,12 @@ def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_au
 ) -> None:
     before = score_unverified(judged, judge_says)
     assert effective_judgement(before.task)[before.pk].reward == pytest.approx(0.75 * 0.95 + 0.25 * 2 / 3)
-    weights: list[float] = []
-    while not weights or weights[-1] >= 0.1:
+    for _ in range(200 // len(GROUP)):  # calls at once are answered in any order: either may come first
         score_task(make_chat_task(judged, GROUP, reference={"match": "contains", "value": "Paris"}).pk)
         rater = Rater.objects.get(handle="scorer:prm")
-        weights.append(rater.weight)
-        assert rater.audited <= 200
+        if rater.weight < 0.1 and rater.drifted_at is not None:
+            break
+    assert rater.weight < 0.1
     assert rater.errors / (rater.audited / 2) == pytest.approx(0.37, abs=0.05)  # half the items are bad
     assert rater.quarantined_at is not None
     assert rater.drifted_at is not None
