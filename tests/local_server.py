@@ -1,6 +1,8 @@
 """A server on this machine, in a thread: what stands for a service that is not ours is served by it."""
 
+import random
 import socket
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
@@ -46,7 +48,13 @@ class LocalServer:
 
 
 def find_free_port() -> int:
-    """For a process that is told its port. Another may take it first; nobody here does."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return int(holder.getsockname()[1])
+    """For a process that is told its port: one of those that the system gives to nobody by itself.
+
+    Linux takes the ports of connections from ip_local_port_range, 32768 and up: a free one of those may be another's a
+    moment later.
+    """
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as holder, suppress(OSError):
+            holder.bind(("127.0.0.1", port))
+            return port
+    raise OSError("wanted a free port of 20000 to 31999, found none in 100 tries")

@@ -11,6 +11,7 @@ from apps.gateway.errors import RefusalError
 from apps.gateway.routing import Route
 from tentalis.core.json_bounds import has_more_values, is_deeper
 from tentalis.core.sampling import SamplingPolicy, describe_sampling, name_knobs
+from tentalis.core.token_use import guess_prompt_tokens
 from tentalis.limits import LIMITS
 
 Json = dict[str, Any]
@@ -20,7 +21,6 @@ HINTS = frozenset({"prompt_cache_key", "prompt_cache_retention", "reasoning_effo
 """Fields that ask a vendor's server for what it may leave undone; our engine refuses what it does not know."""
 _TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 USUAL_COMPLETION_TOKENS = 1024
-BYTES_A_TOKEN = 4
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
@@ -169,7 +169,7 @@ def guess_usage(raw: bytes, body: Mapping[str, Any]) -> Usage:
     most = max((value for value in asked if type(value) is int), default=USUAL_COMPLETION_TOKENS)
     choices = body.get("n")
     completion = max(1, most) * (choices if type(choices) is int and choices > 0 else 1)
-    return Usage(prompt=1 + len(raw) // BYTES_A_TOKEN, completion=completion, cached=0, cache_write=0, reasoning=0)
+    return Usage(prompt=guess_prompt_tokens(len(raw)), completion=completion, cached=0, cache_write=0, reasoning=0)
 
 
 def _name_limit(asked: Json, wanted: str) -> None:

@@ -14,10 +14,9 @@ from apps.inference.errors import ProviderAnswerError, ProviderRefusedError
 from apps.inference.lora_routes import NAME_TAKEN, LoraRoutes
 from apps.inference.registry import ProviderKind, find_kind
 from apps.inference.transport import Transport
-from tentalis.core.token_use import NOTHING_USED, TokenUse, read_token_use, share_token_use
+from tentalis.core.token_use import NOTHING_USED, TokenUse, guess_prompt_tokens, read_token_use, share_token_use
 
 DEFAULT_TIMEOUT_S = 120.0
-BYTES_A_TOKEN = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,7 +331,7 @@ class ModelClient:
         prompts = body.get("prompt")
         count = len(prompts) if isinstance(prompts, Sequence) and not isinstance(prompts, str) else 1
         most = body.get("max_tokens") or body.get(self._row.max_tokens_field) or 0
-        prompt = 1 + len(orjson.dumps(body, default=str)) // BYTES_A_TOKEN
+        prompt = guess_prompt_tokens(len(orjson.dumps(body, default=str)))
         return TokenUse(prompt, count * int(body.get("n") or 1) * int(most))
 
     def _translate(self, answer: Any) -> dict[str, Any]:

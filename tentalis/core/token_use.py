@@ -24,6 +24,12 @@ class TokenUse(NamedTuple):
 
 
 NOTHING_USED = TokenUse()
+_BYTES_A_TOKEN = 4
+
+
+def guess_prompt_tokens(size: int) -> int:
+    """Near enough how many tokens a request of so many bytes asks with, to hold a budget's room until its answer says."""
+    return 1 + size // _BYTES_A_TOKEN
 
 
 def read_token_use(usage: Any) -> TokenUse:
