@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+handler400 = "apps.base.trouble.show_bad_request"
 handler500 = "apps.base.trouble.show_server_error"
 
 urlpatterns = [

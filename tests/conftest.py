@@ -4,7 +4,6 @@ import os
 import shutil
 from typing import Any
 
-import hypothesis
 import pytest
 from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
@@ -16,10 +15,9 @@ from apps.audit.last_report import LAST_REPORT
 from apps.workers.models import Worker
 from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
+from tests.steady_draws import settle
 
-# how long an example takes says more about the machine than about the code
-hypothesis.settings.register_profile("house", deadline=None)
-hypothesis.settings.load_profile("house")
+settle()
 
 
 @receiver(user_logged_in)

@@ -1,8 +1,12 @@
-"""Trouble of the database that goes away by itself: no free connection, a full disk, a restart, a time limit."""
+"""What no view caught: trouble of the database that goes away by itself, a request that cannot be read, a fault.
+
+Trouble of the database is no free connection, a full disk, a restart, a time limit.
+"""
 
 import logging
 import sys
 
+from django.core.exceptions import DisallowedHost
 from django.db.utils import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -27,18 +31,7 @@ def answer_trouble(request: HttpRequest, error: BaseException) -> HttpResponse:
     """503 with Retry-After: problem details for programs, a page for people. Asks the database nothing."""
     logger.warning("request %s: the database cannot answer (%s)", getattr(request, "request_id", "?"), _name(error))
     if request.path.startswith(PROGRAMS):
-        answer: HttpResponse = JsonResponse(
-            {
-                "type": f"urn:tentalis:problem:{CODE}",
-                "title": "Service Unavailable",
-                "status": STATUS,
-                "detail": DETAIL,
-                "code": CODE,
-                "request_id": getattr(request, "request_id", ""),
-            },
-            status=STATUS,
-            content_type=MEDIA_TYPE,
-        )
+        answer = _say_problem(request, STATUS, "Service Unavailable", CODE, DETAIL)
     else:
         answer = render(None, "503.html", status=STATUS)  # without a request: its user would be read
     answer["Retry-After"] = str(RETRY_AFTER_S)
@@ -46,12 +39,36 @@ def answer_trouble(request: HttpRequest, error: BaseException) -> HttpResponse:
     return answer
 
 
+def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """What Django refuses before any view: a Host header that is none or not ours, fields without number."""
+    if not request.path.startswith(PROGRAMS):
+        return render(None, "400.html", status=400)
+    is_host = isinstance(exception, DisallowedHost)
+    detail = "The Host header names no address of this server." if is_host else "The request cannot be read."
+    return _say_problem(request, 400, "Bad Request", "bad_host" if is_host else "bad_request", detail)
+
+
 def show_server_error(request: HttpRequest) -> HttpResponse:
     """What nobody caught, in a middleware too: trouble of the database as such, else the page for errors."""
     error = sys.exc_info()[1]
     if error is not None and is_database_trouble(error):
         return answer_trouble(request, error)
+    if request.path.startswith(PROGRAMS):
+        detail = "Something broke on our side; the request id finds it in our logs."
+        return _say_problem(request, 500, "Internal Server Error", "internal", detail)
     return render(None, "500.html", status=500)  # without a request: its user would be read
+
+
+def _say_problem(request: HttpRequest, status: int, title: str, code: str, detail: str) -> HttpResponse:
+    said = {
+        "type": f"urn:tentalis:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "request_id": getattr(request, "request_id", ""),
+    }
+    return JsonResponse(said, status=status, content_type=MEDIA_TYPE)
 
 
 def _name(error: BaseException) -> str:

@@ -28,7 +28,7 @@ _BYTES_A_TOKEN = 4
 
 
 def guess_prompt_tokens(size: int) -> int:
-    """Near enough how many tokens a request of so many bytes asks with, to hold a budget's room until its answer says."""
+    """Near enough how many tokens a request of so many bytes asks with: holds a budget's room until its answer says."""
     return 1 + size // _BYTES_A_TOKEN
 
 

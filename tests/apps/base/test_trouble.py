@@ -45,6 +45,7 @@ class FailingMiddleware:
         raise OperationalError("the connection is closed")
 
 
+handler400 = "apps.base.trouble.show_bad_request"
 handler500 = "apps.base.trouble.show_server_error"
 urlpatterns = [
     path("page", show_page),
@@ -79,6 +80,30 @@ def test_so_does_what_fails_before_any_view(client: Client, address: str, kind: 
     answer = client.get(address)
     assert (answer.status_code, answer["Retry-After"]) == (503, "3")
     assert answer["Content-Type"].startswith(kind)
+
+
+@pytest.mark.parametrize("host", ["B$.:K", "", "elsewhere.example"])
+@pytest.mark.parametrize(("address", "kind"), [("/review", "text/html"), ("/api/v1/tasks", "application/problem+json")])
+def test_a_host_that_is_not_ours_is_refused_in_the_form_that_was_asked_for(
+    client: Client, host: str, address: str, kind: str
+) -> None:
+    answer = client.get(address, HTTP_HOST=host, HTTP_ACCEPT="*/*")
+    assert (answer.status_code, answer["Content-Type"].split(";")[0]) == (400, kind)
+    if kind != "text/html":
+        assert (answer.json()["code"], answer.json()["status"]) == ("bad_host", 400)
+
+
+class BrokenMiddleware(FailingMiddleware):
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        raise ZeroDivisionError("a fault of ours before any view")
+
+
+@override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[f"{__name__}.BrokenMiddleware"])
+def test_a_program_that_meets_a_fault_of_ours_gets_problem_details_too(client: Client) -> None:
+    answer = client.get("/api/v1/ask")
+    assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
+    assert answer.json()["code"] == "internal"
+    assert "fault of ours" not in answer.content.decode()
 
 
 def test_each_kind_of_process_has_time_limits_and_migrations_never_queue_behind_a_lock() -> None:
