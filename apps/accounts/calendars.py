@@ -1,25 +1,21 @@
 """What a project's iCalendar text says of now; and whether it is one that can be asked.
 
 A rule can recur every second since 1970, or match nothing and be sought for ever: a text that somebody wrote is only
-ever unfolded in a child process that has a clock, `python -m apps.accounts.calendars`. What it finds for the next two
+ever read in a child process that has a clock, `python -m apps.accounts.unfolding`. What it finds for the next two
 months is kept for a day in each process and read from there.
 """
 
 import hashlib
 import json
-import resource
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
-
-import recurring_ical_events
-from icalendar import Calendar
 
 from apps.base.connections import give_back_connections
 
@@ -31,12 +27,9 @@ MOST_LOOK_S = 5.0
 MOST_WAIT_S = 15.0
 """The process stands back behind those that answer."""
 NICENESS = 10
-MOST_MEMORY_BYTES = 512 * 2**20
-MOST_EVENTS = 2_000
-"""In two months; and components of one text."""
 MOST_KEPT = 1_000
 MOST_AT_ONCE = 2
-TOO_OFTEN = {"SECONDLY", "MINUTELY"}
+READER = "apps.accounts.unfolding"
 _ROOT = Path(__file__).resolve().parents[2]
 _children = threading.BoundedSemaphore(MOST_AT_ONCE)
 
@@ -118,37 +111,8 @@ def require_calendar(text: str) -> None:
     Raises:
         CalendarError: why.
     """
-    try:
-        check_rules(Calendar.from_ical(text))
-    except ValueError as error:
-        raise CalendarError(f"{error!s:.200}") from error
     if (look := find_look(text, now=datetime.now(UTC))).failure:
         raise CalendarError(look.failure)
-
-
-def check_rules(calendar: Any) -> None:
-    """Refuse what recurs more often than hourly, and more events than anybody keeps.
-
-    Raises:
-        CalendarError: why.
-    """
-    components = list(calendar.walk())
-    if len(components) > MOST_EVENTS:
-        raise CalendarError(f"wanted at most {MOST_EVENTS:,} entries, found {len(components):,}")
-    for component in components:
-        for name in ("RRULE", "EXRULE"):
-            rules = component.get(name, [])
-            for rule in rules if isinstance(rules, list) else [rules]:
-                _check_rule(rule)
-
-
-def _check_rule(rule: Any) -> None:
-    often = {str(value).upper() for value in rule.get("FREQ", [])} & TOO_OFTEN
-    if often:
-        raise CalendarError(f"wanted events that recur hourly or more seldom, found FREQ={min(often)}")
-    for part in ("BYSECOND", "BYMINUTE"):
-        if len(rule.get(part, [])) > 1:
-            raise CalendarError(f"wanted events that recur hourly or more seldom, found several in {part}")
 
 
 def name_zone(zone: tzinfo | None) -> str:
@@ -163,7 +127,7 @@ def _look_in_child(text: str, now: datetime) -> _Look:
     is_free = give_back_connections()
     if not _children.acquire(timeout=MOST_WAIT_S if is_free else 0):  # nobody waits with a connection in hand
         raise CalendarError("too many calendars are being looked at; try again")
-    command = ["nice", "-n", str(NICENESS), sys.executable, "-m", __name__, now.isoformat(), name_zone(now.tzinfo)]
+    command = ["nice", "-n", str(NICENESS), sys.executable, "-m", READER, now.isoformat(), name_zone(now.tzinfo)]
     try:
         done = subprocess.run(
             command, input=text.encode(), capture_output=True, timeout=MOST_WAIT_S, cwd=_ROOT, check=False
@@ -181,59 +145,3 @@ def _look_in_child(text: str, now: datetime) -> _Look:
         return _Look(now, failure=said or f"it ended with {done.returncode}")
     rows = json.loads(done.stdout)
     return _Look(now, [Event(datetime.fromisoformat(a), datetime.fromisoformat(b), name) for a, b, name in rows])
-
-
-def unfold(text: str, *, now: datetime) -> list[Event]:
-    """The occurrences that run at `now` or begin within two months and what is kept.
-
-    Raises:
-        CalendarError: the text cannot be read, an event of it cannot, or there are too many.
-    """
-    try:
-        calendar = Calendar.from_ical(text)
-        check_rules(calendar)
-        found = recurring_ical_events.of(calendar).between(now, now + LOOK_AHEAD + KEPT)
-        events = [Event(_start(one, now), _end(one, now), str(one.get("SUMMARY", ""))) for one in found]
-    except CalendarError:
-        raise
-    except Exception as error:  # whatever the libraries make of a text that somebody wrote
-        raise CalendarError(f"{type(error).__name__}: {error!s:.200}") from error
-    if len(events) > MOST_EVENTS:
-        raise CalendarError(f"wanted at most {MOST_EVENTS:,} events in two months, found {len(events):,}")
-    return sorted(event for event in events if event.end > now)
-
-
-def _start(event: recurring_ical_events.Occurrence, now: datetime) -> datetime:
-    return _aware(event["DTSTART"].dt, now)
-
-
-def _end(event: recurring_ical_events.Occurrence, now: datetime) -> datetime:
-    return _aware(event["DTEND"].dt, now)
-
-
-def _aware(value: object, now: datetime) -> datetime:
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=now.tzinfo)
-    return datetime.combine(value, datetime.min.time(), tzinfo=now.tzinfo)  # type: ignore[arg-type]
-
-
-def main(argv: Sequence[str]) -> int:
-    """Unfold the text on the standard input from a time on, in a zone; 1 and the reason where that cannot be done."""
-    for kind, most in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_CPU, int(MOST_LOOK_S))):
-        resource.setrlimit(kind, (most, most))
-    at, zone = argv
-    place = timezone(timedelta(seconds=int(zone))) if zone.lstrip("-").isdecimal() else ZoneInfo(zone)
-    try:
-        events = unfold(sys.stdin.buffer.read().decode(), now=datetime.fromisoformat(at).astimezone(place))
-    except CalendarError as error:
-        sys.stderr.write(str(error))
-        return 1
-    except MemoryError:
-        sys.stderr.write("it takes too much memory to look at")
-        return 1
-    json.dump([(event.start.isoformat(), event.end.isoformat(), event.summary[:200]) for event in events], sys.stdout)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

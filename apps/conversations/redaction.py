@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import phonenumbers
 import re2
-from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from stdnum import iban, luhn
 
 _T = TypeVar("_T")
@@ -334,6 +333,9 @@ def _is_secret(found: re.Match[str]) -> bool:
 @cache
 def secret_patterns() -> Sequence[Any]:
     """How keys of known services look, by detect-secrets, for RE2; one it cannot read raises."""
+    # here, not above: it loads an HTTP client of its own
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+
     known: Mapping[str, Any] = get_mapping_from_secret_type_to_class()
     plugins = [plugin() for plugin in known.values()]
     wanted = [plugin for plugin in plugins if type(plugin).__name__ not in _NOT_SECRETS]
