@@ -1,5 +1,8 @@
 """Loaded before Django: the tests' own Postgres and Redis, unless the environment names some.
 
+And what each of the many processes that tests start is spared: to compile what another has compiled (5 s of CPU for
+Django, 15 s for the training box, where PYTHONDONTWRITEBYTECODE is set), and threads that wait for each other.
+
 Each process of a parallel run (`-n 2`) has servers of its own: many tests look at all of a Redis.
 """
 
@@ -7,12 +10,18 @@ import atexit
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 NAMES = ("TENTALIS_DATABASE_URL", "TENTALIS_REDIS_URL")
 STARTED_BY = "TESTS_SERVERS_STARTED_BY"
 """Process number of who started those the environment names; unset: they were given."""
+
+
+def share_bytecode() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def start_servers() -> None:
@@ -35,4 +44,6 @@ def start_servers() -> None:
         os.environ[name] = url
 
 
+os.environ["OMP_NUM_THREADS"] = "1"
+share_bytecode()
 start_servers()

@@ -85,6 +85,11 @@ def test_a_process_computes_with_one_thread(home: Home, config: Config, outside:
         assert service.environment["OMP_NUM_THREADS"] == "1"
 
 
+def test_no_process_compiles_what_another_has_compiled(home: Home, config: Config, outside: dict[str, str]) -> None:
+    for service in plan_stack(home, config, outside | {"PYTHONDONTWRITEBYTECODE": "1"}).services:
+        assert service.environment["PYTHONDONTWRITEBYTECODE"] == ""
+
+
 def test_queue_processes_are_as_many_as_the_setting_says(home: Home, config: Config, outside: dict[str, str]) -> None:
     outside["TENTALIS_QUEUE_PROCESSES"] = "workers=threads:6;workers=solo;scorers,hints,gates,control=threads:4"
     stack = plan_stack(home, config, outside)
