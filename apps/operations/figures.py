@@ -50,6 +50,10 @@ SELECT count(*), coalesce(extract(epoch FROM now() - min(d.next_at)), 0)
 FROM webhooks_delivery d JOIN webhooks_webhook w ON w.id = d.webhook_id
 WHERE d.state = 'pending' AND w.is_active AND d.next_at <= now()
 """
+_UNTAKEN = """
+SELECT count(*), coalesce(extract(epoch FROM now() - min(untaken_since)), 0)
+FROM training_trainingrun WHERE state IN ('queued', 'running') AND untaken_since IS NOT NULL
+"""
 _POSITIONS = 'SELECT name, segment, "offset" FROM inference_spoolposition'
 
 
@@ -94,6 +98,7 @@ class Figures:
     Attributes:
         age_s: since the first thing that happened in the installation.
         chain_faults: what the last verification of the audit found.
+        untaken, untaken_s: trainings that no box takes up, and how long the oldest of them has waited for one.
         spool_behind_bytes, spool_rejected_bytes: what the gateway recorded and nobody has stored yet, or ever will.
         services: () where no supervisor of ours runs here, or it cannot say how they are.
     """
@@ -109,6 +114,8 @@ class Figures:
     most_connections: int = 0
     deliveries: int = 0
     delivery_s: float = 0.0
+    untaken: int = 0
+    untaken_s: float = 0.0
     disks: tuple[Disk, ...] = ()
     spool_behind_bytes: int = 0
     spool_rejected_bytes: int = 0
@@ -123,6 +130,7 @@ def measure() -> Figures:
     ((unsealed, unsealed_s),) = _ask(_UNSEALED, COUNTED_UNSEALED)
     ((connections, most_connections),) = _ask(_CONNECTIONS)
     ((deliveries, delivery_s),) = _ask(_DELIVERIES)
+    ((untaken, untaken_s),) = _ask(_UNTAKEN)
     return Figures(
         queues=tuple(
             Queue(kind, open_, held, expired, float(expired_s), float(oldest_s), dead)
@@ -138,6 +146,8 @@ def measure() -> Figures:
         most_connections=most_connections,
         deliveries=deliveries,
         delivery_s=float(delivery_s),
+        untaken=untaken,
+        untaken_s=float(untaken_s),
         disks=tuple(_find_disks()),
         spool_behind_bytes=measure_behind(spool, positions),
         spool_rejected_bytes=_size(spool / "rejected"),

@@ -12,6 +12,7 @@ QUEUE_S = 300.0
 LEASE_S = 120.0
 SEALING_S = 120.0
 DELIVERY_S = 900.0
+UNTAKEN_S = 600.0
 DISK_SHARE = 0.05
 DISK_BYTES = 512 * 2**20
 CONNECTIONS_SHARE = 0.9
@@ -76,6 +77,12 @@ def _deliveries(now: Figures) -> Broken:
         yield "", f"{now.deliveries} messages to webhooks are due, the oldest for {_minutes(now.delivery_s)}"
 
 
+def _untaken(now: Figures) -> Broken:
+    if now.untaken_s > UNTAKEN_S:
+        words = f"no training box takes up {now.untaken} trainings, the oldest for {_minutes(now.untaken_s)}"
+        yield "", f"{words}: does one run, and does it reach Redis? The page of a run says how one is started"
+
+
 def _disks(now: Figures) -> Broken:
     for disk in now.disks:
         if disk.free_bytes < min(DISK_SHARE * disk.size_bytes, DISK_BYTES):
@@ -132,6 +139,7 @@ RULES = (
     Rule("audit.behind", 0, _sealing),
     Rule("audit.faulty", 0, _chain),
     Rule("webhook.behind", 0, _deliveries),
+    Rule("training.untaken", 0, _untaken),
     Rule("disk.full", 30, _disks),
     Rule("database.connections", 60, _connections),
     Rule("gateway.behind", 60, _spool),

@@ -15,17 +15,20 @@ TINKER_QUEUE = "tinker"
 """Of trainings that only wait for a service, so that the box stays free; its process is there when there is a key."""
 
 
+def choose_queue(backend: str) -> str:
+    """`gpu`, or the backend's own."""
+    return TINKER_QUEUE if backend == "tinker" and settings.TENTALIS["TINKER_API_KEY"] else QUEUE
+
+
 def send_spec(spec: TrainSpec) -> None:
-    """Put a training job on queue `gpu`, or on its backend's own.
+    """Put a training job on its queue.
 
     Raises:
         BrokerAwayError: it could not be sent.
     """
-    waits_elsewhere = spec.backend == "tinker" and settings.TENTALIS["TINKER_API_KEY"]
-    queue = TINKER_QUEUE if waits_elsewhere else QUEUE
     args = [spec.to_json(), key_of(spec)]
     try:
-        app.signature(TRAIN, args=args, queue=queue, immutable=True).apply_async(retry=False)
+        app.signature(TRAIN, args=args, queue=choose_queue(spec.backend), immutable=True).apply_async(retry=False)
     except (BrokerError, redis.RedisError, OSError) as error:
         raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
 

@@ -27,6 +27,7 @@ class TrainingRun(Stateful):
         not_before: it waits at least until then; waiting_reason: what it waits for, in words.
         attempt: tries so far; a result that carries another number is dropped.
         silences: of those, the ones that a box had begun before it was heard no more.
+        untaken_since: when it was sent first of the attempts in a row that no box took up; None where one did.
         external_id: the run's name with the cluster that trains it; "" where the box itself does.
         checkpoint_uri: file:// directory of the newest checkpoint that a resumed attempt continues from.
         recipe, recipe_hash: how it learns, stored whole.
@@ -95,6 +96,7 @@ class TrainingRun(Stateful):
     waiting_reason = models.CharField(max_length=300, blank=True, default="")
     attempt = models.PositiveSmallIntegerField(default=0)
     silences = models.PositiveSmallIntegerField(default=0, db_default=0)
+    untaken_since = models.DateTimeField(null=True, blank=True)
     external_id = models.CharField(max_length=120, blank=True, default="")
     checkpoint_uri = models.CharField(max_length=1000, blank=True, default="")
     spec = models.JSONField(default=dict)

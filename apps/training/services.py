@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
-from django.db.models.functions import Now
+from django.db.models import DurationField, F, QuerySet
+from django.db.models.functions import Coalesce, Greatest, Least, Now
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -50,7 +50,8 @@ from tentalis.core.learning.suspicion import BatchFacts
 logger = logging.getLogger(__name__)
 
 MAX_SILENCES = 3
-
+MOST_UNTAKEN = timedelta(minutes=30)
+"""An attempt that no box takes up is sent again after as long as its run has waited for one, and at most after this."""
 
 TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
 """Fields of a spec that the manifest of what it made repeats."""
@@ -207,7 +208,7 @@ def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any], number
         )
         if run is None or number <= run.last_letter:
             return
-        changes: dict[str, Any] = {"heartbeat_at": Now(), "last_letter": number}
+        changes: dict[str, Any] = {"heartbeat_at": Now(), "last_letter": number, "untaken_since": None}
         if metrics and is_storable(metrics) and dict(metrics) not in run.metrics:
             changes["metrics"] = [*run.metrics, dict(metrics)]
             watch_training(run, changes["metrics"], by="monitor")
@@ -347,7 +348,7 @@ def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
     with transaction.atomic():
         _look_again(run)
         if run.state == TrainingRun.State.RUNNING:
-            asking.ask(run, asking.CANCEL, f"cancelled by {by.handle}")
+            _ask(run, asking.CANCEL, f"cancelled by {by.handle}")
         elif run.state in {TrainingRun.State.QUEUED, TrainingRun.State.PAUSED}:
             move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
         else:
@@ -367,12 +368,18 @@ def pause_run(run: TrainingRun, *, why: str, by: str) -> TrainingRun:
     with transaction.atomic():
         _look_again(run)
         if run.state == TrainingRun.State.RUNNING:
-            asking.ask(run, asking.PAUSE, why, replaces=why != OUTSIDE_HOURS)
+            _ask(run, asking.PAUSE, why, replaces=why != OUTSIDE_HOURS)
         elif run.state == TrainingRun.State.QUEUED:
             move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": why[:300]}, waiting_reason=why[:300])
         else:
             raise IllegalMoveError(f"run {run.pk} cannot be paused: wanted queued or running, found {run.state}")
     return run
+
+
+def _ask(run: TrainingRun, what: str, words: str, *, replaces: bool = True) -> None:
+    """Ask it of the box. Where none has taken the run up nobody answers: it is done after one silence, not many."""
+    asking.ask(run, what, words, replaces=replaces)
+    TrainingRun.objects.filter(pk=run.pk).update(untaken_since=None)
 
 
 def _look_again(run: TrainingRun) -> None:
@@ -389,7 +396,8 @@ def resume_run(run: TrainingRun, *, by: str) -> TrainingRun:
     """
     if run.state != TrainingRun.State.PAUSED:
         raise IllegalMoveError(f"run {run.pk} cannot go on: wanted paused, found {run.state}")
-    move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, waiting_reason="", heartbeat_at=None)
+    fresh: dict[str, Any] = {"waiting_reason": "", "heartbeat_at": None, "untaken_since": None}
+    move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run
 
 
@@ -401,7 +409,8 @@ def add_up_cost(run: TrainingRun) -> dict[str, float]:
 
 def retry_run(*, run: TrainingRun, by: str, **changes: Any) -> TrainingRun:
     """Queue a run again under its next attempt; results of the old one are dropped from now on."""
-    fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None, "silences": 0, **changes}
+    fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None, "silences": 0}
+    fresh |= {"untaken_since": None, **changes}
     move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run
 
@@ -434,20 +443,23 @@ def find_next_run(worker_id: int) -> TrainingRun | None:
 
 
 def find_silent_runs() -> list[TrainingRun]:
-    """Runs whose box gave no sign of life for longer than the settings allow."""
+    """Runs whose box gave no sign of life for longer than the settings allow, or that none took up."""
     return list(_silent()[:100])
 
 
 def _silent() -> QuerySet[TrainingRun]:
     silence = timedelta(seconds=settings.TENTALIS["RUN_SILENCE_SECONDS"])
-    return TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, heartbeat_at__lt=Now() - silence)
+    waited = Coalesce(F("heartbeat_at") - F("untaken_since"), silence)
+    patience = Greatest(silence, Least(waited, MOST_UNTAKEN, output_field=DurationField()))
+    unheard = TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, heartbeat_at__lt=Now() - silence)
+    return unheard.filter(heartbeat_at__lt=Now() - patience)
 
 
 def give_up_silent(run: TrainingRun, *, by: str) -> str:
     """End or queue again a run whose box went silent, in the running transaction; what was asked of it is done.
 
     The box may live and only be unheard: it is told to stop. An attempt that no box took up is sent again for as long
-    as that lasts; one that a box had begun counts against the run.
+    as that lasts, ever less often; one that a box had begun counts against the run.
 
     Returns:
         What became of it, in a word or three.
@@ -471,7 +483,8 @@ def give_up_silent(run: TrainingRun, *, by: str) -> str:
         reason = f"the training box went silent {silences} times"
         move(run, TrainingRun.State.FAILED, by=by, payload={"reason": reason}, failure=reason, **ended)
         return "failed"
-    retry_run(run=run, by=by, cost=ended["cost"], silences=silences)
+    untaken_since = None if run.last_letter else run.untaken_since or run.heartbeat_at
+    retry_run(run=run, by=by, cost=ended["cost"], silences=silences, untaken_since=untaken_since)
     return "sent again" if run.last_letter else "sent again, for no box took it up"
 
 

@@ -126,6 +126,14 @@ def get_into_trouble(worker: Worker) -> dict[str, TrainingRun]:
         "waiting": _make(
             worker, "queued", waiting_reason="outside its training hours, which begin Mon 22:00 (Europe/Zurich)"
         ),
+        "untaken": _make(
+            worker,
+            "running",
+            attempt=7,
+            started_at=now - timedelta(minutes=20),
+            heartbeat_at=now - timedelta(minutes=20),
+            untaken_since=now - timedelta(hours=3),
+        ),
         "paused": _make(
             worker,
             "paused",

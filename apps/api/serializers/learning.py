@@ -10,6 +10,7 @@ from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumber
 from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
+from apps.training.untaken import find_untaken
 from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
 
 
@@ -124,6 +125,16 @@ class BatchOut(serializers.ModelSerializer[Batch]):
         ]
 
 
+class UntakenOut(serializers.Serializer[Any]):
+    """A run that no training box takes up."""
+
+    since = serializers.DateTimeField(help_text="When it was sent first of the times that nobody took it up.")
+    sent = serializers.IntegerField(help_text="Times that it was sent.")
+    sent_at = serializers.DateTimeField(allow_null=True, help_text="The last of them.")
+    command = serializers.CharField(help_text="Starts a box that would take it.")
+    words = serializers.CharField()
+
+
 class RunOut(serializers.ModelSerializer[TrainingRun]):
     """One training: of a batch, or of labelled steps, which are in none."""
 
@@ -131,6 +142,7 @@ class RunOut(serializers.ModelSerializer[TrainingRun]):
     worker = serializers.CharField(source="worker.name")
     batch = serializers.IntegerField(source="batch_id", allow_null=True)
     parent: Any = serializers.CharField(source="parent.name", allow_null=True, default=None)
+    untaken = serializers.SerializerMethodField(help_text="null: a box has it, or it is not under way.")
 
     class Meta:
         model = TrainingRun
@@ -149,6 +161,7 @@ class RunOut(serializers.ModelSerializer[TrainingRun]):
             "state",
             "waiting_reason",
             "attempt",
+            "untaken",
             "summary",
             "notes",
             "gates",
@@ -162,6 +175,10 @@ class RunOut(serializers.ModelSerializer[TrainingRun]):
             "finished_at",
             "created_at",
         ]
+
+    @extend_schema_field(UntakenOut(allow_null=True))
+    def get_untaken(self, run: TrainingRun) -> dict[str, Any] | None:
+        return UntakenOut(found).data if (found := find_untaken(run)) is not None else None
 
 
 class RunDetailOut(RunOut):

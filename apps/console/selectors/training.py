@@ -22,6 +22,7 @@ from apps.tasks.models import Task
 from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
 from apps.training.returns import COMPARED
+from apps.training.untaken import Untaken, find_untaken
 from tentalis.core.learning.gate import PairedComparison
 
 PAGE = 25
@@ -96,6 +97,10 @@ class RunView:
     def runs(self) -> list[TrainingRun]:
         """Everything drawn, this run first."""
         return [self.run, *self.others]
+
+    @property
+    def untaken(self) -> Untaken | None:
+        return find_untaken(self.run)
 
     @property
     def is_under_way(self) -> bool:

@@ -17,6 +17,7 @@ from apps.pipeline import flow, sweep, trainings
 from apps.rollouts.models import Batch
 from apps.training import services
 from apps.training.models import TrainingRun
+from apps.training.untaken import find_untaken
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
@@ -176,6 +177,53 @@ def test_a_run_that_no_box_takes_up_waits_for_one_however_long(run: TrainingRun)
     sweep.sweep_runs()
     found = TrainingRun.objects.get()
     assert (found.state, found.silences) == ("queued", services.MAX_SILENCES - 1)
+
+
+def test_a_run_that_no_box_takes_up_is_sent_again_ever_less_often(run: TrainingRun) -> None:
+    """It waits as long again as it has waited already, half an hour at most."""
+    for waited, silent_for, is_due in (
+        (timedelta(0), timedelta(seconds=61), True),
+        (timedelta(minutes=5), timedelta(minutes=4), False),
+        (timedelta(minutes=5), timedelta(minutes=6), True),
+        (timedelta(days=30), timedelta(minutes=29), False),
+        (timedelta(days=30), timedelta(minutes=31), True),
+    ):
+        sent_at = Now() - silent_for
+        TrainingRun.objects.update(heartbeat_at=sent_at, untaken_since=sent_at - waited)
+        assert bool(services.find_silent_runs()) is is_due, (waited, silent_for)
+
+
+def test_what_is_asked_of_a_run_that_no_box_takes_up_is_done_after_one_silence(run: TrainingRun, alice: User) -> None:
+    TrainingRun.objects.update(heartbeat_at=Now() - timedelta(minutes=2), untaken_since=Now() - timedelta(days=1))
+    sweep.sweep_runs()
+    assert TrainingRun.objects.get().state == "running", "it is not its time yet"
+    trainings.cancel_run(run=run, by=alice)
+    sweep.sweep_runs()
+    assert TrainingRun.objects.get().state == "cancelled"
+
+
+def test_a_run_tells_since_when_no_box_takes_it_up_until_one_does(run: TrainingRun, store: Path) -> None:
+    assert find_untaken(run) is None, "it was sent a moment ago"
+    TrainingRun.objects.update(heartbeat_at=Now() - timedelta(hours=1))
+    first = TrainingRun.objects.get().heartbeat_at
+    sweep.sweep_runs()
+    spec = {"output_uri": (store / "runs" / "2").as_uri()}
+    TrainingRun.objects.update(state="running", attempt=2, spec=spec, heartbeat_at=Now() - timedelta(hours=1))
+    sweep.sweep_runs()
+    waits = find_untaken(TrainingRun.objects.get())
+    assert waits is not None
+    assert (waits.since, waits.sent) == (first, 2)
+    assert waits.command == "celery -A gpu_workers.celery worker -P solo -Q gpu"
+    TrainingRun.objects.update(state="running", attempt=3, heartbeat_at=Now())
+    services.note_heartbeat(run.pk, 3, {}, 1)
+    found = TrainingRun.objects.get()
+    assert (found.untaken_since, find_untaken(found)) == (None, None)
+
+
+def test_a_run_that_a_person_tries_again_has_waited_for_no_box_yet(run: TrainingRun, alice: User) -> None:
+    TrainingRun.objects.update(state="failed", untaken_since=Now() - timedelta(days=1))
+    trainings.retry_run(run=TrainingRun.objects.get(), by=alice)
+    assert TrainingRun.objects.get().untaken_since is None
 
 
 def test_a_run_that_shows_life_is_left_alone(run: TrainingRun) -> None:
