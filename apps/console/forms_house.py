@@ -53,7 +53,7 @@ class PasswordForm(forms.Form):
     """Another password for oneself."""
 
     current = forms.CharField(
-        label=_("Present password"), strip=False,
+        label=_("Current password"), strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )  # fmt: skip
     new = forms.CharField(
@@ -78,7 +78,9 @@ class CodeForm(forms.Form):
 
     code = forms.CharField(
         label=_("Code"), max_length=40,
-        widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "autocapitalize": "off", "spellcheck": "false"}),
+        widget=forms.TextInput(
+            attrs={"autocomplete": "one-time-code", "autocapitalize": "off", "spellcheck": "false", "autofocus": True}
+        ),
     )  # fmt: skip
 
 

@@ -70,11 +70,13 @@ class ProofForm(forms.Form):
 
     password = forms.CharField(
         label=_("Your password"), strip=False, required=False, max_length=1000,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
     )  # fmt: skip
     code = forms.CharField(
         label=_("Code of your app, or a recovery code"), required=False, max_length=40,
-        widget=forms.TextInput(attrs={"autocomplete": "one-time-code", "autocapitalize": "off", "spellcheck": "false"}),
+        widget=forms.TextInput(
+            attrs={"autocomplete": "one-time-code", "autocapitalize": "off", "spellcheck": "false", "autofocus": True}
+        ),
     )  # fmt: skip
 
 

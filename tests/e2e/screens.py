@@ -94,6 +94,7 @@ def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -
     from tests.e2e.pages import find_alarm_pages, find_manager_pages, find_own_pages, find_pages
     from tests.e2e.scenery import build_scene
     from tests.e2e.server import serve
+    from tests.e2e.walks import find_walks
     from tests.factories import make_user
 
     scene = build_scene(updates=16)
@@ -102,7 +103,8 @@ def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -
     alarm_pages = find_alarm_pages(scene)
     make_user("root", is_superuser=True, is_staff=True)
     groups = {"": ANONYMOUS_PAGES, "alice": pages, "root": alarm_pages}
-    known = sorted(name for group in groups.values() for name in group)
+    walks = find_walks()
+    known = sorted([*walks, *(name for group in groups.values() for name in group)])
     if unknown := sorted(set(only) - set(known)):
         raise SystemExit(f"no page {', '.join(unknown)}; there are {', '.join(known)}")
     widths = {1280: ""} | ({390: "-390"} if is_narrow_too else {})
@@ -119,6 +121,11 @@ def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -
                         if not only or name in only:
                             page.goto(address + path)
                             shoot(page, out / f"{name}-{theme}{mark}.png", full_page=True)
+                for name, walk in walks.items():
+                    if not only or name in only:
+                        page.context.clear_cookies()
+                        walk(page, address, scene)
+                        shoot(page, out / f"{name}-{theme}{mark}.png", full_page=True)
                 page.context.close()
 
 

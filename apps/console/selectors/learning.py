@@ -154,5 +154,10 @@ def point_of(result: PanelResult) -> AccuracyPoint:
 
 
 def _find_rewards(worker: Worker) -> list[RewardPoint]:
-    runs = TrainingRun.objects.filter(worker=worker).select_related("batch").defer("metrics", "spec", "recipe")
+    """Of the runs that learnt from a batch: no other has a reward, nor a place on the chart."""
+    runs = (
+        TrainingRun.objects.filter(worker=worker, batch__isnull=False)
+        .select_related("batch")
+        .defer("metrics", "spec", "recipe")
+    )
     return find_rewards(list(reversed(runs.order_by("-id")[:POINTS])))

@@ -5,6 +5,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, PanelResult
 from apps.console.selectors.learning import find_learning
+from apps.training.models import TrainingRun
 from tests.e2e.scenery import build_scene
 from tests.factories import make_worker
 
@@ -35,8 +36,11 @@ def test_each_model_is_drawn_by_its_newest_result_though_the_panel_was_refreshed
 
 def test_a_runs_reward_is_the_mean_of_the_rollouts_it_learned_from() -> None:
     scene = build_scene(updates=2)
+    TrainingRun.objects.create(
+        project=scene.project, worker=scene.worker, purpose="reward_model", recipe={}, recipe_hash="7" * 64
+    )
     learning = find_learning(scene.worker)
-    assert [batch.number for point in learning.rewards if (batch := point.run.batch)] == [1, 2, 3]
+    assert [getattr(point.run.batch, "number", None) for point in learning.rewards] == [1, 2, 3], "it has no batch"
     assert learning.rewards[2].reward == pytest.approx(0.3 + 0.07 * 3 + 0.02 * 0.79367, abs=1e-4)
     assert learning.served is not None
     assert learning.base is not None

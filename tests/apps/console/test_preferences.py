@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from django import forms
 from django.http import QueryDict
 from django.template import Context, Template
 from django.template.loader import get_template
@@ -16,8 +17,11 @@ from django.utils import timezone, translation
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.console.forms_house import CodeForm, MemberForm, PasswordForm
+from apps.console.fresh_proof import ProofForm
 from apps.console.models import TOUR_DISMISSED, Preference, SavedView
 from apps.console.preferences import change_preference, delete_view, find_views, save_view
+from apps.console.provider_forms import AllowanceForm
 from apps.console.selectors.tour import find_tour
 from apps.console.templatetags.console import clock, moment
 from apps.feedback.models import Feedback
@@ -27,7 +31,7 @@ pytestmark = pytest.mark.django_db
 
 AT = datetime(2026, 7, 3, 22, 5, 9, tzinfo=UTC)
 CATALOGUE = Path(__file__).parents[3] / "locale" / "de" / "LC_MESSAGES"
-SAME = {"Browser", "Laptop", "Link", "Passkeys"}  # in both languages
+SAME = {"Browser", "Code", "Laptop", "Link", "Name", "Passkeys"}  # in both languages
 
 
 @pytest.fixture(autouse=True)
@@ -125,14 +129,20 @@ FRAME = (
     "console/app_set_up.html",
     "console/recovery_codes.html",
     "console/second_step.html",
+    "console/_passkey_ways.html",
+    "console/confirm.html",
+    "console/_field.html",
+    "console/_form_errors.html",
     "console/invitations.html",
     "console/no_project.html",
     "_user_menu.html",
     "base.html",
     "404.html",
     "503.html",
+    "console/members.html",
+    "console/_provider_grants.html",
 )
-"""Before a project is open: what somebody needs to get in."""
+"""Before a project is open: what somebody needs to get in, and to let others in."""
 
 
 @pytest.mark.parametrize("name", FRAME)
@@ -140,6 +150,14 @@ def test_no_word_on_the_way_in_lacks_german(name: str) -> None:
     known = gettext_module.translation("django", CATALOGUE.parents[1], ["de"])
     text = get_template(name).template.source  # type: ignore[attr-defined]
     said = {word for _quote, word in re.findall(r"""{% translate (["'])(.*?)\1""", text)}
+    assert {word for word in said if known.gettext(word) == word} <= SAME
+
+
+@pytest.mark.parametrize("form", [PasswordForm, CodeForm, ProofForm, MemberForm, AllowanceForm])
+def test_no_field_on_the_way_in_lacks_german(form: type[forms.Form]) -> None:
+    known = gettext_module.translation("django", CATALOGUE.parents[1], ["de"])
+    with translation.override("en"):
+        said = {str(words) for one in form.base_fields.values() for words in (one.label, one.help_text) if words}
     assert {word for word in said if known.gettext(word) == word} <= SAME
 
 
