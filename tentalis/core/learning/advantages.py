@@ -77,42 +77,71 @@ def is_informative(rewards: Sequence[float]) -> bool:
     return bool(rewards) and min(rewards) < max(rewards)
 
 
-def step_returns(
-    scores: Sequence[float | None], *, missing_steps: int, spread: Spread, std_floor: float
-) -> list[float]:
-    """Return-to-go of each step: the standardised scores from it to the end, over the number of steps.
+STEP_UNIT = 0.5
+"""What step credit is counted in: the standard deviation of a fair coin, the most that scores in [0, 1] can have."""
+
+
+def step_returns(scores: Sequence[float | None], means: Sequence[float]) -> list[float]:
+    """Return-to-go of each step: by how much it and those after it beat the mean at their place, over the steps.
+
+    Each place is compared with itself: were all steps of a group centred together, attempts that are alike would be
+    taught to make less of the places where scores are lower, mostly the later ones. Where attempts have equally many
+    steps this is the return-to-go less its mean at that place. Where they have not, an attempt that ended earlier is
+    neither better nor worse for it, unless steps are missing.
+
+    No spread is divided by. That of a place, or of a group, that all but agrees is noise alone; one over the batch
+    shrinks as groups come to agree, and makes the rare difference huge. Scores lie in [0, 1], so a fixed unit will do:
+    it is the one a person's word is counted in, and how scores spread elsewhere does not move what a step is worth.
 
     Args:
-        scores: (S,) in [0, 1]; None for a step nobody could score, which adds nothing to any return.
-        missing_steps: steps a complete answer would have had beyond those; each counts as a score of 0.
-        spread: of all step scores of the group, missing ones included.
+        scores: (S,) in [0, 1], of a whole attempt by place, missing steps with 0; None for a step nobody could score,
+            which adds nothing to any return.
+        means: (S,) or more, in [0, 1], of the scores of all attempts compared at each place.
     Returns:
-        (S,) dimensionless. A step's score moves its own return and earlier ones, never a later one.
+        (S,) in [-2, 2], in units of `STEP_UNIT`. A step's score moves its own return and earlier ones, never a later
+        one.
     Source:
-        Process supervision of GRPO, arXiv:2402.03300, sec. 4.1.3; divided by the number of steps, so that long answers
-        do not weigh more.
+        Process supervision of GRPO, arXiv:2402.03300, sec. 4.1.3, sums standardised scores, with one mean for all steps
+        of a group; divided here by the number of steps, so that long answers do not weigh more. A mean a place, over
+        the answers that reach it: the masked step advantage of SPRO, arXiv:2507.01551; OpenClaw-RL, arXiv:2603.10165,
+        standardises by step index too, and GiGPO, arXiv:2505.10978, within equal states, where a step alone in its
+        state gets 0. Without the std: GiGPO's other normalisation, after Dr. GRPO, arXiv:2503.20783.
     """
-    scale = spread.std + std_floor
-    rest = missing_steps * (0.0 - spread.mean) / scale
-    count = len(scores) + missing_steps
+    rest = 0.0
     returns = []
-    for score in reversed(scores):
-        rest += 0.0 if score is None else (score - spread.mean) / scale
-        returns.append(rest / count)
+    for score, mean in reversed([*zip(scores, means, strict=False)]):
+        rest += 0.0 if score is None else (score - mean) / STEP_UNIT
+        returns.append(rest / len(scores))
     return returns[::-1]
 
 
-def step_scores(rollout: RolloutRecord) -> list[float]:
-    """Every step score of a rollout, a 0 for each missing step; steps nobody could score are left out."""
-    if not has_step_scores(rollout):
-        return []
-    return [step.score for step in rollout.steps if step.score is not None] + [0.0] * rollout.missing_steps
+def _find_step_returns(rollouts: Sequence[RolloutRecord], members: Sequence[int]) -> dict[int, list[float]]:
+    """Position -> return of each of its steps, among rollouts that are compared with each other.
+
+    A step's place is counted over all parts of its attempt, in the order in which they come. A mean is over the scores
+    at that place, each as trusted as its rollout: where one attempt alone has one, it is that score.
+    """
+    attempts: dict[int, list[int]] = {}
+    for index in members:
+        attempts.setdefault(rollouts[index].rollout_id, []).append(index)
+    scores = {attempt: _list_step_scores([rollouts[index] for index in parts]) for attempt, parts in attempts.items()}
+    at_place: list[list[tuple[float, float]]] = [[] for _ in range(max(map(len, scores.values()), default=0))]
+    for attempt, of_attempt in scores.items():
+        for place, score in enumerate(of_attempt):
+            if score is not None:
+                at_place[place].append((score, rollouts[attempts[attempt][0]].weight))
+    means = [measure_spread([score for score, _ in found], [weight for _, weight in found]).mean for found in at_place]
+    returns: dict[int, list[float]] = {}
+    for attempt, parts in attempts.items():
+        rest = iter(step_returns(scores[attempt], means))
+        returns |= {index: [next(rest) for _ in rollouts[index].steps] for index in parts}
+    return returns
 
 
-def _measure_steps(rollouts: Sequence[RolloutRecord]) -> Spread:
-    """Of all step scores, each as trusted as its rollout."""
-    scores = [(score, rollout.weight) for rollout in rollouts for score in step_scores(rollout)]
-    return measure_spread([score for score, _ in scores], [weight for _, weight in scores])
+def _list_step_scores(parts: Sequence[RolloutRecord]) -> list[float | None]:
+    """Score of each step of an attempt, by place, and a 0 for each missing one where anybody scored the others."""
+    missing = sum(part.missing_steps for part in parts) if any(map(has_step_scores, parts)) else 0
+    return [step.score for part in parts for step in part.steps] + [0.0] * missing
 
 
 UNJUDGED = 0.5
@@ -120,7 +149,7 @@ UNJUDGED = 0.5
 
 
 def step_corrections(steps: Sequence[StepReward]) -> list[float]:
-    """How far a person's word moves each step: (said - score) / .5, in units of a fair coin's standard deviation.
+    """How far a person's word moves each step: (said - score) / .5, in the unit of the steps' returns.
 
     It is local credit: it moves exactly that step's tokens, neither the group's mean nor the return of earlier steps,
     so that one word of a reviewer changes what the reviewer pointed at and nothing else.
@@ -129,7 +158,7 @@ def step_corrections(steps: Sequence[StepReward]) -> list[float]:
         (S,) in [-2, 2]; 0 where no person spoke.
     """
     return [
-        0.0 if step.said is None else (step.said - (UNJUDGED if step.score is None else step.score)) / 0.5
+        0.0 if step.said is None else (step.said - (UNJUDGED if step.score is None else step.score)) / STEP_UNIT
         for step in steps
     ]
 
@@ -178,16 +207,10 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     outcomes.update(zip(singles, alone, strict=True))
     advantages: list[list[float] | None] = [None] * len(rollouts)
     for members in (*compared, singles):
-        spread = _measure_steps([rollouts[index] for index in members])
+        returns = _find_step_returns(rollouts, members)
         for index in members:
             rollout = rollouts[index]
-            returns = step_returns(
-                [step.score for step in rollout.steps],
-                missing_steps=rollout.missing_steps if has_step_scores(rollout) else 0,
-                spread=spread,
-                std_floor=recipe.std_floor,
-            )
-            values = spread_over_tokens(rollout, outcomes[index], returns, recipe)
+            values = spread_over_tokens(rollout, outcomes[index], returns[index], recipe)
             advantages[index] = [rollout.weight * value for value in values]
     return advantages
 

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -6,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tentalis.core.learning.advantages import (
-    Spread,
     group_advantages,
     imitation_weights,
     step_returns,
-    step_scores,
     token_advantages,
 )
 from tentalis.core.learning.recipes import Recipe
@@ -42,23 +41,103 @@ def test_group_advantages_sum_to_zero_and_keep_the_order_of_rewards(values: list
     assert by_reward == sorted(by_reward)
 
 
+def step_credit(scores: Sequence[Sequence[float | None]], *, missing: Sequence[int] = ()) -> list[list[float]]:
+    """Advantage of each step of equally good attempts at one task: a token a step, and the steps alone count."""
+    rollouts = [
+        make_rollout(
+            size=len(of_one),
+            steps=[(place, place + 1, score) for place, score in enumerate(of_one)],
+            missing_steps=missing[index] if missing else 0,
+        )
+        for index, of_one in enumerate(scores)
+    ]
+    found = token_advantages(rollouts, Recipe(step_mix=1.0))
+    assert all(values is not None and all(map(math.isfinite, values)) for values in found)
+    return [values or [] for values in found]
+
+
+step_score_lists = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=6)
+
+
 def test_step_returns_worked_by_hand() -> None:
-    # z = (s - .5) / .5 = [1, -1, 1], one missing step adds -1, four steps in all
-    returns = step_returns([1.0, 0.0, 1.0], missing_steps=1, spread=Spread(0.5, 0.49), std_floor=0.01)
-    assert returns == pytest.approx([0.0, -0.25, 0.0])
+    # (s - mean) / .5 = [.5, -1, 1, -.5], the last of a step that is missing; four steps in all
+    returns = step_returns([1.0, 0.0, 1.0, 0.0], [0.75, 0.5, 0.5, 0.25])
+    assert returns == pytest.approx([0.0, -0.125, 0.125, -0.125])
 
 
 def test_a_step_nobody_could_score_adds_nothing() -> None:
-    returns = step_returns([None, 1.0], missing_steps=0, spread=Spread(0.5, 0.5), std_floor=0.0)
-    assert returns == pytest.approx([0.5, 0.5])
+    assert step_returns([None, 1.0], [0.5, 0.5]) == pytest.approx([0.5, 0.5])
 
 
-def test_a_steps_score_never_moves_a_later_step() -> None:
-    spread = Spread(0.5, 0.5)
-    low = step_returns([0.0, 1.0, 1.0], missing_steps=0, spread=spread, std_floor=0.0)
-    high = step_returns([1.0, 1.0, 1.0], missing_steps=0, spread=spread, std_floor=0.0)
-    assert low[1:] == high[1:]
-    assert low[0] < high[0]
+@given(step_score_lists, st.integers(0, 3))
+def test_attempts_that_are_alike_teach_nothing_at_any_step(scores: list[float | None], missing: int) -> None:
+    """Above all not that later steps, which are often worse, are to be made less of."""
+    assert step_credit([scores] * 8, missing=[missing] * 8) == [pytest.approx([0.0] * len(scores), abs=1e-12)] * 8
+
+
+def test_the_first_steps_score_moves_no_other_steps_credit() -> None:
+    alike = step_credit([[1.0, 0.7, 0.4], [1.0, 0.2, 0.4], [1.0, 0.7, 0.9]])
+    apart = step_credit([[0.0, 0.7, 0.4], [1.0, 0.2, 0.4], [0.5, 0.7, 0.9]])
+    assert [values[1:] for values in apart] == [pytest.approx(values[1:]) for values in alike]
+    assert [values[1:] for values in step_credit([[0.0, 0.7, 0.4], [1.0, 0.7, 0.4]])] == [[0.0, 0.0]] * 2
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=8))
+def test_where_all_have_as_many_steps_credit_is_the_return_to_go_less_its_mean_at_that_place(
+    scores: list[list[float]],
+) -> None:
+    credit = step_credit(scores)
+    for place in range(3):
+        returns = [math.fsum(one[place:]) / 3 for one in scores]
+        mean = math.fsum(returns) / len(returns)
+        assert [one[place] for one in credit] == pytest.approx([(value - mean) / 0.5 for value in returns])
+
+
+def test_a_place_that_one_attempt_alone_reaches_says_nothing_of_it() -> None:
+    """Whatever it was scored there; and being longer or shorter with the same scores is neither good nor bad."""
+    for score in (0.0, 1.0):
+        short, longer = step_credit([[1.0, 0.5], [1.0, 0.5, score, score]])
+        assert short == [0.0, 0.0]
+        assert longer == [0.0] * 4
+
+
+def test_two_attempts_that_alone_reach_a_place_are_compared_with_each_other() -> None:
+    # place 2: mean .5, two halves apart; (1 - .5) / .5 = 1 over three steps, and as much for the steps before it
+    good, bad, short = step_credit([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0]])
+    assert good == pytest.approx([1 / 3] * 3)
+    assert bad == pytest.approx([-1 / 3] * 3)
+    assert short == [0.0, 0.0]
+
+
+@given(
+    st.lists(step_score_lists, min_size=1, max_size=6).flatmap(
+        lambda scores: st.tuples(st.just(scores), st.lists(st.integers(0, 2), min_size=6, max_size=6))
+    )
+)
+def test_step_credit_is_at_most_two_however_alike_or_unlike_attempts_are(
+    case: tuple[list[list[float | None]], list[int]],
+) -> None:
+    for values in step_credit(case[0], missing=case[1]):
+        assert all(abs(value) <= 2 for value in values)
+
+
+def test_a_difference_as_small_as_noise_stays_as_small() -> None:
+    """No spread is divided by: eight attempts whose scores differ by a thousandth teach next to nothing."""
+    credit = step_credit([[0.7 + 0.001 * (index % 2), 0.7] for index in range(8)])
+    assert max(abs(value) for values in credit for value in values) == pytest.approx(0.0005)
+
+
+def test_steps_of_an_attempt_in_parts_have_the_places_they_have_in_the_whole() -> None:
+    whole = make_rollout(rollout_id=1, size=3, steps=[(0, 1, 1.0), (1, 2, 0.5), (2, 3, 0.25)], missing_steps=1)
+    other = make_rollout(rollout_id=2, size=4, steps=[(0, 1, 0.0), (1, 2, 1.0), (2, 3, 0.75), (3, 4, 1.0)])
+    parts = [
+        make_rollout(rollout_id=1, size=1, steps=[(0, 1, 1.0)]),
+        make_rollout(rollout_id=1, size=2, steps=[(0, 1, 0.5), (1, 2, 0.25)], missing_steps=1),
+    ]
+    recipe = Recipe(step_mix=1.0)
+    wanted, split = token_advantages([whole, other], recipe), token_advantages([*parts, other], recipe)
+    assert [*(split[0] or []), *(split[1] or [])] == pytest.approx(wanted[0])
+    assert split[2] == pytest.approx(wanted[1])
 
 
 def test_a_steps_score_touches_exactly_its_own_tokens() -> None:
@@ -91,19 +170,16 @@ def test_a_persons_word_on_a_step_nobody_scored_leaves_the_outcome_whole() -> No
     assert values == pytest.approx([unit - 0.5, unit - 0.5, *[unit] * 4])
 
 
-def test_missing_steps_count_as_zero_in_spread_and_return() -> None:
-    whole, cut = make_rollout(steps=[(0, 3, 1.0)]), make_rollout(steps=[(0, 3, 1.0)], missing_steps=1)
-    assert [*step_scores(whole), *step_scores(cut)] == [1.0, 1.0, 0.0]
-    of_whole, of_cut = token_advantages([whole, cut], Recipe(step_mix=1.0))
-    assert of_whole is not None and of_cut is not None  # noqa: PT018
-    assert of_cut[0] < of_whole[0]
+def test_a_missing_step_counts_as_zero_at_its_place_and_in_the_return_of_those_before_it() -> None:
+    # place 1: mean (1 + 0) / 2; (0 - .5) / .5 = -1 over two steps
+    assert step_credit([[1.0, 1.0], [1.0]], missing=[0, 1]) == [pytest.approx([0.5, 0.5]), pytest.approx([-0.5])]
 
 
 def test_outcome_and_step_mix_per_token() -> None:
     good, bad = make_rollout(reward=1.0, steps=[(0, 2, 1.0)]), make_rollout(reward=0.0, steps=[(0, 2, 0.0)])
     values = token_advantages([good, bad], Recipe(step_mix=0.25, std_floor=1e-2))[0]
-    unit = 0.5 / 0.51
-    assert values == pytest.approx([unit, unit, *[0.75 * unit] * 4])
+    outcome, step = 0.75 * 0.5 / 0.51, 0.25 * 0.5 / 0.5
+    assert values == pytest.approx([outcome + step, outcome + step, *[outcome] * 4])
 
 
 def test_an_unscored_rollout_keeps_its_whole_outcome_advantage() -> None:
