@@ -32,7 +32,7 @@ up: $(VENV)/installed-base ## start everything on this machine and stay
 
 test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=2 at a time)
 	@docker/requirements/system.sh
-	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's own checks
 	$(VENV)/bin/ruff format --check .

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -69,6 +70,20 @@ def _fresh_report() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    put_long_files_first(items)
+    skip_without_browser(items)
+
+
+def put_long_files_first(items: list[pytest.Item]) -> None:
+    """Those with a slow test, then those with many: a parallel run deals files out, and ends when the last one does."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    tests = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
+
+
+def skip_without_browser(items: list[pytest.Item]) -> None:
     """Without Chromium the browser's tests are reported as skipped; in CI they fail instead."""
     if any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")) or os.environ.get("CI"):
         return

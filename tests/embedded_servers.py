@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.migrated_home import share_directory
+
 NAMES = ("TENTALIS_DATABASE_URL", "TENTALIS_REDIS_URL")
 STARTED_BY = "TESTS_SERVERS_STARTED_BY"
 """Process number of who started those the environment names; unset: they were given."""
@@ -46,4 +48,5 @@ def start_servers() -> None:
 
 os.environ["OMP_NUM_THREADS"] = "1"
 share_bytecode()
+share_directory()
 start_servers()

@@ -35,7 +35,7 @@ from tests.apps.webhooks.receiver import Receiver, running_receiver
 from tests.bench.gateway_crash import run_beside
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.ledger import count_unfinished
-from tests.chaos.stage import SETTINGS, environment_of, make_admin_token, make_environ
+from tests.chaos.stage import SETTINGS, environment_of, make_environ, read_admin_token
 
 SERVICES = ("bootstrap", "web", "gateway", "relay", "queue-workers", "queue-scorers")
 PROJECT = "mass"
@@ -88,7 +88,7 @@ class Load:
     def __init__(self, stack: RunningStack, agent_token: str, rate: float) -> None:
         self.acknowledged = Acknowledged()
         self._addresses = stack.state().addresses
-        self._admin, self._agent, self._rate = make_admin_token(stack), agent_token, rate
+        self._admin, self._agent, self._rate = read_admin_token(stack), agent_token, rate
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=work) for work in (self._submit, self._ask)]
 
@@ -170,7 +170,7 @@ def run_drill(directory: Path, *, rate: float, before_s: float, after_s: float, 
 
 def prepare(stack: RunningStack, receiver: Receiver) -> int:
     """A project with a worker and a webhook; the webhook's id."""
-    with PatientClient(stack.state().addresses["console_url"], make_admin_token(stack), Tally()) as admin:
+    with PatientClient(stack.state().addresses["console_url"], read_admin_token(stack), Tally()) as admin:
         policy = {"who": "none"}
         project = {"slug": PROJECT, "name": "Mass", "review_policy": policy, "group_size": 2, "batch_tasks": 8}
         admin.create("projects", project, key="project")

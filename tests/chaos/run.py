@@ -24,7 +24,7 @@ from tests.chaos.history import History, acknowledged
 from tests.chaos.ledger import Ledger, count_unfinished, read_ledger
 from tests.chaos.nemesis import Nemesis, path_of
 from tests.chaos.plan import Fault
-from tests.chaos.stage import make_admin_token
+from tests.chaos.stage import read_admin_token
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def run_faults(stack: RunningStack, *, load: Load, plan: Sequence[Fault], direct
     began = time.monotonic()
     addresses = stack.state().addresses
     url, database_url = addresses["console_url"], addresses["database_url"]
-    token, tally = make_admin_token(stack), Tally()
+    token, tally = read_admin_token(stack), Tally()
     history = History(directory / "history.jsonl")
     nemesis = Nemesis(stack, history)
     duplicator = Duplicator(addresses["redis_url"], load.seed)

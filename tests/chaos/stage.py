@@ -2,16 +2,15 @@
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from tentalis.platform.home import Home
 from tentalis.platform.up import RunningStack, running_stack
+from tests.local_server import find_free_port
+from tests.migrated_home import copy_migrated_home
 
 LEASE_S = 8.0
 PORT_VARIABLES = (
@@ -49,8 +48,11 @@ def chaos_stack(
         only: names of services; with what they need. Empty: all.
     """
     environ = make_environ(first_port) | {**SETTINGS, **(settings or {})}
-    with own_home(keep_in) as home, running_stack(home, environ, is_throwaway=True, only=only) as stack:
-        yield stack
+    with own_home(keep_in) as home:
+        if not home.config_file.exists():
+            copy_migrated_home(home)
+        with running_stack(home, environ, is_throwaway=True, only=only) as stack:
+            yield stack
 
 
 @contextmanager
@@ -75,13 +77,10 @@ def choose_ports(first_port: int | None) -> dict[str, str]:
     """A port for each server of the stack."""
     if first_port is not None:
         return {name: str(first_port + number) for number, name in enumerate(PORT_VARIABLES)}
-    with ExitStack() as held:
-        ports = {}
-        for name in PORT_VARIABLES:
-            holder = held.enter_context(socket.socket())
-            holder.bind(("127.0.0.1", 0))
-            ports[name] = str(holder.getsockname()[1])
-    return ports
+    ports: set[int] = set()
+    while len(ports) < len(PORT_VARIABLES):
+        ports.add(find_free_port())
+    return {name: str(port) for name, port in zip(PORT_VARIABLES, ports, strict=True)}
 
 
 def environment_of(stack: RunningStack) -> dict[str, str]:
@@ -89,14 +88,6 @@ def environment_of(stack: RunningStack) -> dict[str, str]:
     return stack.environment(dict(os.environ) | dict(SETTINGS) | {"DJANGO_SETTINGS_MODULE": "tentalis.settings.dev"})
 
 
-def make_admin_token(stack: RunningStack) -> str:
-    """A token of the first admin, of every scope."""
-    file = stack.home.run / "admin.token"
-    subprocess.run(
-        [sys.executable, "-m", "django", "bootstrap", "--token-file", str(file)],
-        env=environment_of(stack),
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    return file.read_text(encoding="utf-8").strip()
+def read_admin_token(stack: RunningStack) -> str:
+    """A token of the first admin, of every scope, as `bootstrap` left it."""
+    return (stack.home.run / "admin-token").read_text(encoding="utf-8").strip()

@@ -27,7 +27,7 @@ from tests.e2e.browser import Watch, open_context, sign_in
 from tests.e2e.payloads import OUT, PAYLOADS
 from tests.factories import make_project, make_task, make_user, make_worker
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ATTEMPTS, TOGETHER = 8, 4
 # without the policy's header htmx does not know the new nonce, and drops the page's own live updates too

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from urllib.parse import urlsplit
 
 from django.db import connection
 
+from tests.local_server import find_free_port
+
 PATIENCE_S = 60.0
 START_TRIES = 300
 
@@ -21,9 +22,7 @@ class WebProcess:
     """Serves the test's own database at an address that outlives it."""
 
     def __init__(self) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
-            bound.bind(("127.0.0.1", 0))
-            self.port: int = bound.getsockname()[1]
+        self.port = find_free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

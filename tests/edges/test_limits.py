@@ -34,7 +34,7 @@ from tests.edges.raw_connection import Heard, RawConnection, ask, make_head
 from tests.factories import make_project, make_user
 from tests.local_server import LocalHandler, LocalServer
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 JSON = "Content-Type: application/json"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.history import History
-from tests.chaos.stage import chaos_stack, make_admin_token
+from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.fakes import FakeModelServer
 from tests.local_server import find_free_port
 from tests.pipeline.line import SERVICES, Broker, Line, Replies
@@ -38,7 +38,7 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
             }
             with (
                 chaos_stack(settings=settings, keep_in=directory / "home", only=SERVICES) as stack,
-                PatientClient(stack.state().addresses["console_url"], make_admin_token(stack), tally) as client,
+                PatientClient(stack.state().addresses["console_url"], read_admin_token(stack), tally) as client,
             ):
                 body = {"slug": "line", "name": "Line", "review_policy": {"who": "none"}, "group_size": 2}
                 client.create("projects", body, key="project")

@@ -17,7 +17,7 @@ from tentalis.core.desk_rubric import write_rubric
 from tentalis.core.scoring.step_labels import choose_split
 from tentalis.platform.up import RunningStack
 from tests.chaos.clients import PatientClient, Tally
-from tests.chaos.stage import chaos_stack, make_admin_token
+from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.pipeline.line import wait_until
 
 SERVICES = ("web", "engine", "gpu", "relay", "queues", "bootstrap")
@@ -129,7 +129,7 @@ class Plane:
 def running_plane(home: Path) -> Iterator[Plane]:
     with chaos_stack(settings=SETTINGS, keep_in=home, only=SERVICES) as stack:
         addresses = stack.state().addresses
-        with PatientClient(addresses["console_url"], make_admin_token(stack), Tally()) as client:
+        with PatientClient(addresses["console_url"], read_admin_token(stack), Tally()) as client:
             client.create("projects", PROJECT, key="project")
             client.create("workers", {"project": PROJECT["slug"], "name": "ada", "kind": "desk"}, key="worker")
             yield Plane(stack, client, addresses["database_url"], itertools.count(), draw_prompts())

@@ -17,7 +17,8 @@ from tentalis.platform import database_roles
 from tentalis.platform.home import Home
 from tentalis.platform.up import RunningStack, running_stack
 from tests.chaos.clients import PatientClient, Tally
-from tests.chaos.stage import make_admin_token
+from tests.chaos.stage import read_admin_token
+from tests.migrated_home import copy_migrated_home
 from tests.pipeline.line import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -38,7 +39,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, clean: dict[str, str]) -> It
     home = Home(tmp_path_factory.mktemp("least"))
     make_as_before(home, clean)
     with running_stack(home, clean, is_throwaway=True, only=SERVICES) as running:
-        client = PatientClient(running.state().addresses["console_url"], make_admin_token(running), Tally())
+        client = PatientClient(running.state().addresses["console_url"], read_admin_token(running), Tally())
         with client:
             body = {"project": "desk", "environment": "chat", "prompt": "say it", "worker": "echo"}
             client.create("workers", {"project": "desk", "name": "echo", "kind": "echo"}, key="worker")
@@ -52,8 +53,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory, clean: dict[str, str]) -> It
 
 def make_as_before(home: Home, clean: dict[str, str]) -> None:
     """A home whose superuser owns the tables, as earlier versions left it."""
+    copy_migrated_home(home)
     with (
-        running_stack(home, clean, is_throwaway=True, only=("migrate",)) as old,
+        running_stack(home, clean, is_throwaway=True, only=("postgres",)) as old,
         psycopg.connect(old.state().addresses["admin_database_url"]) as connection,
     ):
         connection.execute(f"REASSIGN OWNED BY {database_roles.OWNER} TO tentalis".encode())

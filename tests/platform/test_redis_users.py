@@ -1,6 +1,5 @@
 """What each kind of process may do in Redis, asked of a real server."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from redis.exceptions import NoPermissionError
 from gpu_workers.celery import make_app
 from tentalis.celery import app
 from tentalis.platform import redis_users
+from tests.local_server import find_free_port
 from tests.pipeline.line import Broker
 
 pytestmark = pytest.mark.broker
@@ -19,16 +19,10 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    server = Broker(tmp_path_factory.mktemp("redis"), free_port())
+    server = Broker(tmp_path_factory.mktemp("redis"), find_free_port())
     server.start()
     yield server
     server.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return int(holder.getsockname()[1])
 
 
 def connect(broker: Broker, user: str) -> "redis.Redis":

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from tentalis.platform.home import Home
 from tentalis.platform.postgres_server import MAJOR_VERSION, choose_run_as, find_postgres_binaries, let_in
 from tentalis.platform.up import running_stack
 from tentalis.settings.base import database_from
+from tests.local_server import find_free_port
 
 
 @contextmanager
@@ -46,9 +46,7 @@ def running_older_cluster(root: Path, binaries: Path) -> Iterator[str]:
     if run_as.user:
         let_in(run_as.user, root, binaries)
         shutil.chown(root, run_as.user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     initdb = [*run_as.prefix, str(binaries / "initdb"), "-D", str(data), "-U", "tentalis", "-A", "trust", "--no-sync"]
     subprocess.run([*initdb, "-E", "UTF8", "--locale=C"], check=True, capture_output=True, user=run_as.user)
     serve = [*run_as.prefix, str(binaries / "postgres"), "-D", str(data), "-p", str(port), "-k", str(data)]

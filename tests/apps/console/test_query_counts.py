@@ -14,7 +14,7 @@ from tests.apps.console.growth import FIRST, grow
 from tests.e2e.pages import find_manager_pages, find_own_pages, find_pages
 from tests.e2e.scenery import build_scene
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 ROWS = 60
 QUERIES: Mapping[str, int] = {

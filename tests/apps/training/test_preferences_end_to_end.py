@@ -32,7 +32,7 @@ from tentalis.core.desk import make_tickets, parse_ticket, solve
 from tests.engine_process import run_engine
 from tests.factories import make_task, make_worker
 
-pytestmark = [pytest.mark.torch, pytest.mark.django_db]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.django_db]
 
 TICKETS, GROUP = 120, 6
 SMALL_GATE = {"panel_size": 150, "fresh_size": 60, "sweep_size": 20, "skills_size": 30}

@@ -29,7 +29,7 @@ from tests.apps.training.test_verdict_managers import HANDLE, queue
 from tests.engine_process import run_engine
 from tests.factories import make_project, make_worker
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
