@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from apps.gateway.bounds import BeyondBoundsError, load_bounded
 from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.routing import Route
-from tentalis.core.json_bounds import has_more_values, is_deeper
-from tentalis.core.sampling import SamplingPolicy, describe_sampling, name_knobs
+from tentalis.core.sampling import TELLS, SamplingPolicy, name_knobs
 from tentalis.core.token_use import guess_prompt_tokens
-from tentalis.limits import LIMITS
 
 Json = dict[str, Any]
 OURS = frozenset({"session_id"})
@@ -86,7 +85,7 @@ def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling:
         _name_limit(asked, kind.max_tokens_field)
     if kind.kind == "engine":
         _drop_hints(asked)
-    _settle_sampling(asked, sampling, route)
+    knobs = _settle_sampling(asked, sampling, route)
     capture = kind.capture_fields(completions=not is_chat)
     wants_ids = bool(body.get("return_token_ids"))
     wants_logprobs = bool(body.get("logprobs")) if is_chat else body.get("logprobs") is not None
@@ -110,27 +109,31 @@ def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling:
         hides_ids="return_token_ids" in capture and not wants_ids,
         hides_logprobs="logprobs" in capture and not wants_logprobs,
         hides_usage=hides_usage,
-        sampling=describe_sampling(asked, tells=kind.name_told(is_declared=route.backend.tells_processed)),
+        sampling={**knobs, TELLS: kind.name_told(is_declared=route.backend.tells_processed)},
     )
 
 
-def _settle_sampling(asked: Json, policy: SamplingPolicy, route: Route) -> None:
+def _settle_sampling(asked: Json, policy: SamplingPolicy, route: Route) -> Json:
     """Ask for plain sampling where the project enforces it.
 
     Only of servers that tell their tokens: of no other can anything be learnt, and some refuse a temperature.
 
+    Returns:
+        The knobs that are not neutral in what is asked now.
     Raises:
         RefusalError: the project refuses what was asked for.
     """
-    knobs = name_knobs(asked)
+    knobs = {name: asked[name] for name in name_knobs(asked)}
     if policy == "refuse" and knobs:
-        told = ", ".join(f"{name} {asked[name]!r:.40}" for name in knobs)
-        message = f"{knobs[0]}: this project takes plain sampling alone (temperature 1, nothing cut off), found {told}"
-        raise RefusalError(message, status=400, code="sampling_refused", param=knobs[0])
+        told, first = ", ".join(f"{name} {value!r:.40}" for name, value in knobs.items()), next(iter(knobs))
+        message = f"{first}: this project takes plain sampling alone (temperature 1, nothing cut off), found {told}"
+        raise RefusalError(message, status=400, code="sampling_refused", param=first)
     if policy == "enforce" and route.backend.kind.tells_tokens:
         for name in knobs:
             del asked[name]
         asked.update({"temperature": 1.0, **route.backend.kind.whole_sampling})
+        knobs = {name: asked[name] for name in name_knobs(asked)}
+    return knobs
 
 
 def read_object(raw: bytes) -> Json:
@@ -139,19 +142,20 @@ def read_object(raw: bytes) -> Json:
     Raises:
         RefusalError: it is no JSON object, or one with more values or levels than are taken.
     """
-    if has_more_values(raw, LIMITS.json_values):
-        message = f"the body holds more than {LIMITS.json_values:,} values"
-        raise RefusalError(message, status=400, code="too_many_values", is_recorded=False)
     try:
-        body = orjson.loads(raw)
+        body = load_bounded(raw)
     except orjson.JSONDecodeError as error:
         raise RefusalError(f"the body is not JSON: {error}", status=400, code="invalid_json") from None
+    except BeyondBoundsError as beyond:
+        if beyond.bound == "values":
+            message, code = f"the body holds more than {beyond.most:,} values", "too_many_values"
+        else:
+            message = f"the body's lists and objects lie more than {beyond.most} levels within each other"
+            code = "too_deep"
+        raise RefusalError(message, status=400, code=code, is_recorded=False) from None
     if not isinstance(body, dict):
         message = f"the body must be a JSON object, found {type(body).__name__}"
         raise RefusalError(message, status=400, code="invalid_json")
-    if is_deeper(raw, body, LIMITS.gateway_json_depth):
-        message = f"the body's lists and objects lie more than {LIMITS.gateway_json_depth} levels within each other"
-        raise RefusalError(message, status=400, code="too_deep", is_recorded=False)
     return body
 
 

@@ -108,8 +108,11 @@ class Fetch:
                 raw = await read_beginning(answer)
                 answer.close()
                 raise self._read_refusal(answer, raw)
-            check_head(answer)
-            found = await (self.read_on() if question.is_stream else read_whole(answer))
+            if question.is_stream:
+                check_head(answer)
+                found = await self.read_on()
+            else:
+                found = await read_whole(answer)
         except TimeoutError:
             message = f"{backend.name} was silent for {backend.timeout_s:g} s"
             raise RefusalError(message, status=504, code="upstream_timeout") from None

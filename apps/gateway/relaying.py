@@ -6,12 +6,11 @@ from typing import Any
 import orjson
 
 from apps.gateway.asking import Json, Question
+from apps.gateway.bounds import BeyondBoundsError, load_bounded
 from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedError
 from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.wire import dump_event
 from apps.gateway.events import EventSplitter
-from tentalis.core.json_bounds import has_more_values, is_deeper
-from tentalis.limits import LIMITS
 
 NOTHING_USED = Usage(0, 0, 0, 0, 0)
 _DONE = b"[DONE]"
@@ -211,12 +210,10 @@ class Relay:
 
 
 def _load_bounded(raw: bytes) -> Any:
-    if has_more_values(raw, LIMITS.json_values):
-        raise UnboundedAnswerError(f"wanted at most {LIMITS.json_values:,} values in it, found more")
-    found = orjson.loads(raw)
-    if is_deeper(raw, found, LIMITS.gateway_json_depth):
-        raise UnboundedAnswerError(f"wanted at most {LIMITS.gateway_json_depth} levels in it, found more")
-    return found
+    try:
+        return load_bounded(raw)
+    except BeyondBoundsError as beyond:
+        raise UnboundedAnswerError(f"wanted at most {beyond.most:,} {beyond.bound} in it, found more") from None
 
 
 def _load(payload: bytes) -> Any:

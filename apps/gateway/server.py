@@ -6,7 +6,6 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
@@ -108,21 +107,22 @@ class GatewayServer:
         await self._runner.cleanup()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        answer = await self._handle(request)
-        if not answer.prepared:
-            answer.headers.update(SERVER)
-        return answer
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path, in_path = request.path, ""
-        headers = request.raw_headers
-        if sum(map(len, chain.from_iterable(headers))) + 4 * len(headers) > LIMITS.header_bytes:
+        size = 0
+        for name, value in request.raw_headers:
+            size += len(name) + len(value) + 4
+        if size > LIMITS.header_bytes:
             words = f"wanted headers of at most {LIMITS.header_bytes:,} bytes, found more"
             return _refuse(RefusalError(words, status=431, code="headers_too_large"), path)
         if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):
             in_path, path = match["session"], match["rest"]
         if request.method == "POST" and (api := DIALECT_PATHS.get(path)) is not None:
             return await Exchange(self.edge, request, api, in_path).answer()
+        answer = await self._answer_rest(request, path, in_path)
+        answer.headers.update(SERVER)
+        return answer
+
+    async def _answer_rest(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
         try:
             return await self._look(request, path, in_path)
         except RefusalError as error:
@@ -293,7 +293,9 @@ def _read_count(text: str | None, name: str, default: int, most: int) -> int:
 
 def _refuse(error: RefusalError, path: str) -> web.Response:
     dialect = DIALECTS["messages" if path.startswith("/v1/messages") else "chat"]
-    headers = {"WWW-Authenticate": 'Bearer realm="tentalis"'} if error.status == 401 else {}
+    headers = dict(SERVER)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="tentalis"'
     if error.retry_after_s is not None:
         headers["Retry-After"] = f"{error.retry_after_s:g}"
     body = dialect.error(status=error.status, message=str(error), code=error.code, param=error.param)

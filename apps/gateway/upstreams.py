@@ -78,12 +78,12 @@ class AnswerTooLongError(Exception):
 async def read_whole(answer: aiohttp.ClientResponse) -> bytes:
     """All of an answer. Raises AnswerTooLongError, or what aiohttp raises where the server goes away."""
     check_head(answer)
-    measure, parts = Measure(LIMITS.gateway_answer_bytes), []
-    while part := await answer.content.readany():
-        if words := measure.find_excess(len(part)):
+    content, measure, parts = answer.content, Measure(LIMITS.gateway_answer_bytes), []
+    while not parts or not content.at_eof():
+        parts.append(await content.readany())
+        if words := measure.find_excess(len(parts[-1])):
             answer.close()
             raise AnswerTooLongError(words)
-        parts.append(part)
     return b"".join(parts)
 
 
@@ -101,7 +101,8 @@ async def read_beginning(answer: aiohttp.ClientResponse) -> bytes:
 def check_head(answer: aiohttp.ClientResponse) -> None:
     """Raise AnswerTooLongError where the head alone tells that."""
     words = COMPRESSED if is_compressed(answer.headers) else ""
-    words = words or Measure(LIMITS.gateway_answer_bytes).find_excess(answer.content_length or 0)
+    if not words and (size := answer.content_length or 0) > LIMITS.gateway_answer_bytes:
+        words = Measure(LIMITS.gateway_answer_bytes).find_excess(size)
     if words:
         answer.close()
         raise AnswerTooLongError(words)

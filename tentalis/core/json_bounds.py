@@ -3,7 +3,6 @@
 from typing import Any
 
 _OTHERS = bytes(sorted(set(range(256)) - set(b"[]{}")))
-MARKS_QUICKLY = 20_000
 
 
 def has_more_values(raw: bytes, most: int) -> bool:
@@ -11,30 +10,23 @@ def has_more_values(raw: bytes, most: int) -> bool:
     return len(raw) > most and sum(map(raw.count, (b",", b"[", b"]", b"{", b"}"))) > most
 
 
-def is_deeper(raw: bytes, value: Any, most_levels: int) -> bool:
-    """Whether lists and objects lie within each other more than `most_levels` deep.
+def is_surely_flat(raw: bytes, most_levels: int) -> bool:
+    """Whether brackets alone show that nothing lies deeper; False: there are many, and it has to be looked at.
 
     Args:
-        raw: the text that `value` was read from. Mostly its brackets tell enough; else each value is looked at once.
+        raw: a text that could be read. What lies deepest stands in its first half, in which all its levels open, or in
+            its second, in which all of them close. Brackets inside texts only make the answer more careful.
     """
-    return not _is_surely_flat(raw, most_levels) and _goes_deeper(value, most_levels)
-
-
-def _is_surely_flat(raw: bytes, most_levels: int) -> bool:
-    """Whether the brackets alone show that nothing lies deeper; False: there are many, or some in texts blur it."""
-    left = raw.translate(None, _OTHERS)
-    if len(left) <= most_levels:
+    marks = raw.translate(None, _OTHERS)
+    middle = len(marks) // 2
+    if middle <= most_levels:
         return True
-    if len(left) > MARKS_QUICKLY:
-        return False
-    for _ in range(most_levels // 2):
-        left = left.replace(b"{}", b"").replace(b"[]", b"")  # at most two levels a time
-        if not left:
-            return True
-    return False
+    opening = marks.count(b"[", 0, middle) + marks.count(b"{", 0, middle)
+    return opening <= most_levels and marks.count(b"]", middle) + marks.count(b"}", middle) <= most_levels
 
 
-def _goes_deeper(value: Any, most_levels: int) -> bool:
+def is_deeper(value: Any, most_levels: int) -> bool:
+    """Whether lists and objects lie within each other more than `most_levels` deep. Looks at each value once."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(most_levels):
         if not level:

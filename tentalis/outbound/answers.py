@@ -8,7 +8,8 @@ COMPRESSED = "the answer is compressed, which was not asked for"
 
 def is_compressed(headers: Mapping[str, str]) -> bool:
     """Whether a body would have to be unpacked, to a size that nothing tells before. Nobody here asks for that."""
-    return headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}
+    found = headers.get("Content-Encoding")
+    return found is not None and found.strip().lower() not in {"", "identity"}
 
 
 class Measure:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.json_bounds import has_more_values, is_deeper
+from tentalis.core.json_bounds import has_more_values, is_deeper, is_surely_flat
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text('ab[]{},"\\'),
@@ -22,8 +22,9 @@ def measure_depth(value: Any) -> int:
 
 
 @given(VALUES, st.integers(1, 8))
-def test_depth_is_told_exactly(value: Any, most: int) -> None:
-    assert is_deeper(json.dumps(value).encode(), value, most) == (measure_depth(value) > most)
+def test_depth_is_told_exactly_and_by_brackets_never_less(value: Any, most: int) -> None:
+    assert is_deeper(value, most) == (measure_depth(value) > most)
+    assert not (is_surely_flat(json.dumps(value).encode(), most) and is_deeper(value, most))
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
@@ -31,8 +32,14 @@ def test_depth_is_told_exactly(value: Any, most: int) -> None:
 def test_lists_and_objects_count_alike(opening: str, closing: str, beside: int) -> None:
     levels = 4 if len(closing) == 1 else 2
     raw = ("[" + "[]," * beside + opening * levels + "1" + closing * levels + "]").encode()
-    assert is_deeper(raw, json.loads(raw), 4)
-    assert not is_deeper(raw, json.loads(raw), 5)
+    assert is_deeper(json.loads(raw), 4)
+    assert not is_deeper(json.loads(raw), 5)
+    assert is_surely_flat(raw, 5) == (beside == 0)
+
+
+def test_brackets_in_texts_hide_no_level() -> None:
+    raw = b'["]",' * 50 + b"1" + b',"["]' * 50
+    assert not is_surely_flat(raw, 49)
 
 
 @pytest.mark.parametrize("beside", ["", "x" * 100])
