@@ -1,9 +1,10 @@
 """What all requests of one gateway process share."""
 
 import asyncio
+import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +19,7 @@ from apps.gateway.tables import Caller
 from apps.gateway.upstreams import Upstreams
 
 TICK_S = 0.5
+IDS_AT_ONCE = 256
 
 
 class Quiet(Protocol):
@@ -61,6 +63,15 @@ def _find_nothing_wrong() -> list[str]:
     return []
 
 
+def make_ids() -> Iterator[str]:
+    """The hexadecimal digits of random UUIDs. Asking the system for each would let go of the interpreter each time."""
+    while True:
+        digits = os.urandom(16 * IDS_AT_ONCE).hex()
+        for start in range(0, len(digits), 32):
+            one = digits[start : start + 32]
+            yield f"{one[:12]}4{one[13:16]}{'89ab'[int(one[16], 16) & 3]}{one[17:]}"
+
+
 @dataclass(kw_only=True)
 class Edge:
     """The state of one process.
@@ -71,6 +82,7 @@ class Edge:
 
     Attributes:
         in_flight: requests that were read and are being answered.
+        ids: of exchanges, a new one each.
         begun: by token, those whose body may yet be under way too. held_bytes: of their bodies.
     """
 
@@ -89,6 +101,7 @@ class Edge:
     lag_s: float = 0.0
     is_draining: bool = False
     quiet: set[Quiet] = field(default_factory=set)
+    ids: Iterator[str] = field(default_factory=make_ids)
 
     def __post_init__(self) -> None:
         self.refusals = Refusals(self.spool)

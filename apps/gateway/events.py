@@ -18,6 +18,10 @@ class EventSplitter:
         if b"\r" in data:
             held = data.endswith(b"\r")  # its \n may be the next piece's first byte
             data = (data[:-1] if held else data).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * held
+        whole, end, rest = data.rpartition(b"\n\n")
+        if end and (plain := split_plain(whole)) is not None:
+            self._rest = rest
+            return plain
         *events, self._rest = data.split(b"\n\n")
         payloads = []
         for event in events:
@@ -26,6 +30,17 @@ class EventSplitter:
             elif (payload := _read_lines(event)) is not None:
                 payloads.append(payload)
         return payloads
+
+
+def split_plain(events: bytes) -> list[bytes] | None:
+    """The data of events of one line each, `data: ` before it, as most servers write them; None where one is not.
+
+    In a few calls for all events, where looking at each is as dear as reading it.
+    """
+    if not events.startswith(b"data: "):
+        return None
+    payloads = events[6:].split(b"\n\ndata: ")
+    return payloads if events.count(b"\n") == 2 * (len(payloads) - 1) else None
 
 
 def _read_lines(event: bytes) -> bytes | None:

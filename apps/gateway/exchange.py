@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from uuid import uuid4
 
 from aiohttp import web
 
@@ -53,7 +52,7 @@ class Exchange:
         self._request = request
         self._dialect = DIALECTS[api]
         self._in_path = in_path
-        self._id = uuid4().hex
+        self._id = next(edge.ids)
         self._at = time.time()
         self._started = time.perf_counter()
         self._caller: Caller | None = None
@@ -158,7 +157,9 @@ class Exchange:
         except SpoolError as error:
             logger.error("exchange %s is not recorded: %s", self._id, error)
             raise RefusalError(UNRECORDED, status=503, code="unavailable", retry_after_s=5) from error
-        return web.Response(body=out, content_type="application/json", headers=self._make_headers(fetch))
+        headers = self._make_headers(fetch)
+        headers["Content-Type"] = "application/json"
+        return web.Response(body=out, headers=headers)
 
     async def _answer_stream(self, fetch: Fetch) -> web.StreamResponse:
         edge = self._edge

@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from apps.gateway.events import split_plain
+
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _DATA = b"data:"
 
@@ -45,6 +47,8 @@ def read_events(data: bytes) -> tuple[list[Any], bool]:
 def _split_events(data: bytes) -> list[bytes]:
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if (plain := split_plain(data.removesuffix(b"\n\n"))) is not None:
+        return [payload.strip() for payload in plain]
     payloads = []
     for event in data.split(b"\n\n"):
         if event.startswith(_DATA) and b"\n" not in event:

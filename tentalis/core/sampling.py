@@ -76,10 +76,7 @@ def name_knobs(request: Mapping[str, Any]) -> list[str]:
 
 
 def _is_neutral(name: str, value: Any) -> bool:
-    for neutral in NEUTRAL[name]:
-        if value == neutral and isinstance(value, bool) == isinstance(neutral, bool):
-            return True
-    return False
+    return any(value == neutral and isinstance(value, bool) == isinstance(neutral, bool) for neutral in NEUTRAL[name])
 
 
 def _is_number(value: object) -> bool:
