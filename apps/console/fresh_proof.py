@@ -10,6 +10,7 @@ from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.browser_sessions import find_confirmed_at, note_confirmed
@@ -125,4 +126,4 @@ def _is_carried(name: str) -> bool:
 
 def _show_at(form: forms.Form, error: TentalisError) -> None:
     for name, words in (error.errors or {"": [str(error)]}).items():
-        form.add_error(name if name in form.fields else None, [*words])
+        form.add_error(name if name in form.fields else None, [capfirst(one) for one in words])

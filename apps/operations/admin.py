@@ -8,6 +8,6 @@ from apps.operations.models import Alarm
 
 @admin.register(Alarm)
 class AlarmAdmin(ReadOnlyAdmin):
-    list_display = ["rule", "subject", "words", "state", "created_at", "closed_at"]
+    list_display = ["rule", "words", "state", "created_at", "closed_at"]
     list_filter = ["state", "rule"]
     ordering = ["-state", "-id"]

@@ -19,7 +19,7 @@ from tests.second_factors import give_app
 PASSWORD = "ada-has-a-password"
 INVITING = ("member", "invite", "erin", "reviewer", "--project", "shop")
 
-Typing = Callable[..., Outcome]
+Typing = Callable[..., Run]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
+from apps.training.untaken import find_untaken
 
 HOURS = 24
 LATEST_TASKS = 5_000
@@ -166,7 +167,10 @@ def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[Alarm]:
                 found.append(Alarm(words, "blockers", _("What does it wait for?")))
             continue
         is_running = run.state == TrainingRun.State.RUNNING
-        if is_running and run.heartbeat_at is not None and run.heartbeat_at < now - silence:
+        if find_untaken(run) is not None:
+            words = _("No training box takes up run %s.") % run.pk
+            found.append(Alarm(words, "run-list", _("See the runs")))
+        elif is_running and run.heartbeat_at is not None and run.heartbeat_at < now - silence:
             words = _("The training box has gone silent in run %s.") % run.pk
             found.append(Alarm(words, "run-list", _("See the runs")))
         elif run.state in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED} and batch.worker_id not in seen:

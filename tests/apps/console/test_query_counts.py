@@ -43,6 +43,7 @@ QUERIES: Mapping[str, int] = {
     "run_refused": 17,
     "run_alarmed": 17,
     "run_waiting": 17,
+    "run_untaken": 17,
     "run_paused": 17,
     "run_scorer": 13,
     "adapters": 20,

@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
+from apps.console.selectors.dashboard import glance
 from apps.rollouts.models import Batch
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -47,10 +48,23 @@ def read_page(alice: User, run: TrainingRun) -> str:
 
 def test_its_page_says_since_when_how_often_and_what_to_do(alice: User, run: TrainingRun) -> None:
     page = read_page(alice, run)
-    for words in ("Waits for a training box", "sent 4 times", "3 hours ago", "20 minutes ago", COMMAND, "by an alarm"):
+    for words in (
+        "Waits for a training box",
+        "sent 4 times",
+        "3 hours ago",
+        "20 minutes ago",
+        COMMAND,
+        "an alarm tells",
+    ):
         assert words in page, words
     TrainingRun.objects.update(untaken_since=None)
     assert "Waits for a training box" not in read_page(alice, run)
+
+
+def test_the_dashboard_does_not_call_silent_a_box_that_never_took_it(project: Project, run: TrainingRun) -> None:
+    said = [alarm.words for alarm in glance(project).alarms]
+    assert f"No training box takes up run {run.pk}." in said
+    assert not [words for words in said if "gone silent" in words]
 
 
 def test_rest_says_the_same_and_nothing_of_a_run_that_has_ended(alice: User, run: TrainingRun) -> None:
