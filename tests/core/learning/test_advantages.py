@@ -307,7 +307,10 @@ def test_advantages_of_a_group_add_up_to_zero_whatever_each_is_trusted(
 
 
 def test_who_is_not_trusted_moves_nobody_elses_advantage() -> None:
-    sure = [make_rollout(rollout_id=place, reward=reward) for place, reward in enumerate((1.0, 0.0, 1.0))]
+    sure = [
+        make_rollout(rollout_id=place, reward=reward, steps=[(0, 3, reward), (3, 6, 0.5)])
+        for place, reward in enumerate((1.0, 0.0, 1.0))
+    ]
     doubted = make_rollout(rollout_id=3, reward=0.0, weight=0.0, steps=[(0, 3, 0.0)])
     recipe = Recipe(step_mix=0.5)
     assert token_advantages([*sure, doubted], recipe)[:3] == token_advantages(sure, recipe)
