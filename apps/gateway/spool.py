@@ -28,6 +28,7 @@ SEGMENT_BYTES = 16 * 2**20
 LIMIT_BYTES = 2**30
 FAILURE_COUNTS_S = 10.0
 _FRAME = struct.Struct("<II")  # bytes of the record, their CRC-32
+_CHECKED_AT_ONCE = 4096
 REJECTED = "rejected"
 _LOCK = "lock"
 _SUFFIX = ".spool"
@@ -125,7 +126,7 @@ class FileSpool:
         size, check = 0, 0
         for part in parts:
             size += len(part)
-            check = zlib.crc32(part, check)
+            check = _go_on_checking(part, check)
         frame = _FRAME.pack(size, check)
         whole = size + len(frame)
         try:
@@ -372,6 +373,16 @@ def _make_readable(header: Header) -> Header:
         for name, value in header.items()
     }
     return cast(Header, readable)
+
+
+def _go_on_checking(part: bytes, check: int) -> int:
+    """CRC-32, a little at a time: for much at once zlib lets go of the interpreter, and it takes longer to get back."""
+    if len(part) <= _CHECKED_AT_ONCE:
+        return zlib.crc32(part, check)
+    view = memoryview(part)
+    for start in range(0, len(part), _CHECKED_AT_ONCE):
+        check = zlib.crc32(view[start : start + _CHECKED_AT_ONCE], check)
+    return check
 
 
 def _sync_and_close(file: int) -> None:
