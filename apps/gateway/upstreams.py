@@ -78,7 +78,8 @@ class AnswerTooLongError(Exception):
 async def read_whole(answer: aiohttp.ClientResponse) -> bytes:
     """All of an answer. Raises AnswerTooLongError, or what aiohttp raises where the server goes away."""
     check_head(answer)
-    content, measure, parts = answer.content, Measure(LIMITS.gateway_answer_bytes), []
+    content, measure = answer.content, Measure(LIMITS.gateway_answer_bytes)
+    parts: list[bytes] = []
     while not parts or not content.at_eof():
         parts.append(await content.readany())
         if words := measure.find_excess(len(parts[-1])):
