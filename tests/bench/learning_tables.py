@@ -183,7 +183,7 @@ def check_bars(table: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -
         if gains:
             best = max(gains, key=lambda name: gains[name])
             words = f"{best} beats outcome only by {gains[best]:+.3f} at 16 updates (wanted .08)"
-            bars.append((words, gains[best] >= 0.08))
+            bars.append((words, round(gains[best], 9) >= 0.08))
     if table == "lag" and {"lag 4, clipped", "lag 4, uncorrected"} <= set(found):
         clipped, without = mean("lag 4, clipped", "sampled_16"), mean("lag 4, uncorrected", "sampled_16")
         bars.append((f"lag 4 clipped reaches {clipped:.3f} (wanted .40)", clipped >= 0.40))
