@@ -17,6 +17,7 @@ SIMILAR_FROM: Final = 0.5
 """Words two system prompts share, or names two lists of tools do, from which on they are one agent's that changed."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _MOST_SYSTEM_CHARS: Final = 40_000
+_ASCII_SPACE: Final = bytes(code for code in range(128) if chr(code).isspace())
 _THOUGHT: Final = ("<think>", "</think>")
 
 
@@ -57,7 +58,7 @@ def find_answers(messages: Sequence[Any]) -> list[str]:
 
 def spell_answer(message: Mapping[str, Any]) -> str:
     """An answer as its words and its tools' names with what they were given; clients write all else differently."""
-    words = " ".join(_drop_thoughts(read_text(message)).split())
+    words = _squeeze(_drop_thoughts(read_text(message)))
     calls = message.get("tool_calls")
     return "\n".join([words, *(_spell_call(call) for call in calls if isinstance(call, Mapping))]) if calls else words
 
@@ -90,8 +91,15 @@ def _read(message: Mapping[str, Any]) -> tuple[str, str]:
         return "a", spell_answer(message)
     if role in {"tool", "function"} or holds_tool_result(message):
         return "t", ""
-    words = " ".join(read_words(message).split())
+    words = _squeeze(read_words(message))
     return ("w", words) if words else ("", "")
+
+
+def _squeeze(text: str) -> str:
+    """Without white space. Of texts in ASCII, most long ones, at once: their words are not looked at one by one."""
+    if text.isascii():
+        return text.encode().translate(None, _ASCII_SPACE).decode()
+    return "".join(text.split())
 
 
 def _drop_thoughts(text: str) -> str:

@@ -24,8 +24,8 @@ _ENVELOPE: Final = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: [^\[\]\n]{1,40})?\] (?:(?P<who>[^\n:]{1,120}): )?"
 )
 """OpenClaw's before a person's words: `[Sat 2026-01-05 16:26 UTC] `, `[WhatsApp Alice +30s Mon … PST] Alice: `."""
-_RUNTIME: Final = re.compile(r"(?:\A|\n)Runtime: \w+=[^\n]* \| [^\n]*\Z")
-"""OpenClaw's line behind the first of them, moved there out of its system prompt."""
+_RUNTIME: Final = re.compile(r"Runtime: \w+=[^\n]* \| ")
+"""OpenClaw's last line behind the first of them, moved there out of its system prompt."""
 MOST_PLACES: Final = 100
 """Places in a message that are tried for a person's words."""
 _NAMELESS: Final = frozenset({"(self)", "(sender)"})
@@ -64,7 +64,10 @@ def read_words(message: Mapping[str, Any]) -> str:
     if not said or is_observation(said[0]):  # what stands behind a result is a part of it
         return ""
     text = "\n".join(part for part in said if not is_observation(part))
-    return _open_envelope(_RUNTIME.sub("", text)).strip()
+    last_line = text.rfind("\n") + 1
+    if _RUNTIME.match(text, last_line):
+        text = text[: max(0, last_line - 1)]
+    return _open_envelope(text).strip()
 
 
 def read_text(message: Mapping[str, Any]) -> str:
