@@ -48,7 +48,8 @@ def move(
 ) -> None:
     """Change a row's state by compare-and-set, with the other columns given, and audit it.
 
-    The row in memory is brought up to date. The entry's kind is the model's for that state unless given.
+    The row in memory is brought up to date. Where another process moved it meanwhile, the entry tells from where it was
+    moved, not what was read of it before. The entry's kind is the model's for that state unless given.
 
     Raises:
         IllegalMoveError: the row's state does not allow it, or another process changed the row first.
@@ -56,7 +57,15 @@ def move(
     model: Any = type(row)
     sources = [state for state, targets in model.MOVES.items() if to in targets]
     with transaction.atomic(savepoint=False):  # what may be refused is refused before anything is written
-        if changed := model._default_manager.filter(pk=row.pk, state__in=sources).update(state=to, **changes):
+        rows = model._default_manager.filter(pk=row.pk)
+        changed = rows.filter(state=row.state).update(state=to, **changes) if row.state in sources else 0
+        if not changed:
+            movable = rows.filter(state__in=sources).select_for_update(no_key=True)
+            found = movable.values_list("state", flat=True).first()
+            if found is not None:
+                row.state = found
+                changed = rows.update(state=to, **changes)
+        if changed:
             before = row.state
             row.state = to
             for name, value in changes.items():

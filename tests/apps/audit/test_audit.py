@@ -50,3 +50,15 @@ def test_of_two_that_move_a_row_the_second_is_told(project: Project) -> None:
     move(task, Task.State.CANCELLED, by="user:alice")
     with pytest.raises(IllegalMoveError, match="found cancelled"):
         move(stale, Task.State.WORKING, by="worker")
+
+
+def test_a_move_tells_from_where_the_row_was_moved_not_what_was_read_of_it_before(project: Project) -> None:
+    task = make_task(project)
+    stale = Task.objects.get(pk=task.pk)
+    move(task, Task.State.WORKING, by="worker")
+    move(stale, Task.State.CANCELLED, by="user:alice")
+    assert [entry.payload for entry in AuditEntry.objects.order_by("pk")] == [
+        {"from": "queued", "to": "working"},
+        {"from": "working", "to": "cancelled"},
+    ]
+    assert Task.objects.get(pk=task.pk).state == stale.state == "cancelled"
