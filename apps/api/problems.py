@@ -17,7 +17,6 @@ from apps.base import trouble
 from apps.base.errors import TentalisError
 from apps.base.trouble import is_database_trouble
 
-MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = "No such thing here, or none that you may see."
 CODES: dict[type[exceptions.APIException], str] = {
     exceptions.ValidationError: "bad_input",
@@ -65,17 +64,10 @@ def make_problem(
     errors: Mapping[str, list[str]] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    body: dict[str, Any] = {
-        "type": f"urn:tentalis:problem:{code}",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "request_id": getattr(request, "request_id", ""),
-    }
+    body = trouble.describe_problem(request, status=status, code=code, detail=detail)
     if errors:
         body["errors"] = dict(errors)
-    response = Response(body, status=status, headers=dict(headers or {}), content_type=MEDIA_TYPE)
+    response = Response(body, status=status, headers=dict(headers or {}), content_type=trouble.MEDIA_TYPE)
     response.exception = True
     return response
 
@@ -100,7 +92,7 @@ def describe(error: Exception) -> tuple[int, str, str, dict[str, list[str]], dic
     if isinstance(error, ModelValidationError):
         error = exceptions.ValidationError(error.message_dict if hasattr(error, "error_dict") else {"": error.messages})
     if not isinstance(error, exceptions.APIException):
-        return 500, "internal", "Something broke on our side; the request id finds it in our logs.", {}, headers
+        return 500, trouble.FAULT_CODE, trouble.FAULT_DETAIL, {}, headers
     code = next((name for kind, name in CODES.items() if isinstance(error, kind)), "refused")
     if isinstance(error, exceptions.ValidationError):
         errors = flatten(error.detail)

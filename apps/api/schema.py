@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from apps.api.idempotency import HEADER, REPLAYED
 from apps.api.permissions import PUBLIC, right_of
-from apps.api.problems import MEDIA_TYPE
+from apps.base.trouble import MEDIA_TYPE
 
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 WORDS = {

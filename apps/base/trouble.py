@@ -5,6 +5,8 @@ Trouble of the database is no free connection, a full disk, a restart, a time li
 
 import logging
 import sys
+from http import HTTPStatus
+from typing import Any
 
 from django.core.exceptions import DisallowedHost
 from django.db.utils import InterfaceError, OperationalError
@@ -17,6 +19,8 @@ RETRY_AFTER_S = 3
 STATUS = 503
 CODE = "database_unavailable"
 DETAIL = "The database cannot answer at the moment; nothing was changed. Try again in a few seconds."
+FAULT_CODE = "internal"
+FAULT_DETAIL = "Something broke on our side; the request id finds it in our logs."
 MEDIA_TYPE = "application/problem+json"
 PROGRAMS = ("/api/", "/bridge/")
 """Where programs ask: they are answered with problem details."""
@@ -31,7 +35,7 @@ def answer_trouble(request: HttpRequest, error: BaseException) -> HttpResponse:
     """503 with Retry-After: problem details for programs, a page for people. Asks the database nothing."""
     logger.warning("request %s: the database cannot answer (%s)", getattr(request, "request_id", "?"), _name(error))
     if request.path.startswith(PROGRAMS):
-        answer = _say_problem(request, STATUS, "Service Unavailable", CODE, DETAIL)
+        answer = _say_problem(request, STATUS, CODE, DETAIL)
     else:
         answer = render(None, "503.html", status=STATUS)  # without a request: its user would be read
     answer["Retry-After"] = str(RETRY_AFTER_S)
@@ -45,7 +49,7 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
         return render(None, "400.html", status=400)
     is_host = isinstance(exception, DisallowedHost)
     detail = "The Host header names no address of this server." if is_host else "The request cannot be read."
-    return _say_problem(request, 400, "Bad Request", "bad_host" if is_host else "bad_request", detail)
+    return _say_problem(request, 400, "bad_host" if is_host else "bad_request", detail)
 
 
 def show_server_error(request: HttpRequest) -> HttpResponse:
@@ -54,20 +58,24 @@ def show_server_error(request: HttpRequest) -> HttpResponse:
     if error is not None and is_database_trouble(error):
         return answer_trouble(request, error)
     if request.path.startswith(PROGRAMS):
-        detail = "Something broke on our side; the request id finds it in our logs."
-        return _say_problem(request, 500, "Internal Server Error", "internal", detail)
+        return _say_problem(request, 500, FAULT_CODE, FAULT_DETAIL)
     return render(None, "500.html", status=500)  # without a request: its user would be read
 
 
-def _say_problem(request: HttpRequest, status: int, title: str, code: str, detail: str) -> HttpResponse:
-    said = {
+def describe_problem(request: Any, *, status: int, code: str, detail: str) -> dict[str, Any]:
+    """The members every problem has (RFC 9457), and the request's id."""
+    return {
         "type": f"urn:tentalis:problem:{code}",
-        "title": title,
+        "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
         "code": code,
         "request_id": getattr(request, "request_id", ""),
     }
+
+
+def _say_problem(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:
+    said = describe_problem(request, status=status, code=code, detail=detail)
     return JsonResponse(said, status=status, content_type=MEDIA_TYPE)
 
 

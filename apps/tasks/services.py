@@ -300,7 +300,7 @@ def cancel_task(*, task: Task, by: User) -> Task:
     """
     require_right(by, task.project, Right.TASKS_WRITE)
     with transaction.atomic():
-        was = Task.objects.select_for_update(no_key=True).values_list("state", flat=True).get(pk=task.pk)
+        was = task.state = Task.objects.select_for_update(no_key=True).values_list("state", flat=True).get(pk=task.pk)
         move(task, Task.State.CANCELLED, by=by.handle)
         if was == Task.State.WORKING:
             Attempt.objects.bulk_create(
