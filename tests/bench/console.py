@@ -34,7 +34,8 @@ def main() -> int:
     options = parser.parse_args()
     console = Console(width=170)
     with own_home(options.keep) as home, running_stack(home, make_environ(), is_throwaway=True, only=("web",)) as stack:
-        os.environ.update(stack.environment(os.environ))
+        owners = {"TENTALIS_DATABASE_URL": stack.state().addresses["admin_database_url"]}  # who may write a history
+        os.environ.update(stack.environment(os.environ) | owners)
         import django
 
         django.setup()

@@ -90,9 +90,9 @@ SELECT id, at, given.project, worker, id, 'standalone', '{"algorithm": "grpo", "
        CASE WHEN id % 25 = 0 THEN 'the loss was not finite at update 1' ELSE '' END
 FROM given, trained;
 
-INSERT INTO adapters_adapter (id, created_at, project_id, worker_id, name, version, run_id, parent_id, uri, sha256, manifest,
-                              state, is_anchor)
-SELECT trained.id, at, given.project, worker, 'w' || worker || '@v' || number || '-' || left(md5(trained.id::text), 8), number, trained.id, NULL,
+INSERT INTO adapters_adapter (id, created_at, project_id, worker_id, name, version, line_version, run_id, parent_id, uri,
+                              sha256, manifest, state, is_anchor)
+SELECT trained.id, at, given.project, worker, 'w' || worker || '@v' || number || '-' || left(md5(trained.id::text), 8), number, number, trained.id, NULL,
        'file:///adapters/' || trained.id, repeat(md5(trained.id::text), 2), '{"rank": 8, "alpha": 16.0, "files": {}}',
        CASE WHEN number = max(number) OVER (PARTITION BY worker) THEN 'deployed'
             WHEN trained.id % 5 = 0 THEN 'refused' ELSE 'retired' END,
@@ -217,5 +217,5 @@ SELECT (i - 1) * 5 + n, kind, CASE n WHEN 5 THEN 'review' ELSE 'task' END, i, gi
 FROM given, seeded, (VALUES (1, 'task.submitted'), (2, 'task.started'), (3, 'task.attempted'), (4, 'task.in_review'),
                             (5, 'review.opened')) kinds (n, kind);
 
-INSERT INTO audit_auditseal (seq, entry_id, xid, previous_hash, hash)
-SELECT id, id, 1, repeat('0', 64), repeat('0', 64) FROM audit_auditentry;
+INSERT INTO audit_auditseal (seq, entry_id, epoch, xid, previous_hash, hash)
+SELECT id, id, epoch, 1, repeat('0', 64), repeat('0', 64) FROM audit_auditentry;

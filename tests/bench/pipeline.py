@@ -18,7 +18,6 @@ from typing import LiteralString
 
 import psutil
 import psycopg
-from psycopg.types.numeric import Int8
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +30,6 @@ BAR_MS = 12.0
 GROWTH_BAR = 2.0
 HISTORY = Path(__file__).with_name("history.sql")
 OURS = ("web", "relay", "queue-workers", "queue-control", "postgres", "redis")
-SEAL_LOCK = 7_466_853_002
 UNSEALED: LiteralString = "SELECT count(*) FROM audit_auditentry WHERE id NOT IN (SELECT entry_id FROM audit_auditseal)"
 SCANNED_ROWS = 1_000_000
 """A table of which so many rows were read in sequence while we measured has a query without an index."""
@@ -62,15 +60,19 @@ def main() -> int:
     parser.add_argument("--updates", type=int, default=6)
     parser.add_argument("--history", type=int, default=1_000_000, help="attempts put into the database in between")
     parser.add_argument("--drive", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--write", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive:
         return drive(options.drive)
+    if options.write:
+        return write_history(options.write)
     console = Console(width=120)
     with own_home() as home, running_stack(home, make_environ(), is_throwaway=True) as stack:
         run_driver(stack, WARM_UP)
         alone = measure(stack, "empty database", options.updates)
         console.print(f"writing a history of {options.history:,} attempts", highlight=False)
-        write_history(stack, tasks=options.history // GROUP)
+        wait_until_sealed(stack)
+        run_self(stack, "--write", options.history // GROUP, TENTALIS_DATABASE_URL=admin_url(stack))
         run_driver(stack, WARM_UP)
         before = read_scans(stack)
         crowded = measure(stack, "with the history", options.updates)
@@ -137,16 +139,21 @@ def cpu_of(stack: RunningStack, name: str) -> float:
 
 def run_driver(stack: RunningStack, updates: int) -> dict[str, float]:
     """Drive the loop from a process of its own, as the demo does."""
+    return dict(json.loads(run_self(stack, "--drive", updates).splitlines()[-1]))
+
+
+def run_self(stack: RunningStack, option: str, number: int, **environment: str) -> str:
+    """Run one of this file's other halves in the stack's environment and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.pipeline", "--drive", str(updates)],
-        env=stack.environment(os.environ),
+        [sys.executable, "-m", "tests.bench.pipeline", option, str(number)],
+        env=stack.environment(os.environ) | environment,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"the loop stopped: {done.stderr[-2000:]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+        raise RuntimeError(f"{option} stopped: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def drive(updates: int) -> int:
@@ -176,8 +183,12 @@ def drive(updates: int) -> int:
 
 @contextmanager
 def connected(stack: RunningStack) -> Iterator["psycopg.Connection"]:
-    with psycopg.connect(stack.state().addresses["database_url"], autocommit=True) as connection:
+    with psycopg.connect(admin_url(stack), autocommit=True) as connection:
         yield connection
+
+
+def admin_url(stack: RunningStack) -> str:
+    return stack.state().addresses["admin_database_url"]
 
 
 def count_attempts(stack: RunningStack) -> int:
@@ -186,28 +197,26 @@ def count_attempts(stack: RunningStack) -> int:
     return int(row[0]) if row else 0
 
 
-def write_history(stack: RunningStack, *, tasks: int) -> None:
-    """Put finished tasks of the loop's own project and worker into the database, and let Postgres know its tables."""
+def write_history(tasks: int) -> int:
+    """Put finished tasks of the loop's own project and worker into the database; in a process of its own."""
+    import django
+
+    django.setup()
+    from apps.accounts.models import User
+    from apps.workers.models import Worker
+    from tests.bench.history import write_rows
+
+    worker = Worker.objects.get(project__slug="demo-1")
+    admin = User.objects.filter(is_superuser=True).order_by("pk")[0]
+    sizes = {"tasks": tasks, "group_size": GROUP, "batch_tasks": BATCH_TASKS}
+    write_rows(HISTORY, {"project": worker.project_id, "worker": worker.pk, "admin": admin.pk} | sizes)
+    return 0
+
+
+def wait_until_sealed(stack: RunningStack) -> None:
     with connected(stack) as connection:
-        row = connection.execute(
-            "SELECT w.project_id, w.id, (SELECT min(id) FROM accounts_user WHERE is_superuser) FROM workers_worker w "
-            "JOIN accounts_project p ON p.id = w.project_id WHERE p.slug = 'demo-1'"
-        ).fetchone()
-        if row is None:
-            raise RuntimeError("wanted the loop's project demo-1, found none")
-        numbers = {"project": row[0], "worker": row[1], "admin": row[2]}
-        numbers |= {"tasks": tasks, "group_size": GROUP, "batch_tasks": BATCH_TASKS}
-        values = {name: Int8(number) for name, number in numbers.items()}  # sent as small ones, products overflow
-        text = "\n".join(line for line in HISTORY.read_text().splitlines() if not line.startswith("--"))
         while connection.execute(UNSEALED).fetchone() != (0,):
             time.sleep(0.2)
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (SEAL_LOCK,))  # the stack seals nothing meanwhile
-            connection.execute("SET LOCAL session_replication_role = replica")  # half a million announcements take long
-            for statement in filter(str.strip, text.split(";\n")):
-                connection.execute(statement.encode(), values)
-        connection.execute("VACUUM ANALYZE")
-        connection.execute("CHECKPOINT")
 
 
 def read_scans(stack: RunningStack) -> dict[str, int]:
