@@ -1,4 +1,4 @@
-"""Many open pages on one web process: how soon each hears what commits, and what a cut, a restart, a lost right do.
+"""Many open pages on one web: how soon each hears what commits, and what a cut, a restart, a lost right do.
 
 All sockets live in this process's event loop, beside the one writer, so that both ends share a clock. A socket comes
 back by itself after the waits of the page's own script, and asks for what it missed by the id it heard last.
@@ -191,7 +191,7 @@ async def _measure(
     stack: RunningStack, ears: Sequence[Ear], writer: Writer, seconds: float, dropped: Member
 ) -> Sockets:
     web = psutil.Process(stack.pid_of("web"))
-    memory_before = web.memory_info().rss
+    memory_before = _memory(web)
     began_s = time.perf_counter()
     tasks = [asyncio.create_task(ear.listen()) for ear in ears]
     await asyncio.wait_for(asyncio.gather(*(ear.is_open.wait() for ear in ears)), GIVE_UP_S)
@@ -202,7 +202,7 @@ async def _measure(
         cpu_before, began_s = _cpu_s(web), time.perf_counter()
         await asyncio.sleep(seconds)
         cpu_share = (_cpu_s(web) - cpu_before) / (time.perf_counter() - began_s)
-        memory = web.memory_info().rss
+        memory = _memory(web)
         steady = dict(writer.committed_s)
         await _until_heard(ears, steady)
         steady_gaps = _count_gaps(ears, steady)
@@ -300,13 +300,18 @@ def _count_gaps(ears: Sequence[Ear], committed_s: Mapping[int, float]) -> int:
     return sum(len(committed_s.keys() - ear.heard_s.keys()) for ear in ears)
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+def _cpu_s(web: psutil.Process) -> float:
+    """CPU seconds of the web's processes that live now."""
+    times = [process.cpu_times() for process in (web, *web.children(recursive=True))]
+    return float(sum(each.user + each.system for each in times))
+
+
+def _memory(web: psutil.Process) -> int:
+    return sum(process.memory_info().rss for process in (web, *web.children(recursive=True)))
 
 
 def print_sockets(console: Console, sockets: Sockets) -> None:
-    table = Table(title=f"{sockets.count} live sockets on one web process, {sockets.rate_per_s:g} events a second")
+    table = Table(title=f"{sockets.count} live sockets on one web, {sockets.rate_per_s:g} events a second")
     table.add_column("")
     table.add_column("found", justify="right")
     table.add_column("bar", justify="right")
@@ -316,7 +321,7 @@ def print_sockets(console: Console, sockets: Sockets) -> None:
         (f"gaps in {sockets.events * sockets.count:,} (event, socket) pairs", str(sockets.gaps), "0"),
         ("told twice", str(sockets.doubled), ""),
         ("all connected after", f"{sockets.connected_s:.1f} s", ""),
-        ("web process", f"{sockets.cpu_share:.2f} cores, {sockets.memory_mb:.0f} MB", ""),
+        ("web processes", f"{sockets.cpu_share:.2f} cores, {sockets.memory_mb:.0f} MB", ""),
         ("memory a socket", f"{sockets.per_socket_kb:.0f} kB", ""),
         (
             f"back after a cut of {sockets.cut_s:g} s",
