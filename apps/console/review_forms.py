@@ -258,18 +258,19 @@ class FeedbackForm(forms.Form):
 
     @property
     def ranking(self) -> list[list[int]]:
-        """Attempt indices from best to worst, equals together."""
+        """Attempt indices from best to worst, equals together; those without a rank behind all that have one."""
         if self.is_pairwise:
             first, second = (one.attempt.index for one in self.answered)
             chosen = self.cleaned_data["preferred_attempt"]
             if chosen == TIE:
                 return [[first, second]]
             return [[int(chosen)], [second if int(chosen) == first else first]] if chosen.isdigit() else []
+        ranks = {one.attempt.index: self.cleaned_data.get(f"a{one.attempt.index}-rank") for one in self.answered}
+        if all(rank is None for rank in ranks.values()):
+            return []
         places: dict[int, list[int]] = {}
-        for one in self.shown:
-            rank = self.cleaned_data.get(f"a{one.attempt.index}-rank")
-            if rank is not None:
-                places.setdefault(rank, []).append(one.attempt.index)
+        for index, rank in ranks.items():
+            places.setdefault(len(ranks) + 1 if rank is None else rank, []).append(index)
         return [sorted(places[rank]) for rank in sorted(places)]
 
     @property
@@ -298,24 +299,10 @@ class FeedbackForm(forms.Form):
             for step in one.steps:
                 name = f"{place_name(one.attempt, step)}-spans"
                 data[name] = self._clean_spans(name, step)
-        self._clean_ranks()
         apart = {"active_s", "draft_version"}
-        if not self.errors and not any(
-            value not in (None, "", False, []) for name, value in data.items() if name not in apart
-        ):
-            raise ValidationError(_("Say something: a score, a sentence, a preferred attempt or a better answer."))
+        if not self.errors and not any(_is_said(value) for name, value in data.items() if name not in apart):
+            raise ValidationError(_("Enter a score, a comment, a best answer or a corrected answer."))
         return data
-
-    def _clean_ranks(self) -> None:
-        """A ranking is whole: of some attempts only it would not say what the others are worth."""
-        if len(self.answered) <= 2:
-            return
-        ranks = {one.attempt.index: self.cleaned_data.get(f"a{one.attempt.index}-rank") for one in self.answered}
-        missing = [index for index, rank in ranks.items() if rank is None]
-        if missing and len(missing) < len(ranks):
-            for index in missing:
-                if not self.errors.get(f"a{index}-rank"):
-                    self.add_error(f"a{index}-rank", _("Rank every answer, or none; equal ranks are fine."))
 
     def _clean_spans(self, name: str, step: Step) -> list[list[Any]]:
         """[[start, end, label]] within the step's text; what a script of ours would not have written is refused."""
@@ -424,6 +411,11 @@ def read_draft(data: Mapping[str, Any]) -> dict[str, Any]:
 def place_name(attempt: Attempt, step: Step | None) -> str:
     """How the fields about a step, or about an attempt as a whole, begin."""
     return f"a{attempt.index}" if step is None else f"a{attempt.index}-s{step.index}"
+
+
+def _is_said(value: object) -> bool:
+    """Whether a field says anything; the number 0 does."""
+    return value is not None and value is not False and value not in ("", [])
 
 
 def _is_span(span: object, step: Step) -> bool:

@@ -129,7 +129,7 @@ def test_a_reviewer_sees_no_score_before_giving_one(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({}, "Say something"),
+        ({}, "Enter a score, a comment, a best answer or a corrected answer."),
         ({"score": "1.2"}, "less than or equal to 1"),
         ({"a0-s0-score": "-1"}, "greater than or equal to 0"),
         ({"preferred_attempt": "77"}, "Select a valid choice."),

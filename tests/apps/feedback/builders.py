@@ -75,9 +75,9 @@ def make_chat_task(project: Project, answers: Sequence[str] = ("first", "second"
     return task
 
 
-def make_open_review(project: Project, **values: Any) -> Review:
+def make_open_review(project: Project, answers: Sequence[str] = ("first", "second"), **values: Any) -> Review:
     """An open review of a chat task that waits for it."""
-    task = make_chat_task(project, **{"state": Task.State.IN_REVIEW} | values)
+    task = make_chat_task(project, answers, **{"state": Task.State.IN_REVIEW} | values)
     return Review.objects.create(project=project, task=task, audience=Review.Audience.HUMAN)
 
 
