@@ -17,7 +17,6 @@ from apps.feedback.services import Said, StepWord
 from apps.feedback.words import MAX_ACTIVE_S, MAX_COMMENT_CHARS, MAX_LABEL_CHARS, MAX_SPANS, MAX_TEXT_CHARS
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step
-from tentalis.core.hints import MAX_HINT_CHARS
 
 NO_PREFERENCE, TIE, NONE_GOOD = "", "tie", "none"
 Scores = Mapping[tuple[int, int | None], Sequence[StepScore]]
@@ -111,13 +110,6 @@ class FeedbackForm(forms.Form):
         required=False,
         max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
-    )
-    hint_text = forms.CharField(
-        label=gettext_lazy("Your own words for what is taught"),
-        required=False,
-        max_length=MAX_HINT_CHARS,
-        widget=forms.Textarea(attrs={"rows": 2}),
-        help_text=gettext_lazy("Empty: drawn from what you said, as shown."),
     )
     active_s = forms.FloatField(required=False, min_value=0, max_value=MAX_ACTIVE_S, widget=forms.HiddenInput)
     draft_version = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
@@ -288,7 +280,6 @@ class FeedbackForm(forms.Form):
             "edited_answer": self.cleaned_data["edited_answer"],
             "ranking": self.ranking,
             "none_good": self.says_none_good,
-            "hint_text": self.cleaned_data["hint_text"],
             "shown_order": [one.attempt.index for one in self.shown],
             "active_s": self.cleaned_data["active_s"],
         }
@@ -393,9 +384,9 @@ def read_draft(data: Mapping[str, Any]) -> dict[str, Any]:
     words = data.get("words")
     if not isinstance(words, dict):
         return dict(data)
-    fields = {
-        name: words[name] for name in ("score", "text", "edited_answer", "hint_text", "none_good") if name in words
-    }
+    fields = {name: words[name] for name in ("score", "text", "edited_answer", "none_good") if name in words}
+    if "hint_text" in words:  # said beside the words elsewhere; here there is one box for both
+        fields["text"] = "\n".join(filter(None, (fields.get("text", ""), words["hint_text"])))
     if "preferred_attempt" in words:
         fields["preferred_attempt"] = str(words["preferred_attempt"])
     for rank, group in enumerate(words.get("ranking", ()), start=1):

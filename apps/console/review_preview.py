@@ -52,7 +52,6 @@ def preview_judgement(task: Task, form: FeedbackForm, *, by: User, may_ask: bool
         text=str(data.get("text") or ""),
         steps=form.comments,
         edited_answer=edited,
-        hint_text=str(data.get("hint_text") or ""),
     )
     drawn = _draw(task, words, by=by, may_ask=may_ask)
     return Preview(
@@ -82,6 +81,6 @@ def _draw(task: Task, words: Words, *, by: User, may_ask: bool) -> Drawn | None:
         drawn = preview_hint(task, words)
     finally:
         cache.delete(asked_as)
-    if drawn.source != NOTHING:  # the model answered
+    if drawn.source.startswith("model:"):
         cache.set(kept_as, [drawn.text, drawn.source, drawn.reason], KEPT_S)
     return drawn

@@ -95,6 +95,13 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "blind": (_("Blind"), _("People judge before they see who made an answer, its scores and what others said.")),
     "ai_manager": (_("AI manager"), _("Who judges where an AI is asked.")),
     "model": (_("Model of the AI manager"), _("Empty: the installation's.")),
+    "hint_model": (
+        _("Model that writes hints"),
+        _(
+            "Turns what a reviewer writes into a hint: SERVER/MODEL of one of the project's model servers. Empty: the "
+            "installation's; without one the reviewer's words are the hint."
+        ),
+    ),
     # gate
     "margin": (_("Allowed loss"), _("How much worse than what serves an adapter may be; 0.1 is 10 points.")),
     "second_margin": (_("Allowed loss, second metric"), _("The same for the scores of its steps.")),

@@ -1,21 +1,26 @@
-"""What feedback teaches: one hint a feedback, by the desk's grammar, by a model, or by the answer a person wrote."""
+"""What feedback teaches: one hint a feedback, by the desk's grammar, by a model, or in the person's own words."""
 
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db.models import F
 
+from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import TentalisError
-from apps.feedback.models import Hint
+from apps.feedback.models import Feedback, Hint
 from apps.feedback.opening import answer_waiting_reviews
-from apps.feedback.words import Words, read_words
+from apps.feedback.rules import validate_review_policy
+from apps.feedback.words import StepWord, Words, read_words
+from apps.inference.grants import usable
 from apps.inference.metering import charge
+from apps.inference.models import Provider
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.tasks.models import Environment, Task
 from tentalis.core.desk import parse_hints
-from tentalis.core.hints import NoHint, build_hint_messages, parse_hint
+from tentalis.core.hints import MAX_HINT_CHARS, NoHint, build_hint_messages, parse_hint
 from tentalis.core.scoring.quoting import cap_text
 
 GRAMMAR, EDITED, REVIEWER, NOTHING = "grammar", "edited answer", "reviewer", "none"
@@ -42,7 +47,10 @@ def extract_hint(task_id: int, *, by: str = "hints") -> None:
     pending = list(task.feedback.counting().filter(hints__isnull=True).order_by("id"))
     if not pending:
         return
-    drawn = [draw_hint(task, read_words(feedback)) for feedback in pending]
+    drawn = [
+        draw_hint(task, read_words(feedback), by_person=feedback.source == Feedback.Source.HUMAN)
+        for feedback in pending
+    ]
     with final_write():
         Hint.objects.bulk_create(
             [
@@ -63,20 +71,26 @@ def extract_hint(task_id: int, *, by: str = "hints") -> None:
 
 
 def preview_hint(task: Task, words: Words) -> Drawn:
-    """What the agent would be taught by these words. Writes nothing; off the desk a model may be asked."""
-    return draw_hint(task, words)
+    """What the agent would be taught by a person's words. Writes nothing; off the desk a model may be asked."""
+    return draw_hint(task, words, by_person=True)
 
 
 def needs_model(task: Task, words: Words) -> bool:
     """Whether drawing a hint from these words asks a model: a call that takes time and costs money."""
-    if words.hint_text.strip() or task.environment == Environment.DESK or not settings.TENTALIS["LLM_MODEL"]:
+    if words.hint_text.strip() or task.environment == Environment.DESK or not find_hint_model(task.project):
         return False
     return bool(words.text.strip()) or any(word.comment for word in words.steps)
 
 
-def draw_hint(task: Task, words: Words) -> Drawn:
+def find_hint_model(project: Project) -> str:
+    """Which model draws hints: the project's, else the installation's; "" where a person's words are the hint."""
+    own = validate_review_policy(project.review_policy).hint_model
+    return own or str(settings.TENTALIS["LLM_MODEL"])
+
+
+def draw_hint(task: Task, words: Words, *, by_person: bool) -> Drawn:
     """The reviewer's own hint, where there is one; else the desk understands its grammar and nothing else, and
-    elsewhere a model reads the words, where one is configured."""
+    elsewhere a model reads the words. Where none does, a person's words are the hint themselves."""
     if own := words.hint_text.strip():
         if task.environment == Environment.DESK:
             own = ", ".join(parse_hints(own))
@@ -85,9 +99,23 @@ def draw_hint(task: Task, words: Words) -> Drawn:
         return _read_grammar(words)
     edited = words.edited_answer.strip()
     drawn = _ask_model(task, words)
+    if drawn.source == NOTHING and by_person and (own := _write_own(words)):
+        return Drawn(own, REVIEWER, drawn.reason)
     if drawn.text or not edited:
         return drawn
     return Drawn(f"A right answer is: {cap_text(edited, MAX_ANSWER_CHARS)}", EDITED)
+
+
+def _write_own(words: Words) -> str:
+    """The words as a hint: what was said of the task, else the comments on its attempts and steps."""
+    comments = (word.comment.strip() for word in _sort_comments(words))
+    own = words.text.strip() or "\n".join(dict.fromkeys(filter(None, comments)))
+    return own if len(own) <= MAX_HINT_CHARS else f"{own[: MAX_HINT_CHARS - 1]}…"
+
+
+def _sort_comments(words: Words) -> list[StepWord]:
+    said = [word for word in words.steps if word.comment]
+    return sorted(said, key=lambda word: (word.attempt_index, -1 if word.step_index is None else word.step_index))
 
 
 def _read_grammar(words: Words) -> Drawn:
@@ -102,13 +130,12 @@ def _read_grammar(words: Words) -> Drawn:
 
 
 def _ask_model(task: Task, words: Words) -> Drawn:
-    model: str = settings.TENTALIS["LLM_MODEL"]
-    comments = [word for word in words.steps if word.comment]
+    name = find_hint_model(task.project)
+    comments = _sort_comments(words)
     if not words.text.strip() and not comments:
         return Drawn("", NOTHING, "the feedback has no words")
-    if not model:
+    if not name:
         return Drawn("", NOTHING, "no model is configured to draw hints from words")
-    comments.sort(key=lambda word: (word.attempt_index, -1 if word.step_index is None else word.step_index))
     on_steps = {word.step_index: word.comment for word in comments if word.step_index is not None}
     on_attempts = [word.comment for word in comments if word.step_index is None]
     messages = build_hint_messages(
@@ -117,14 +144,26 @@ def _ask_model(task: Task, words: Words) -> Drawn:
         feedback="\n".join([words.text, *on_attempts]),
         step_comments=on_steps,
     )
+    provider, model = _find_server(task.project_id, name)
     try:
         with charge(project=task.project, turn="hint", task_id=task.pk):
-            answers = client_for(None, task.project_id).chat(
+            answers = client_for(provider, task.project_id).chat(
                 messages, model=model, max_tokens=MAX_TOKENS, temperature=0.0
             )
     except TentalisError as error:
         return Drawn("", NOTHING, f"the model could not be asked: {error}")
     found = parse_hint(answers[0].text)
     if isinstance(found, NoHint):
-        return Drawn("", f"model:{model}"[:64], found.reason)
-    return Drawn(found.text, f"model:{model}"[:64])
+        return Drawn("", f"model:{name}"[:64], found.reason)
+    return Drawn(found.text, f"model:{name}"[:64])
+
+
+def _find_server(project_id: int, name: str) -> tuple[Provider | None, str]:
+    """`SERVER/MODEL` asks one of the project's model servers, the project's own before a shared one; any other name is
+    a model of the installation's own."""
+    server, slash, model = name.partition("/")
+    if slash and model:
+        known = Provider.objects.filter(usable([project_id]), name=server).order_by(F("project").asc(nulls_last=True))
+        if (provider := known.first()) is not None:
+            return provider, model
+    return None, name

@@ -4,7 +4,7 @@ import { Draft } from "./draft.js";
 import { Marks } from "./compare.js";
 import "./queue.js";
 
-const TEACHING = "#id_text, #id_edited_answer, #id_hint_text, [data-comment], [name=preferred_attempt]";
+const TEACHING = "#id_text, #id_edited_answer, [data-comment], [name=preferred_attempt]";
 const SCORES = { 1: "0", 2: "0.25", 3: "0.5", 4: "0.75", 5: "1" };
 const form = document.getElementById("judgement");
 const answers = [...document.querySelectorAll(".answer")];

@@ -46,6 +46,8 @@ class ReviewPolicy:
             weights can be refitted to audits, or the worker's own model with one word (`verdict`), which audits can
             train; "" takes the rule book at the desk and a model elsewhere.
         model: of the `llm` manager; "" takes the installation's.
+        hint_model: turns a reviewer's words into a hint: `SERVER/MODEL` of one of the project's model servers, or a
+            model of the installation's; "" takes the installation's, and where there is none the words are the hint.
         double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where
             persons review), in [0, 1]; drawn like `rate`, independently of it.
         gold_rate: share of the reviews handed out that are gold items, whose right judgement is known and of which the
@@ -70,6 +72,7 @@ class ReviewPolicy:
     undo_s: int = 60
     ai_manager: AiManager = ""
     model: str = ""
+    hint_model: str = ""
 
     def __post_init__(self) -> None:
         _require_choice("who", self.who, get_args(Who))
@@ -94,6 +97,7 @@ class ReviewPolicy:
             raise PolicyError("patience_s", wanted=f"1 to {MAX_PATIENCE_S} seconds", found=self.patience_s)
         _require_choice("ai_manager", self.ai_manager, get_args(AiManager))
         _require_name("model", self.model)
+        _require_name("hint_model", self.hint_model)
         if self.on_timeout == "ai" and self.who == "ai":
             raise PolicyError("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
 

@@ -169,12 +169,12 @@ def test_marked_words_are_kept_by_place_and_impossible_ones_are_refused(project:
 def test_the_preview_says_what_would_be_taught_and_how_the_answer_changes(project: Project, bob: User) -> None:
     task = make_chat_task(project, answers=("It costs 4 EUR",))
     client = sign_in(bob)
-    data = {"edited_answer": "It costs 5 EUR", "hint_text": "", "score": "not a number"}
+    data = {"edited_answer": "It costs 5 EUR", "score": "not a number"}
     page = client.post(path("feedback-preview", task.pk), data).content.decode()
     assert "<html" not in page
     assert "A right answer is: It costs 5 EUR" in page
     assert "<del>4</del><ins>5</ins>" in page
-    own = client.post(path("feedback-preview", task.pk), data | {"hint_text": "Prices rose by one."}).content.decode()
+    own = client.post(path("feedback-preview", task.pk), data | {"text": "Prices rose by one."}).content.decode()
     assert "Prices rose by one." in own
     assert not Feedback.objects.exists()
 

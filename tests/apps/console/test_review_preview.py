@@ -11,6 +11,7 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from apps.accounts.models import Project
+from apps.inference.models import Provider
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_chat_task
 from tests.factories import make_user
@@ -64,15 +65,31 @@ def test_the_button_asks_once_and_the_same_words_are_remembered(model: FakeModel
 
 
 @pytest.mark.django_db
-def test_the_reviewers_own_hint_needs_no_model(model: FakeModelServer, task: Task) -> None:
-    assert "Say the currency." in preview(task, ASKING | {"hint_text": "Say the currency."})
-    assert model.requests == []
+def test_the_reviewers_own_words_need_no_model_where_none_is_configured(task: Task) -> None:
+    page = preview(task, WORDS)
+    assert "The price has no currency." in page
+    assert "written by the reviewer" in page
+
+
+@pytest.mark.django_db
+def test_a_project_names_the_model_that_writes_its_hints(model: FakeModelServer, task: Task) -> None:
+    Provider.objects.create(
+        project=task.project, name="box", kind="custom", base_url=f"{model.url}/v1", allow_private=True
+    )
+    for name, asked in (("box/org/boss", "org/boss"), ("elsewhere/boss", "elsewhere/boss")):
+        cache.clear()
+        Project.objects.update(review_policy={"hint_model": name})
+        model.models = [asked]
+        assert f"read by the model {name}" in preview(task, ASKING)
+        assert model.requests[-1].body["model"] == asked
 
 
 @pytest.mark.django_db
 def test_a_model_that_does_not_answer_is_asked_again_next_time(model: FakeModelServer, task: Task) -> None:
     model.mode = "broken"
-    assert "could not be asked" in preview(task, ASKING)
+    page = preview(task, ASKING)
+    assert "could not be asked" in page
+    assert WORDS["text"] in page  # which are the hint then
     model.mode = "ok"
     assert "Name the price with its currency." in preview(task, ASKING)
 

@@ -23,8 +23,8 @@ def rewards(task: Task) -> list[tuple[float | None, str]]:
     return [(one.reward, one.reward_source) for one in judge(task)]
 
 
-def add_ai_word(task: Task, score: float) -> None:
-    Feedback.objects.create(project=task.project, task=task, source="ai", author="agent:llm:x", score=score)
+def add_ai_word(task: Task, score: float, text: str = "") -> None:
+    Feedback.objects.create(project=task.project, task=task, source="ai", author="agent:llm:x", score=score, text=text)
 
 
 def test_each_rank_outranks_the_ones_below_it(project: Project, bob: User) -> None:
@@ -136,12 +136,27 @@ def test_a_persons_hint_comes_before_an_ais_and_an_edited_answer_can_teach(proje
     assert reasons == {"human": "", "ai": "the feedback has no words"}
 
 
-def test_words_wait_for_no_model_where_none_is_configured(project: Project, bob: User) -> None:
+def test_a_persons_own_words_are_the_hint_where_no_model_draws_one(project: Project, bob: User) -> None:
     task = make_chat_task(project, state=Task.State.LEARNING)
-    give_task_feedback(task=task, by=bob, text="Be brief.")
+    given = give_task_feedback(task=task, by=bob, text="Be brief.", steps=[StepWord(attempt_index=0, comment="Long.")])
+    commented = give_task_feedback(
+        task=task,
+        by=bob,
+        steps=[
+            StepWord(attempt_index=1, step_index=1, comment="Add the fee."),
+            StepWord(attempt_index=1, comment="Greet first."),
+        ],
+    )
+    wordy = give_task_feedback(task=task, by=bob, text="x" * 700)
+    add_ai_word(task, 0.2, text="Nice.")
     extract_hint(task.pk)
-    assert task.hints.get().reason == "no model is configured to draw hints from words"
-    assert find_hint(task) is None
+    hints = {one.feedback_id: one for one in task.hints.all()}
+    assert (hints[given.pk].text, hints[given.pk].source) == ("Be brief.", "reviewer")
+    assert hints[given.pk].reason == "no model is configured to draw hints from words"
+    assert hints[commented.pk].text == "Greet first.\nAdd the fee."
+    assert hints[wordy.pk].text == "x" * 599 + "…"
+    assert task.hints.get(feedback__source="ai").text == ""  # a machine's words are no person's
+    assert find_hint(task) == hints[wordy.pk]
 
 
 def test_a_judge_that_is_not_trusted_gives_no_step_scores(project: Project) -> None:
