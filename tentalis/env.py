@@ -265,6 +265,12 @@ VARIABLES: dict[str, Variable] = {
         Variable("LEASE_SECONDS", read_float(0.5, 86_400), 60.0, "a claim lives so long without a heartbeat"),
         Variable("MAX_ATTEMPTS", read_int(1, 100), 5, "tries of one link before its segment is a dead letter"),
         Variable("RETRY_BASE_SECONDS", read_float(0.0, 3600), 1.0, "first wait before a retry; doubles, with jitter"),
+        Variable(
+            "SERVER_PATIENCE_SECONDS",
+            read_float(0.0, 2_592_000),
+            7200.0,
+            "work waits so long for a model server or broker that is away, before such tries count",
+        ),
         Variable("WATCHDOG_SECONDS", read_float(1, 86_400), 30.0, "work claimable and none claimed: leave, restart"),
         Variable("RUN_SILENCE_SECONDS", read_float(1, 86_400), 60.0, "a training without a sign of life is retried"),
         Variable("TRAINING_PLACES", read_int(1, 64), 1, "trainings of the box at a time, all projects together"),

@@ -65,7 +65,11 @@ def run_link(function: Callable[[int], Any], segment_id: int, position: int) -> 
         is_final = isinstance(error, TentalisError) and error.is_final
         is_away = isinstance(error, TentalisError) and error.is_away
         logger.log(
-            logging.INFO if is_final else logging.WARNING, "%s failed: %r", claim.link, error, exc_info=not is_final
+            logging.INFO if is_final else logging.WARNING,
+            "%s failed: %r",
+            claim.link,
+            error,
+            exc_info=not (is_final or is_away),
         )
         services.fail_link(
             claim,

@@ -17,6 +17,7 @@ class Segment(Timestamped):
         published_at: when its messages were last sent; None while it waits to be sent.
         run_after: not before this (the wait before a retry).
         fence, lease_until: who holds the link that is due, and until when; both None while nobody does.
+        away_since: since when whom the link that is due needs is away; None while nobody is known to be.
         attempts: claims of the link that is due; counts anew at the next link.
         errors: one entry a failed try: {"link", "attempt", "type", "message", "at"}.
     """
@@ -39,6 +40,7 @@ class Segment(Timestamped):
     fence = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)
     lease_owner = models.CharField(max_length=120, blank=True)
+    away_since = models.DateTimeField(null=True)
     attempts = models.PositiveSmallIntegerField(default=0)
     errors = models.JSONField(default=list)
     finished_at = models.DateTimeField(null=True)
@@ -70,6 +72,11 @@ class Segment(Timestamped):
                 fields=["finished_at"], condition=Q(state__in=["done", "cancelled"]), name="segment_kept_no_longer"
             ),
             models.Index(F("finished_at").desc(), condition=Q(state="dead"), name="segment_dead"),
+            models.Index(
+                fields=["project_id", "away_since"],
+                condition=Q(state="open", away_since__isnull=False),
+                name="segment_waits_for_server",
+            ),
         ]
 
     def __str__(self) -> str:

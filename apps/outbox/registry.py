@@ -21,7 +21,6 @@ class SegmentKind:
         then: called with the subject's id in the transaction that ends the last link.
         on_dead: called with the subject's id, the link's name and the reason, in the transaction that buries it.
         on_replay: called with the subject's id and the link's name, in the transaction that takes it up again.
-        awaits_s: for so long after its start it waits for a server or broker that is away, and no such try counts.
     """
 
     name: str
@@ -29,7 +28,6 @@ class SegmentKind:
     then: Callable[[int], None] | None = None
     on_dead: Callable[[int, str, str], None] | None = None
     on_replay: Callable[[int, str], None] | None = None
-    awaits_s: float = 0.0
 
 
 def register_kind(
@@ -39,12 +37,9 @@ def register_kind(
     then: Callable[[int], None] | None = None,
     on_dead: Callable[[int, str, str], None] | None = None,
     on_replay: Callable[[int, str], None] | None = None,
-    awaits_s: float = 0.0,
 ) -> None:
     """See `SegmentKind`."""
-    KINDS[name] = SegmentKind(
-        name=name, links=links, then=then, on_dead=on_dead, on_replay=on_replay, awaits_s=awaits_s
-    )
+    KINDS[name] = SegmentKind(name=name, links=links, then=then, on_dead=on_dead, on_replay=on_replay)
 
 
 def queue_of(link: str) -> str:

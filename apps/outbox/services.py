@@ -13,7 +13,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models.functions import Now
+from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models.functions import Coalesce, Now
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
@@ -38,7 +39,7 @@ RETURNING kind, subject_id, project_id, links, queue, attempts
 """
 _END = """
 UPDATE outbox_segment
-SET position = position + 1, fence = NULL, lease_until = NULL, attempts = 0, queue = %s, state = %s,
+SET position = position + 1, fence = NULL, lease_until = NULL, away_since = NULL, attempts = 0, queue = %s, state = %s,
     published_at = CASE WHEN %s THEN published_at ELSE statement_timestamp() END,
     finished_at = CASE WHEN %s THEN statement_timestamp() END
 WHERE id = %s AND fence = %s AND state = 'open'
@@ -55,7 +56,8 @@ WAITED_FOR = timedelta(days=1)
 """From its start on, a segment waits for a server that is left alone; then each time counts as a try."""
 MAX_BACKOFF_S = 300.0
 AWAY_WAITS = 10
-"""First waits, one after the other, until somebody who was away is asked again."""
+"""First waits until somebody who was away is asked again; later a tenth of the time it has been."""
+LONGEST_AWAY_WAIT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -222,29 +224,40 @@ def fail_link(
     """Keep the error; try again after a wait, or bury the segment when trying again cannot help or was tried enough.
 
     Args:
-        is_away: it did not fail, but whom it needs is away: that is waited for, as long as its kind says.
+        is_away: it did not fail, but whom it needs is away: that is waited for, as long as `SERVER_PATIENCE_SECONDS`
+            says, and no such try counts.
         wait_s: nothing was tried, and nothing can be for so long: that is waited for, as long as `WAITED_FOR` says.
     """
     with transaction.atomic():
         segment = Segment.objects.select_for_update().filter(pk=claim.segment_id, fence=claim.fence).first()
         if segment is None:
             return
-        add_error(segment, error_type=error_type, message=message, is_wait=wait_s is not None)
+        add_error(segment, error_type=error_type, message=message, is_wait=is_away or wait_s is not None)
+        away_since = Coalesce("away_since", Now()) if is_away else None
+        Segment.objects.filter(pk=segment.pk).update(away_since=away_since)
         if wait_s is not None and _is_younger(segment, WAITED_FOR):
-            Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
+            _uncount_try(segment)
             release(segment, wait_s=wait_s * random.uniform(1.0, 1.5))
-        elif is_away and _awaits(segment):
-            Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
-            release(segment, wait_s=AWAY_WAITS * backoff_s(1))
+        elif is_away and (next_try_s := _wait_for_away(segment)) is not None:
+            _uncount_try(segment)
+            release(segment, wait_s=next_try_s)
         elif is_final or segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
             bury(segment, reason=f"{error_type}: {message}")
         else:
             release(segment, wait_s=backoff_s(segment.attempts))
 
 
-def _awaits(segment: Segment) -> bool:
-    patience = timedelta(seconds=KINDS[segment.kind].awaits_s)
-    return bool(patience) and _is_younger(segment, patience)
+def _uncount_try(segment: Segment) -> None:
+    Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
+
+
+def _wait_for_away(segment: Segment) -> float | None:
+    """Seconds until whom the link needs is asked again; None where it was waited for as long as the settings say."""
+    away = ExpressionWrapper(Now() - F("away_since"), output_field=DurationField())
+    away_s = Segment.objects.filter(pk=segment.pk).values_list(away, flat=True).get().total_seconds()
+    if away_s >= settings.TENTALIS["SERVER_PATIENCE_SECONDS"]:
+        return None
+    return max(AWAY_WAITS * backoff_s(1), min(away_s / 10, LONGEST_AWAY_WAIT_S) * random.uniform(0.5, 1.5))
 
 
 def _is_younger(segment: Segment, age: timedelta) -> bool:
@@ -299,7 +312,12 @@ def replay(segment: Segment, *, by: str) -> Segment:
         if taken.exists():
             raise ConflictError(f"{segment.kind} of {segment.subject_id} is at work already")
         changed = Segment.objects.filter(pk=segment.pk, state=Segment.State.DEAD).update(
-            state=Segment.State.OPEN, attempts=0, published_at=None, run_after=Now(), finished_at=None
+            state=Segment.State.OPEN,
+            attempts=0,
+            away_since=None,
+            published_at=None,
+            run_after=Now(),
+            finished_at=None,
         )
         if not changed:
             raise ConflictError(f"segment {segment.pk} is no dead letter")

@@ -45,9 +45,6 @@ from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
 
-SERVER_PATIENCE_S = 7200.0
-"""What a training cost is not thrown away because a model server is being restarted, or the broker is."""
-
 # --- the way: work, learn, train, adopt ------------------------------------------------------------------------------
 
 
@@ -119,7 +116,6 @@ register_kind(
     links=("training.ask", "training.dispatch"),
     on_dead=_run_died,
     on_replay=_run_replayed,
-    awaits_s=SERVER_PATIENCE_S,
 )
 
 
@@ -141,7 +137,6 @@ register_kind(
     links=("training.ask_measured", "adapters.gate", "adapters.promote", "adapters.hot_swap"),
     then=train_after_adoption,
     on_dead=refuse_dead_adoption,
-    awaits_s=SERVER_PATIENCE_S,
 )
 
 # --- beside it: a shadow does the task too, step scorers and managers learn ------------------------------------------
@@ -172,7 +167,6 @@ register_kind(
     links=("training.gate_scorer",),
     then=make_room,
     on_dead=refuse_dead_scorer,
-    awaits_s=SERVER_PATIENCE_S,
 )
 
 
@@ -187,7 +181,6 @@ register_kind(
     links=("training.gate_manager",),
     then=make_room,
     on_dead=refuse_dead_manager,
-    awaits_s=SERVER_PATIENCE_S,
 )
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

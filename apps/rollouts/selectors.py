@@ -13,6 +13,7 @@ from apps.accounts.models import Project
 from apps.environments.registry import get_world
 from apps.feedback.selectors import find_hints
 from apps.outbox.models import Segment
+from apps.outbox.selectors import find_server_wait
 from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
@@ -161,6 +162,8 @@ def why_nothing_trains(project: Project) -> list[Finding]:
     findings = []
     if not project.learning_enabled:
         findings.append(Finding("Learning is switched off for this project.", 1, "project"))
+    if (waits := find_server_wait(project.pk)) is not None:
+        findings.append(Finding(f"Work waits for a server that is away: {waits.reason}", waits.count, "tasks"))
     states = count_tasks(project.pk, Task.State.values)
     if not states:
         findings.append(Finding("No task was ever submitted.", 0, "tasks"))

@@ -19,6 +19,7 @@ from apps.calibration.models import Rater
 from apps.console.selectors.upkeep import QueueDepth, find_queue_depths
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
+from apps.outbox.selectors import find_server_wait
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -97,7 +98,7 @@ class Glance:
 
 
 def glance(project: Project) -> Glance:
-    """Six queries."""
+    """Seven queries."""
     hours, is_partial = _count_hours(project)
     batches = _find_batches(project)
     depths, spending = find_queue_depths(project), _count_spending(project)
@@ -108,12 +109,24 @@ def glance(project: Project) -> Glance:
         depths=depths,
         filling={batch.worker_id: batch for batch in batches if batch.state == Batch.State.OPEN},
         alarms=[
+            *_find_away(project),
             *_find_dead(project),
             *_find_misserved(project),
             *_find_stalled(project, batches),
             *_find_troubled(project, depths, spending),
         ],
     )
+
+
+def _find_away(project: Project) -> list[Alarm]:
+    if (waits := find_server_wait(project.pk)) is None:
+        return []
+    words = ngettext(
+        "%(n)s piece of work waits for a server that is away: %(reason)s",
+        "%(n)s pieces of work wait for a server that is away: %(reason)s",
+        waits.count,
+    )
+    return [Alarm(words % {"n": _cap(waits.count), "reason": waits.reason}, "dead-letters", _("See the queues"))]
 
 
 def _find_dead(project: Project) -> list[Alarm]:

@@ -52,13 +52,15 @@ class QueueDepth:
     """Open segments of a queue: waiting to be sent, out, being worked on, and of those with a lease that ran out.
 
     Attributes:
-        retrying: of the waiting, those that wait for another try.
+        retrying: of the waiting, those that wait for another try after one that failed.
+        away: of the waiting, those that wait for a server that is away.
         oldest_s: age of the oldest, in seconds.
     """
 
     queue: str
     waiting: int
     retrying: int
+    away: int
     out: int
     held: int
     expired: int
@@ -126,13 +128,15 @@ def find_queue_depths(project: Project) -> list[QueueDepth]:
     held = Q(lease_until__gt=Now())
     expired = Q(lease_until__lte=Now())
     free = Q(lease_until__isnull=True)
+    later = free & Q(published_at=None, run_after__gt=Now())
     rows: Any = (
         Segment.objects.filter(project_id=project.pk, state=Segment.State.OPEN)
         .order_by()
         .values("queue")
         .annotate(
             waiting=Count("pk", filter=free & Q(published_at=None)),
-            retrying=Count("pk", filter=free & Q(published_at=None, run_after__gt=Now())),
+            retrying=Count("pk", filter=later & Q(away_since=None) & ~Q(errors=[])),
+            away=Count("pk", filter=later & Q(away_since__isnull=False)),
             out=Count("pk", filter=free & Q(published_at__isnull=False)),
             held=Count("pk", filter=held),
             expired=Count("pk", filter=expired),
@@ -146,6 +150,7 @@ def find_queue_depths(project: Project) -> list[QueueDepth]:
             queue=row["queue"],
             waiting=row["waiting"],
             retrying=row["retrying"],
+            away=row["away"],
             out=row["out"],
             held=row["held"],
             expired=row["expired"],

@@ -57,11 +57,13 @@ class HeldUp:
 
     Attributes:
         until: not before then.
+        away_since: since when the server it needs is away; None where its last try failed otherwise.
     """
 
     link: str
     reason: str
     until: datetime
+    away_since: datetime | None
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def _find_held_up(task: Task) -> HeldUp | None:
     if found is None:
         return None
     last = found.errors[-1]
-    return HeldUp(str(last.get("link", "")), str(last.get("message", "")), found.run_after)
+    return HeldUp(str(last.get("link", "")), str(last.get("message", "")), found.run_after, found.away_since)
 
 
 def find_tasks(project: Project, *, state: str = "", before: int | None = None, limit: int = PAGE) -> list[Task]:

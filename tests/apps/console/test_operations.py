@@ -284,7 +284,13 @@ def test_queues_tell_waiting_sent_held_and_expired_apart(project: Project) -> No
     now = timezone.now()
     rows: dict[str, dict[str, Any]] = {
         "waiting": {},
-        "retrying": {"run_after": now + timedelta(minutes=5)},
+        "until it cannot be undone": {"run_after": now + timedelta(minutes=5)},
+        "retrying": {"run_after": now + timedelta(minutes=5), "errors": [{"type": "RuntimeError", "message": "no"}]},
+        "away": {
+            "run_after": now + timedelta(minutes=5),
+            "errors": [{"type": "ProviderBusyError", "message": "no"}],
+            "away_since": now,
+        },
         "sent": {"published_at": now},
         "held": {
             "published_at": now,
@@ -302,7 +308,8 @@ def test_queues_tell_waiting_sent_held_and_expired_apart(project: Project) -> No
             kind="work", subject_id=number, project_id=project.pk, links=["tasks.work"], queue="workers", **values
         )
     (depth,) = upkeep.find_queue_depths(project)
-    assert (depth.waiting, depth.retrying, depth.out, depth.held, depth.expired, depth.open) == (2, 1, 1, 1, 1, 5)
+    assert (depth.waiting, depth.retrying, depth.away) == (4, 1, 1)
+    assert (depth.out, depth.held, depth.expired, depth.open) == (1, 1, 1, 7)
     assert depth.oldest_s is not None
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 ROWS = 60
 QUERIES: Mapping[str, int] = {
-    "dashboard": 25,
+    "dashboard": 26,
     "tasks": 13,
     "task": 24,
     "task_long": 21,
@@ -62,7 +62,7 @@ QUERIES: Mapping[str, int] = {
     "exchange": 20,
     "datasets": 11,
     "dataset": 11,
-    "blockers": 17,
+    "blockers": 18,
     "dead_letters": 11,
     "audit": 13,
     "exports": 10,

@@ -1,0 +1,145 @@
+"""A model server that is away holds tasks up and fails none of them; what a server refuses fails at once."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from celery.exceptions import Ignore
+from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models.functions import Now
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Project, User
+from apps.console.selectors.dashboard import glance
+from apps.inference.models import Provider
+from apps.outbox.links import run_link
+from apps.outbox.models import Segment
+from apps.outbox.selectors import find_server_wait
+from apps.pipeline import flow
+from apps.rollouts.selectors import why_nothing_trains
+from apps.tasks import services
+from apps.tasks.models import Task
+from apps.workers.models import Worker
+from tests.fakes import FakeModelServer
+from tests.local_server import find_free_port
+
+pytestmark = pytest.mark.django_db(transaction=True)
+GONE = "cannot be reached"
+
+
+@pytest.fixture
+def server() -> Iterator[FakeModelServer]:
+    with FakeModelServer(models=["mine"]) as server:
+        yield server
+
+
+@pytest.fixture
+def provider(project: Project) -> Provider:
+    """A server of the project's own that nobody has started."""
+    return Provider.objects.create(
+        project=project,
+        name="box",
+        kind="vllm",
+        base_url=f"http://127.0.0.1:{find_free_port()}",
+        allow_private=True,
+    )
+
+
+@pytest.fixture
+def task(project: Project, provider: Provider, alice: User) -> Task:
+    worker = Worker.objects.create(project=project, name="adder", kind="chat", provider=provider, base_model="mine")
+    return flow.submit(project=project, worker=worker, prompt="1 + 1", environment="chat", by=alice, group_size=2)
+
+
+def find_segment(task: Task) -> Segment:
+    return Segment.objects.get(kind="work", subject_id=task.pk)
+
+
+def try_to_work(task: Task) -> None:
+    run_link(lambda pk: services.work_task(pk, by="worker"), find_segment(task).pk, 0)
+
+
+def try_in_vain(task: Task) -> None:
+    with pytest.raises(Ignore):
+        try_to_work(task)
+
+
+def find_wait_s(task: Task) -> float:
+    """Seconds until the task's server is asked again."""
+    wait = ExpressionWrapper(F("run_after") - Now(), output_field=DurationField())
+    return float(Segment.objects.filter(subject_id=task.pk).values_list(wait, flat=True).get().total_seconds())
+
+
+def let_pass(**time: Any) -> None:
+    """Move the clock: what was, was so much earlier."""
+    since = timedelta(**time)
+    Segment.objects.update(
+        created_at=F("created_at") - since, run_after=F("run_after") - since, away_since=F("away_since") - since
+    )
+
+
+def test_a_server_that_is_away_for_half_an_hour_costs_no_task(
+    task: Task, provider: Provider, server: FakeModelServer
+) -> None:
+    for _ in range(10):
+        try_in_vain(task)
+        let_pass(minutes=3)
+    task.refresh_from_db()
+    assert (find_segment(task).state, task.state, task.failure) == ("open", "working", "")
+    Provider.objects.filter(pk=provider.pk).update(base_url=server.url)
+    try_to_work(task)
+    task.refresh_from_db()
+    assert (task.state, task.attempts.count()) == ("scoring", 2)
+    assert find_segment(task).away_since is None
+    assert find_server_wait(task.project_id) is None
+
+
+def test_who_waits_says_so_and_why_on_the_task_the_dashboard_and_in_why(task: Task, project: Project) -> None:
+    client = Client()
+    client.login(username="alice", password="alice-has-a-password")
+    try_in_vain(task)
+    waits = find_server_wait(project.pk)
+    assert waits is not None
+    assert (waits.count, GONE in waits.reason) == (1, True)
+    assert GONE in client.get(reverse("console:task", args=(project.slug, task.pk))).content.decode()
+    said = [alarm.words for alarm in glance(project).alarms]
+    assert any("1 piece of work waits for a server that is away" in words and GONE in words for words in said)
+    assert not any("tried again" in words for words in said), "one alarm is enough"
+    assert any(GONE in finding.words for finding in why_nothing_trains(project))
+
+
+def test_as_time_goes_by_it_is_asked_less_often(task: Task) -> None:
+    try_in_vain(task)
+    first_s = find_wait_s(task)
+    let_pass(minutes=20)
+    try_in_vain(task)
+    assert first_s <= 15.0 < 50.0 < find_wait_s(task) <= 180.0
+
+
+def test_when_patience_is_over_the_task_fails_with_the_reason(task: Task, settings: Any) -> None:
+    settings.TENTALIS = settings.TENTALIS | {"SERVER_PATIENCE_SECONDS": 600.0, "MAX_ATTEMPTS": 2}
+    try_in_vain(task)
+    let_pass(seconds=601)
+    try_in_vain(task)
+    let_pass(seconds=601)
+    try_in_vain(task)
+    task.refresh_from_db()
+    assert (task.state, task.failed_link, GONE in task.failure) == ("failed", "tasks.work", True)
+
+
+def test_time_a_task_waited_before_takes_nothing_from_the_patience(task: Task) -> None:
+    let_pass(days=3)
+    for _ in range(8):
+        try_in_vain(task)
+        let_pass(minutes=4)
+    assert find_segment(task).state == "open"
+
+
+def test_what_a_server_refuses_fails_at_once(task: Task, provider: Provider, server: FakeModelServer) -> None:
+    server.mode = "refusing"
+    Provider.objects.filter(pk=provider.pk).update(base_url=server.url)
+    try_in_vain(task)
+    task.refresh_from_db()
+    assert (task.state, "against the policy" in task.failure) == ("failed", True)
