@@ -1,17 +1,23 @@
 """What a translated request says beyond plain chat, and which servers are told it. Pure."""
 
 from apps.gateway.dialects.protocol import Body, Json
-
-INSTRUCTIONS = "instructions"
-"""Name of the system message that holds a Responses request's instructions: a later request does not inherit them."""
+from apps.gateway.dialects.systems import INSTRUCTIONS
 
 _EXTRAS = frozenset(
-    {"add_generation_prompt", "continue_final_message", "prompt_cache_key", "safety_identifier", "top_k", "verbosity"}
+    {
+        "add_generation_prompt",
+        "continue_final_message",
+        "dropped_tools",
+        "prompt_cache_key",
+        "safety_identifier",
+        "top_k",
+        "verbosity",
+    }
 )
 _OPENAI = frozenset({"prompt_cache_key", "safety_identifier", "verbosity"})
 _KEEPS = {
     "engine": frozenset({"top_k"}),
-    "vllm": _EXTRAS - _OPENAI,
+    "vllm": _EXTRAS - _OPENAI - {"dropped_tools"},
     "openai": _OPENAI,
     "custom": _OPENAI | {"top_k"},
     **dict.fromkeys(("anthropic", "fireworks", "openrouter", "together"), frozenset({"top_k"})),
@@ -38,7 +44,7 @@ def _fit_message(message: Body, reasoning_field: str, keeps_signed: bool) -> Jso
     fitted = dict(message)
     if not keeps_signed:
         fitted.pop("thinking_blocks", None)
-    if fitted.get("name") == INSTRUCTIONS and fitted["role"] == "system":
+    if fitted["role"] == "system" and str(fitted.get("name") or "").startswith(INSTRUCTIONS):
         del fitted["name"]
     thoughts = fitted.pop("reasoning_content", None)
     if thoughts and reasoning_field:

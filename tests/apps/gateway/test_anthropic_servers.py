@@ -63,12 +63,14 @@ def test_built_in_tools_reach_the_server_as_the_caller_wrote_them(
     assert captured.text == "hi"
 
 
-def test_a_server_of_another_kind_cannot_and_says_so(running: GatewayThread, token: str) -> None:
+def test_a_server_of_another_kind_is_asked_without_them_and_the_record_says_so(
+    running: GatewayThread, token: str, upstream: StubUpstream
+) -> None:
     body = ASKED | {"model": "helper", "messages": ASKED["messages"][:1]}
-    response = running.client.post("/v1/messages", json=body, headers={"x-api-key": token})
-    assert response.status_code == 400
-    assert response.json()["error"]["type"] == "invalid_request_error"
-    assert "tools.0.type: the built-in tool web_search_20250305 needs a server of Anthropic" in response.text
+    assert running.client.post("/v1/messages", json=body, headers={"x-api-key": token}).status_code == 200
+    assert not {"tools", "dropped_tools"} & upstream.requests[0]["body"].keys()
+    [captured] = capture(running.records[0])
+    assert captured.request["dropped_tools"] == ["web_search"]
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

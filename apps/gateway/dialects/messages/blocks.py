@@ -32,6 +32,8 @@ def read_part(block: Body, *, at: str) -> str | Json:
     if kind == "search_result":
         head = [str(block.get("title") or ""), str(block.get("source") or "")]
         return "\n".join(filter(None, [*head, *read_text_blocks(block.get("content"), at=f"{at}.content")]))
+    if kind == "tool_reference":  # what a search for tools found; all tools are offered from the beginning
+        return f"Tool found: {read_str(block, 'tool_name', at=at)}"
     raise BadRequestError(f"{at}.type: blocks of type {str(kind)[:60]} are not offered here", param=f"{at}.type")
 
 

@@ -11,15 +11,22 @@ from apps.gateway.dialects.messages.blocks import (
 )
 from apps.gateway.dialects.protocol import BadRequestError, Body, Json
 from apps.gateway.dialects.reading import read_list, read_object, read_str, refusal
+from apps.gateway.dialects.systems import drop_billing, fold_systems
 
 _EFFORTS = ((2048, "low"), (8192, "medium"))
 _CANNOT = ("mcp_servers", "container")
 """What would have to run on Anthropic's own servers."""
 
 
-def read_request(body: Body) -> Json:
+_RUN_BY_ANTHROPIC = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_", "advisor_")
+"""How the types of tools begin that Anthropic's servers run themselves; the caller can do without."""
+
+
+def read_request(body: Body, *, drops_tools: bool = True) -> Json:
     """The same request in chat completions.
 
+    Args:
+        drops_tools: tools that Anthropic's servers run are left out, as `dropped_tools`; else they are refused.
     Raises:
         BadRequestError: naming the field.
     """
@@ -29,7 +36,7 @@ def read_request(body: Body) -> Json:
     for key in _CANNOT:
         if body.get(key):
             raise BadRequestError(f"{key}: not offered here: it needs Anthropic's own servers", param=key)
-    messages = [*_read_system(body.get("system")), *_read_messages(body)]
+    messages = fold_systems([*_read_system(body.get("system")), *_read_messages(body)])
     chat: Json = {"model": read_str(body, "model"), "messages": messages, "max_tokens": max_tokens}
     for key in ("temperature", "top_p", "top_k", "stream"):
         if body.get(key) is not None:
@@ -42,7 +49,7 @@ def read_request(body: Body) -> Json:
         chat["user"] = user
     if messages[-1]["role"] == "assistant":
         chat |= {"add_generation_prompt": False, "continue_final_message": True}
-    return chat | _read_tools(body) | _read_thinking(body) | _read_output(body)
+    return chat | _read_tools(body, drops=drops_tools) | _read_thinking(body) | _read_output(body)
 
 
 def describe_request(body: Body) -> Json:
@@ -55,7 +62,7 @@ def describe_request(body: Body) -> Json:
         BadRequestError: it holds no model, or no messages.
     """
     try:
-        return read_request(body)
+        return read_request(body, drops_tools=False)
     except BadRequestError:
         model, found = read_str(body, "model"), read_list(body, "messages")
     described = {name: value for name, value in body.items() if name != "system"}
@@ -74,6 +81,7 @@ def _describe(message: Body, *, at: str) -> list[Json]:
 
 def _read_system(system: object) -> list[Json]:
     text = system if isinstance(system, str) else BLOCK_GAP.join(read_text_blocks(system, at="system"))
+    text = drop_billing(text)
     return [{"role": "system", "content": text}] if text else []
 
 
@@ -125,27 +133,40 @@ def _read_user(metadata: object) -> str:
     return user if isinstance(user, str) else ""
 
 
-def _read_tools(body: Body) -> Json:
+def _read_tools(body: Body, *, drops: bool) -> Json:
     chat: Json = {}
-    if tools := body.get("tools"):
-        chat["tools"] = [_read_tool(tool, at=f"tools.{index}") for index, tool in enumerate(read_list(body, "tools"))]
+    dropped: list[str] = []
+    if body.get("tools"):
+        kept: list[Json] = []
+        for index, found in enumerate(read_list(body, "tools")):
+            tool = read_object(found, at=f"tools.{index}")
+            if drops and str(tool.get("type") or "").startswith(_RUN_BY_ANTHROPIC):
+                dropped.append(read_str(tool, "name", at=f"tools.{index}")[:60])
+            else:
+                kept.append(_read_tool(tool, at=f"tools.{index}"))
+        chat |= ({"tools": kept} if kept else {}) | ({"dropped_tools": dropped} if dropped else {})
     if not (choice := body.get("tool_choice")):
         return chat
     kind = read_object(choice, at="tool_choice").get("type")
     if kind == "tool":
         name = read_str(choice, "name", at="tool_choice")
+        if name in dropped:
+            words = f"tool_choice.name: the built-in tool {name} needs a server of Anthropic's"
+            raise BadRequestError(words, param="tool_choice.name")
         chat["tool_choice"] = {"type": "function", "function": {"name": name}}
+    elif kind == "any" and dropped and "tools" not in chat:
+        message = f"tool_choice.type: no tool that could be called is offered here; found {', '.join(dropped)[:200]}"
+        raise BadRequestError(message, param="tool_choice.type")
     elif kind in (plain := {"auto": "auto", "any": "required", "none": "none"}):
         chat["tool_choice"] = plain[kind]
     else:
         raise refusal("tool_choice.type", "auto, any, tool or none", kind)
-    if tools and choice.get("disable_parallel_tool_use") is not None:
+    if chat.get("tools") and choice.get("disable_parallel_tool_use") is not None:
         chat["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
     return chat
 
 
-def _read_tool(found: object, *, at: str) -> Json:
-    tool = read_object(found, at=at)
+def _read_tool(tool: Body, *, at: str) -> Json:
     if (kind := tool.get("type") or "custom") != "custom":
         words = f"{at}.type: the built-in tool {str(kind)[:60]} needs a server of Anthropic's; give it as custom"
         raise BadRequestError(words, param=at)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from apps.gateway.dialects.content import first_choice, read_content_text, read_reasoning, read_usage
 from apps.gateway.dialects.protocol import Body, Json
+from apps.gateway.dialects.responses.tools import Tool, find_tools, is_offered, read_custom_input
 
 _ECHOED = (
     "instructions",
@@ -40,10 +41,12 @@ def make_response(answer: Body, request: Body, *, id: str) -> Json:
         parts.append({"type": "refusal", "refusal": refusal})
     if parts:
         items.append(make_message(f"msg_{id}", parts, status=status))
-    for call in message.get("tool_calls") or ():
+    calls = message.get("tool_calls") or ()
+    tools = find_tools(request) if calls else {}
+    for call in calls:
         function = call.get("function") or {}
-        item = make_call(id, len(items), call_id=call.get("id"), name=function.get("name"))
-        items.append(item | {"arguments": function.get("arguments") or "", "status": "completed"})
+        item = make_call(id, len(items), call_id=call.get("id"), name=function.get("name"), tools=tools)
+        items.append(fill_call(item, function.get("arguments") or "", status="completed"))
     head = start_response(request, id=id, model=answer.get("model"), created=answer.get("created"))
     return head | end_of(choice.get("finish_reason")) | {"output": items, "usage": make_usage(answer.get("usage"))}
 
@@ -70,7 +73,11 @@ def start_response(request: Body, *, id: str, model: object, created: object) ->
         "store": request.get("store") is not False,
         "text": {"format": {"type": "text"}} | dict(text or {}),
         "tool_choice": request.get("tool_choice") or "auto",
-        "tools": [{"parameters": None, "strict": None} | tool for tool in request.get("tools") or ()],
+        "tools": [
+            {"parameters": None, "strict": None} | tool if tool.get("type") == "function" else tool
+            for tool in request.get("tools") or ()
+            if is_offered(tool)
+        ],
         "top_logprobs": request.get("top_logprobs") or 0,
         "truncation": request.get("truncation") or "disabled",
         "usage": None,
@@ -102,15 +109,28 @@ def make_text(text: str, logprobs: list[Json]) -> Json:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
-def make_call(id: str, index: int, *, call_id: object, name: object) -> Json:
+def make_call(id: str, index: int, *, call_id: object, name: object, tools: Mapping[str, Tool]) -> Json:
     """A call that has no arguments yet.
 
     Args:
         id: of the answer.
         index: of the item in the output.
+        name: of the function that the model called. tools: what functions stand for, by name.
     """
-    call = {"id": f"fc_{id}_{index}", "type": "function_call", "status": "in_progress"}
-    return call | {"call_id": call_id or f"call_{id}_{index}", "name": name or "", "arguments": ""}
+    tool = tools.get(str(name)) or Tool(str(name or ""), "", is_custom=False)
+    kind = "custom_tool_call" if tool.is_custom else "function_call"
+    call: Json = {"id": f"{'ctc' if tool.is_custom else 'fc'}_{id}_{index}", "type": kind, "status": "in_progress"}
+    call |= {"call_id": call_id or f"call_{id}_{index}", "name": tool.name}
+    if tool.namespace:
+        call["namespace"] = tool.namespace
+    return call | {"input" if tool.is_custom else "arguments": ""}
+
+
+def fill_call(call: Json, arguments: str, *, status: str) -> Json:
+    """A call with the arguments that the model wrote."""
+    if call["type"] == "custom_tool_call":
+        return call | {"input": read_custom_input(arguments), "status": status}
+    return call | {"arguments": arguments, "status": status}
 
 
 def make_logprobs(entries: object) -> list[Json]:

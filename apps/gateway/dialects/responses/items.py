@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from apps.gateway.dialects.content import BLOCK_GAP, join_content
 from apps.gateway.dialects.protocol import BadRequestError, Body, Json
 from apps.gateway.dialects.reading import read_object, read_str, read_text, refusal
+from apps.gateway.dialects.responses.tools import name_function, read_custom_arguments
 
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 
@@ -27,15 +29,17 @@ class _Reader:
 
     def read(self, item: Body, *, at: str) -> None:
         kind = item.get("type") or ("message" if "role" in item else None)
-        if kind != "function_call_output":
+        if kind not in _OUTPUTS:
             self._show()
         if kind == "message":
             self._read_message(item, at=at)
         elif kind == "reasoning":
             self._read_reasoning(item)
         elif kind == "function_call":
-            self._read_call(item, at=at)
-        elif kind == "function_call_output":
+            self._read_call(item, read_text(item, "arguments", at=at), at=at)
+        elif kind == "custom_tool_call":
+            self._read_call(item, read_custom_arguments(read_text(item, "input", at=at)), at=at)
+        elif kind in _OUTPUTS:
             self._read_output(item, at=at)
         elif kind == "item_reference":
             raise BadRequestError(f"{at}: items are not kept by id; send the item itself", param=at)
@@ -68,8 +72,9 @@ class _Reader:
         if text:
             self._answer_without("reasoning_content", "content", "tool_calls")["reasoning_content"] = text
 
-    def _read_call(self, item: Body, *, at: str) -> None:
-        function = {"name": read_str(item, "name", at=at), "arguments": read_text(item, "arguments", at=at)}
+    def _read_call(self, item: Body, arguments: str, *, at: str) -> None:
+        name = name_function(read_str(item, "name", at=at), str(item.get("namespace") or ""))
+        function = {"name": name, "arguments": arguments}
         call = {"id": read_str(item, "call_id", at=at), "type": "function", "function": function}
         self._answer_without().setdefault("tool_calls", []).append(call)
 

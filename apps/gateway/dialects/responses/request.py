@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from apps.gateway.dialects.fitting import INSTRUCTIONS
 from apps.gateway.dialects.protocol import BadRequestError, Body, Json
-from apps.gateway.dialects.reading import read_list, read_object, read_str, refusal
+from apps.gateway.dialects.reading import read_object, read_str, refusal
 from apps.gateway.dialects.responses.items import read_items
+from apps.gateway.dialects.responses.tools import read_tools
+from apps.gateway.dialects.systems import INSTRUCTIONS, drop_instructions, fold_systems
 
 LOGPROBS = "message.output_text.logprobs"
 _CANNOT = {
@@ -16,7 +17,6 @@ _CANNOT = {
     "context_management": "compaction",
 }
 _SAME = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "prompt_cache_key", "stream")
-_BUILT_IN = "is not offered here; tools must be of type function"
 
 
 class PreviousNotFoundError(BadRequestError):
@@ -51,7 +51,7 @@ def read_request(body: Body, *, earlier: Sequence[Body] | None) -> Json:
         chat["reasoning_effort"] = effort
     if LOGPROBS in (body.get("include") or ()) or body.get("top_logprobs"):
         chat |= {"logprobs": True, "top_logprobs": body.get("top_logprobs") or 0}
-    return chat | _read_tools(body) | _read_text(body)
+    return chat | read_tools(body) | _read_text(body)
 
 
 def _read_messages(body: Body, earlier: Sequence[Body] | None) -> list[Json]:
@@ -64,7 +64,7 @@ def _read_messages(body: Body, earlier: Sequence[Body] | None) -> list[Json]:
     if previous := body.get("previous_response_id"):
         if earlier is None:
             raise PreviousNotFoundError(str(previous))
-        messages += [dict(message) for message in earlier if not _are_instructions(message)]
+        messages += drop_instructions(earlier)
     given = body.get("input")
     if isinstance(given, str):
         messages.append({"role": "user", "content": given})
@@ -74,38 +74,7 @@ def _read_messages(body: Body, earlier: Sequence[Body] | None) -> list[Json]:
         raise refusal("input", "a string or a list of items", given)
     if not messages:
         raise BadRequestError("input: at least one item is required", param="input")
-    return messages
-
-
-def _are_instructions(message: Body) -> bool:
-    return message.get("role") == "system" and message.get("name") == INSTRUCTIONS
-
-
-def _read_tools(body: Body) -> Json:
-    if not body.get("tools"):
-        return {}
-    tools = [_read_tool(tool, at=f"tools.{index}") for index, tool in enumerate(read_list(body, "tools"))]
-    choice = body.get("tool_choice")
-    if choice is None or isinstance(choice, str):
-        return {"tools": tools} | ({"tool_choice": choice} if choice else {})
-    kind = read_object(choice, at="tool_choice").get("type")
-    if kind == "function":
-        function = {"name": read_str(choice, "name", at="tool_choice")}
-        return {"tools": tools, "tool_choice": {"type": "function", "function": function}}
-    if kind == "allowed_tools":
-        allowed = {read_object(tool, at="tool_choice.tools").get("name") for tool in choice.get("tools") or ()}
-        kept = [tool for tool in tools if tool["function"]["name"] in allowed]
-        return {"tools": kept, "tool_choice": choice.get("mode") or "auto"} if kept else {}
-    raise BadRequestError(f"tool_choice.type: the built-in tool {str(kind)[:60]} {_BUILT_IN}", param="tool_choice.type")
-
-
-def _read_tool(found: object, *, at: str) -> Json:
-    tool = read_object(found, at=at)
-    if (kind := tool.get("type")) != "function":
-        raise BadRequestError(f"{at}.type: the built-in tool {str(kind)[:60]} {_BUILT_IN}", param=f"{at}.type")
-    function: Json = {"name": read_str(tool, "name", at=at)}
-    function |= {key: tool[key] for key in ("description", "parameters", "strict") if tool.get(key) is not None}
-    return {"type": "function", "function": function}
+    return fold_systems(messages)
 
 
 def _read_text(body: Body) -> Json:

@@ -4,6 +4,7 @@ from apps.gateway.dialects.content import first_choice, read_reasoning
 from apps.gateway.dialects.protocol import Body, Json
 from apps.gateway.dialects.responses.answer import end_of, make_logprobs, make_usage, start_response, status_of
 from apps.gateway.dialects.responses.streamed import Call, Item, Message, Reasoning
+from apps.gateway.dialects.responses.tools import find_tools
 from apps.gateway.dialects.wire import PING, dump_event
 
 _FAILURES = {429: "rate_limit_exceeded", 400: "invalid_prompt"}
@@ -94,7 +95,8 @@ class ResponseStream:
         call = self._calls.get(key)
         events: list[Json] = []
         if call is None:
-            call = Call(self._id, len(self._items), call_id=piece.get("id"), name=function.get("name"))
+            tools = find_tools(self._request)
+            call = Call(self._id, len(self._items), call_id=piece.get("id"), name=function.get("name"), tools=tools)
             events = self._begin(call)
             self._calls[key] = call
         return events + (call.say(function["arguments"]) if function.get("arguments") else [])

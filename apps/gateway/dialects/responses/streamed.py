@@ -1,10 +1,12 @@
 """The output items of a streamed Response: what each says when it begins, goes on and is done."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from apps.gateway.dialects.content import load_arguments
 from apps.gateway.dialects.protocol import Json
-from apps.gateway.dialects.responses.answer import make_call, make_message, make_reasoning, make_text
+from apps.gateway.dialects.responses.answer import fill_call, make_call, make_message, make_reasoning, make_text
+from apps.gateway.dialects.responses.tools import Tool
 
 
 class Item(Protocol):
@@ -117,10 +119,11 @@ class Message:
 
 
 class Call:
-    """A function call."""
+    """A call of a function, or of a custom tool, whose text is known when its arguments are whole."""
 
-    def __init__(self, id: str, index: int, *, call_id: object, name: object) -> None:
-        self._made = make_call(id, index, call_id=call_id, name=name)
+    def __init__(self, id: str, index: int, *, call_id: object, name: object, tools: Mapping[str, Tool]) -> None:
+        self._made = make_call(id, index, call_id=call_id, name=name, tools=tools)
+        self._is_custom = self._made["type"] == "custom_tool_call"
         self._place = _Place(self._made["id"], index)
         self._arguments: list[str] = []
         self.is_done = False
@@ -135,13 +138,20 @@ class Call:
 
     def say(self, piece: str) -> list[Json]:
         self._arguments.append(piece)
-        return [self._place.event("function_call_arguments.delta", delta=piece)]
+        return [] if self._is_custom else [self._place.event("function_call_arguments.delta", delta=piece)]
 
     def end(self, status: str) -> list[Json]:
         self.is_done = True
-        arguments = "".join(self._arguments)
-        done = self._place.event("function_call_arguments.done", arguments=arguments, name=self._made["name"])
-        return [done, self._place.item("done", self.make(status))]
+        made = self.make(status)
+        if self._is_custom:
+            said = [
+                self._place.event("custom_tool_call_input.delta", delta=made["input"]),
+                self._place.event("custom_tool_call_input.done", input=made["input"]),
+            ]
+        else:
+            event = "function_call_arguments.done"
+            said = [self._place.event(event, arguments=made["arguments"], name=made["name"])]
+        return [*said, self._place.item("done", made)]
 
     def make(self, status: str) -> Json:
-        return self._made | {"arguments": "".join(self._arguments), "status": status}
+        return fill_call(self._made, "".join(self._arguments), status=status)

@@ -170,7 +170,18 @@ def test_an_output_schema_is_a_response_format() -> None:
         ({"system": [{"type": "image"}]}, "system.0.type"),
         ({"tools": {"name": "x"}}, "tools"),
         ({"tools": [{"name": "x"}]}, "tools.0.input_schema"),
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools.0"),
+        (
+            {
+                "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+                "tool_choice": {"type": "tool", "name": "web_search"},
+            },
+            "tool_choice.name",
+        ),
+        (
+            {"tools": [{"type": "web_search_20250305", "name": "web_search"}], "tool_choice": {"type": "any"}},
+            "tool_choice.type",
+        ),
         ({"tool_choice": {"type": "sometimes"}}, "tool_choice.type"),
         ({"tool_choice": {"type": "tool"}}, "tool_choice.name"),
         ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
@@ -188,8 +199,38 @@ def test_what_cannot_be_read_is_refused_by_its_path(fields: Json, param: str) ->
 
 
 def test_a_built_in_tool_is_refused_by_its_name() -> None:
-    with pytest.raises(BadRequestError, match="web_search_20250305"):
-        ask(tools=[{"type": "web_search_20250305", "name": "web_search"}])
+    with pytest.raises(BadRequestError, match="bash_20250124"):
+        ask(tools=[{"type": "bash_20250124", "name": "bash"}])
+
+
+def test_what_anthropics_servers_run_is_left_out_with_a_note() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    look = {"name": "look", "input_schema": {"type": "object"}}
+    chat = ask(tools=[search, look], tool_choice={"type": "auto"})
+    assert [tool["function"]["name"] for tool in chat["tools"]] == ["look"]
+    assert chat["dropped_tools"] == ["web_search"]
+    described = UPSTREAMS["messages"].describe({"model": "m", "max_tokens": 9, "messages": [HELLO], "tools": [search]})
+    assert described["tools"] == [search]
+
+
+def test_a_tool_that_was_found_is_told_in_words() -> None:
+    found = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_reference", "tool_name": "Read"}]}
+    assert ask({"role": "user", "content": [found]})["messages"][0]["content"] == "Tool found: Read"
+
+
+def test_a_line_that_changes_with_each_request_is_not_the_system_prompts() -> None:
+    def read(nonce: str) -> Json:
+        line = f"x-anthropic-billing-header: cc_version=2.1; cch={nonce};"
+        blocks = [{"type": "text", "text": line}, {"type": "text", "text": "Be brief."}]
+        late = {"role": "system", "content": [{"type": "text", "text": "Mind the list."}]}
+        return ask(HELLO, late, system=blocks)
+
+    assert read("00a1") == read("ffe2")
+    assert read("00a1")["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        HELLO,
+        {"role": "user", "content": "<system-reminder>\nMind the list.\n</system-reminder>"},
+    ]
 
 
 @pytest.mark.parametrize(

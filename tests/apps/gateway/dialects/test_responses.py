@@ -1,11 +1,12 @@
 """OpenAI's Responses, by hand."""
 
+import json
 from typing import Any
 
 import pytest
 from openai.types.responses import Response
 
-from apps.gateway.dialects import DIALECTS, BadRequestError
+from apps.gateway.dialects import DIALECTS, BadRequestError, fit_server
 from tests.apps.gateway.dialects.conversations import ID, Json, make_answer
 
 DIALECT = DIALECTS["responses"]
@@ -54,8 +55,7 @@ def test_a_whole_request_in_chat() -> None:
     assert chat == {
         "model": "m",
         "messages": [
-            {"role": "system", "content": "be brief", "name": "instructions"},
-            {"role": "system", "content": "be kind"},
+            {"role": "system", "content": "be brief\n\nbe kind", "name": "instructions:8"},
             {"role": "user", "content": "Weather?"},
             {
                 "role": "assistant",
@@ -121,7 +121,8 @@ def test_only_allowed_tools_are_offered() -> None:
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"background": True}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
-        ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function"}]}]}, "tools.0.tools.0.name"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
         ({"tools": [{"type": "function"}]}, "tools.0.name"),
         ({"tools": [TOOL], "tool_choice": {"type": "file_search"}}, "tool_choice.type"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
@@ -137,10 +138,89 @@ def test_what_cannot_be_read_is_refused_by_its_path(fields: Json, param: str) ->
     assert caught.value.status == 400
 
 
-@pytest.mark.parametrize("kind", ["web_search", "file_search", "code_interpreter", "mcp", "computer", "custom"])
-def test_a_built_in_tool_is_refused_by_its_name(kind: str) -> None:
-    with pytest.raises(BadRequestError, match=f"the built-in tool {kind} is not offered here"):
-        ask(tools=[{"type": kind}])
+@pytest.mark.parametrize("kind", ["web_search", "file_search", "local_shell", "mcp", "tool_search"])
+def test_a_built_in_tool_is_left_out_with_a_note(kind: str) -> None:
+    chat = ask(tools=[{"type": kind}, TOOL], tool_choice="auto")
+    assert [tool["function"]["name"] for tool in chat["tools"]] == ["look"]
+    assert chat["dropped_tools"] == [kind]
+    assert "dropped_tools" not in fit_server(chat, kind="vllm", reasoning_field="")
+    assert ask(tools=[{"type": kind}], tool_choice="auto").keys() == {"model", "messages", "dropped_tools"}
+    echoed = DIALECT.from_chat(make_answer({"content": "hi"}), {"tools": [{"type": kind}, TOOL]}, id=ID)["tools"]
+    assert echoed == [TOOL]
+
+
+AGENTS: Json = {
+    "type": "namespace",
+    "name": "multi_agent",
+    "description": "others",
+    "tools": [{"type": "function", "name": "spawn", "parameters": {"type": "object"}, "defer_loading": True}],
+}
+PATCH: Json = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Edits files.",
+    "format": {"type": "grammar", "syntax": "lark", "definition": "start: begin"},
+}
+
+
+def test_tools_of_a_namespace_and_custom_tools_are_functions() -> None:
+    chat = ask(tools=[AGENTS, PATCH, TOOL], tool_choice={"type": "custom", "name": "apply_patch"})
+    first, second = (tool["function"] for tool in chat["tools"][:2])
+    assert first == {"name": "multi_agent__spawn", "parameters": {"type": "object"}}
+    assert (second["name"], second["description"]) == ("apply_patch", "Edits files.\n\nstart: begin")
+    assert second["parameters"]["required"] == ["input"]
+    assert chat["tool_choice"]["function"] == {"name": "apply_patch"}
+    long = AGENTS | {"name": "n" * 80}
+    assert len(ask(tools=[long])["tools"][0]["function"]["name"]) == 64
+
+
+def test_their_calls_go_back_under_the_callers_names_and_come_again() -> None:
+    said = "*** Begin Patch\n*** End Patch"
+    calls = [
+        {"id": "a", "type": "function", "function": {"name": "multi_agent__spawn", "arguments": '{"task": "x"}'}},
+        {"id": "b", "type": "function", "function": {"name": "apply_patch", "arguments": json.dumps({"input": said})}},
+        {"id": "c", "type": "function", "function": {"name": "apply_patch", "arguments": said}},
+        {"id": "d", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+    ]
+    request = {"model": "m", "tools": [AGENTS, PATCH, TOOL]}
+    answer = make_answer({"role": "assistant", "content": None, "tool_calls": calls}, finish="tool_calls")
+    response = DIALECT.from_chat(answer, request, id=ID)
+    Response.model_validate(response)
+    spawn, patch, bare, look = response["output"]
+    assert (spawn["type"], spawn["namespace"], spawn["name"]) == ("function_call", "multi_agent", "spawn")
+    assert (patch["type"], patch["name"], patch["input"]) == ("custom_tool_call", "apply_patch", said)
+    assert bare["input"] == said
+    assert "namespace" not in look
+    outputs = [{"type": "custom_tool_call_output", "call_id": "b", "output": "done"}]
+    messages = ask([{"role": "user", "content": "go"}, spawn, patch, look, *outputs])["messages"]
+    assert messages[1]["tool_calls"] == [calls[0], calls[1], calls[3]]
+    assert messages[2] == {"role": "tool", "tool_call_id": "b", "content": "done"}
+
+
+def test_later_system_messages_are_reminders_where_they_stand() -> None:
+    items = [
+        {"role": "developer", "content": "be kind"},
+        {"role": "developer", "content": "be quick"},
+        {"role": "user", "content": "hi"},
+        {"role": "developer", "content": [{"type": "input_text", "text": "the plan is over"}]},
+    ]
+    first = ask(items)["messages"]
+    assert first == [
+        {"role": "system", "content": "be kind\n\nbe quick"},
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": "<system-reminder>\nthe plan is over\n</system-reminder>"},
+    ]
+    more = [{"role": "assistant", "content": "hello"}, {"role": "developer", "content": "stop"}]
+    assert ask([*items, *more])["messages"][: len(first)] == first
+
+
+def test_a_later_request_inherits_what_stood_behind_the_instructions() -> None:
+    earlier = ask([{"role": "developer", "content": "be kind"}], instructions="be brief")["messages"]
+    body = {"model": "m", "input": "so?", "previous_response_id": "resp_1", "instructions": "be long"}
+    assert DIALECT.to_chat(body, earlier=earlier)["messages"] == [
+        {"role": "system", "content": "be long\n\nbe kind", "name": "instructions:7"},
+        {"role": "user", "content": "so?"},
+    ]
 
 
 def test_an_unknown_answer_to_go_on_from_is_refused_as_openai_does() -> None:

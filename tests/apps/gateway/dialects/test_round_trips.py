@@ -157,7 +157,13 @@ def test_a_conversation_goes_on_from_an_answer_by_its_id(messages: list[Json], i
     body = {"model": "m", "input": items, "previous_response_id": "resp_1", "instructions": "be brief"}
     chat = dialect.to_chat(body, earlier=[*earlier, answer])
     assert [message["content"] for message in chat["messages"][:3]] == ["be brief", "hello", "hello!"]
-    assert chat["messages"][3:] == [message for message in messages if message["role"] in ("user", "system")]
+    said = [message for message in messages if message["role"] in ("user", "system")]
+    assert [message["role"] for message in chat["messages"][3:]] == ["user"] * len(said)
+    for message, wanted in zip(chat["messages"][3:], said, strict=True):
+        if wanted["role"] == "user":
+            assert message == wanted
+        else:
+            assert message["content"] == f"<system-reminder>\n{wanted['content']}\n</system-reminder>"
 
 
 @settings(deadline=None)

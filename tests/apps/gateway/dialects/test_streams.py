@@ -104,6 +104,29 @@ def test_a_streamed_response_is_the_whole_one(data: st.DataObject) -> None:
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
 
 
+def test_a_streamed_call_of_a_custom_tool_is_the_whole_one() -> None:
+    function = {"name": "apply_patch", "arguments": '{"input": "*** Begin"}'}
+    call = {"id": "c", "type": "function", "function": function}
+    answer = make_answer({"role": "assistant", "content": "so", "tool_calls": [call]}, finish="tool_calls")
+    request = {"model": "m", "tools": [{"type": "custom", "name": "apply_patch"}]}
+    pieces = [
+        {"content": "so"},
+        {"tool_calls": [{"index": 0, **call, "function": function | {"arguments": '{"input": "*** '}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": 'Begin"}'}}]},
+    ]
+    head = {key: answer[key] for key in ("id", "created", "model")}
+    chunks = [head | {"choices": [{"index": 0, "delta": piece, "finish_reason": None}]} for piece in pieces]
+    chunks.append(
+        head | {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}], "usage": answer["usage"]}
+    )
+    events = translate(DIALECTS["responses"].make_stream(request, id=ID), chunks)
+    whole = DIALECTS["responses"].from_chat(answer, request, id=ID)
+    assert events[-1]["response"]["output"] == whole["output"]
+    assert [event["delta"] for event in events if event["type"].endswith("input.delta")] == ["*** Begin"]
+    for event in events:
+        RESPONSE_EVENTS.validate_python(event)
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_what_the_deltas_of_a_response_say_is_what_its_items_say(data: st.DataObject) -> None:

@@ -87,8 +87,8 @@ def test_errors_are_the_clients_own(place: Place, client: Anthropic) -> None:
         unreadable: Any = [{"role": "user"}]
         client.messages.create(model="helper", max_tokens=9, messages=unreadable)
     assert bad.value.type == "invalid_request_error"
-    with pytest.raises(anthropic.BadRequestError, match="web_search_20250305"):
-        tools: Any = [{"type": "web_search_20250305", "name": "web_search"}]
+    with pytest.raises(anthropic.BadRequestError, match="bash_20250124"):
+        tools: Any = [{"type": "bash_20250124", "name": "bash"}]
         client.messages.create(model="helper", max_tokens=9, messages=hello, tools=tools)
     with pytest.raises(anthropic.AuthenticationError):
         client.with_options(api_key="tnt_nobody_x").messages.create(model="helper", max_tokens=9, messages=hello)

@@ -131,10 +131,28 @@ def test_a_parsed_response(place: Place, client: OpenAI) -> None:
     assert (wanted["name"], wanted["strict"]) == ("Weather", True)
 
 
-def test_a_built_in_tool_is_refused_by_name(client: OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="web_search is not offered here") as caught:
-        client.responses.create(model="helper", input="x", tools=[{"type": "web_search"}])
-    assert caught.value.param == "tools.0.type"
+def test_tools_as_codex_sends_them(place: Place, client: OpenAI) -> None:
+    place.upstream.plan(tool_calls=[["apply_patch", '{"input": "*** Begin"}'], ["agents__spawn", "{}"]])
+    spawn: Any = {"type": "function", "name": "spawn", "parameters": {"type": "object"}, "strict": False}
+    tools: Any = [
+        {"type": "web_search"},
+        {"type": "custom", "name": "apply_patch"},
+        {"type": "namespace", "name": "agents", "description": "others", "tools": [spawn]},
+    ]
+    whole = client.responses.create(model="helper", input="x", tools=tools)
+    with client.responses.stream(model="helper", input="x", tools=tools) as stream:
+        streamed = stream.get_final_response()
+    for answer in (whole, streamed):
+        patch, call = answer.output[-2:]
+        assert (patch.type, patch.input if patch.type == "custom_tool_call" else "") == (
+            "custom_tool_call",
+            "*** Begin",
+        )
+        assert call.type == "function_call"
+        assert (call.namespace, call.name) == ("agents", "spawn")
+    with pytest.raises(openai.BadRequestError, match="web_search") as caught:
+        client.responses.create(model="helper", input="x", tools=tools[:1], tool_choice="required")
+    assert caught.value.param == "tool_choice"
 
 
 def test_errors_are_the_clients_own(place: Place, client: OpenAI) -> None:
