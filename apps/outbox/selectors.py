@@ -1,9 +1,11 @@
 """Reads of the outbox."""
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 
 from apps.outbox.models import Segment
@@ -27,9 +29,36 @@ class ServerWait:
     reason: str
 
 
+def find_dead(project_id: int, *, kind: str = "", error: str = "") -> QuerySet[Segment]:
+    """A project's dead letters.
+
+    Args:
+        kind: only those of this kind of work; error: only those whose last error is of this type.
+    """
+    found = Segment.objects.filter(project_id=project_id, state=Segment.State.DEAD)
+    if kind:
+        found = found.filter(kind=kind)
+    return with_last_error(found, error) if error else found
+
+
+def with_last_error(segments: QuerySet[Segment], error: str) -> QuerySet[Segment]:
+    """Those of them whose last error is of this type."""
+    return segments.alias(last_error=_of_last("type")).filter(last_error=error)
+
+
+def count_dead_by_error(project_id: int, *, kind: str = "") -> dict[str, int]:
+    """Type of the last error -> how many of a project's newest `MOST` dead letters ended with it, most first."""
+    newest = find_dead(project_id, kind=kind).order_by("-id").values_list(_of_last("type"), flat=True)[:MOST]
+    return dict(Counter(str(one) for one in newest if one).most_common())
+
+
 def find_server_wait(project_id: int) -> ServerWait | None:
     """What of a project waits for a server that is away; None where nothing does. One query."""
     waiting = Segment.objects.filter(project_id=project_id, state=Segment.State.OPEN, away_since__isnull=False)
-    reason = KeyTextTransform("message", KeyTransform("-1", "errors"))
-    found: list[Any] = list(waiting.order_by("away_since").values_list("away_since", reason)[:MOST])
+    found: list[Any] = list(waiting.order_by("away_since").values_list("away_since", _of_last("message"))[:MOST])
     return ServerWait(len(found), found[0][0], str(found[0][1] or "")) if found else None
+
+
+def _of_last(name: str) -> KeyTextTransform:
+    """A field of a segment's last error."""
+    return KeyTextTransform(name, KeyTransform("-1", "errors"))

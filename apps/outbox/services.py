@@ -257,7 +257,7 @@ def _wait_for_away(segment: Segment) -> float | None:
     away_s = Segment.objects.filter(pk=segment.pk).values_list(away, flat=True).get().total_seconds()
     if away_s >= settings.TENTALIS["SERVER_PATIENCE_SECONDS"]:
         return None
-    return max(AWAY_WAITS * backoff_s(1), min(away_s / 10, LONGEST_AWAY_WAIT_S) * random.uniform(0.5, 1.5))
+    return float(max(AWAY_WAITS * backoff_s(1), min(away_s / 10, LONGEST_AWAY_WAIT_S) * random.uniform(0.5, 1.5)))
 
 
 def _is_younger(segment: Segment, age: timedelta) -> bool:

@@ -13,7 +13,7 @@ way. What stops a training, lets it go on or calls for another scorer stands in 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from django.db import DataError, transaction
 
@@ -22,7 +22,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.base.errors import NotAllowedError, TentalisError
+from apps.base.errors import ConflictError, NotAllowedError, TentalisError
 from apps.base.surviving import survive
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review
@@ -31,6 +31,7 @@ from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.outbox.registry import register_kind
+from apps.outbox.selectors import find_dead
 from apps.pipeline import bulk as bulks
 from apps.pipeline import conversing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
@@ -44,6 +45,8 @@ from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
+
+MOST_REPLAYED = 1_000
 
 # --- the way: work, learn, train, adopt ------------------------------------------------------------------------------
 
@@ -247,6 +250,37 @@ def replay(*, segment: Segment, by: User) -> Segment:
         raise NotAllowedError("this dead letter belongs to no project")
     require_right(by, Project.objects.get(pk=segment.project_id), Right.PIPELINE_WRITE)
     return outbox.replay(segment, by=by.handle)
+
+
+class Replayed(NamedTuple):
+    """What replaying many dead letters came to.
+
+    Args:
+        taken: at work again. refused: at work already, or no dead letter any more. left: not looked at this time.
+    """
+
+    taken: int
+    refused: int
+    left: int
+
+
+def replay_all(*, project: Project, by: User, kind: str = "", error: str = "") -> Replayed:
+    """Take up a project's dead letters, the oldest first, at most `MOST_REPLAYED` at once; each is taken or not.
+
+    Args:
+        kind: only those of this kind of work; error: only those whose last error is of this type.
+    """
+    require_right(by, project, Right.PIPELINE_WRITE)
+    dead = find_dead(project.pk, kind=kind, error=error).order_by("pk")
+    taken = refused = 0
+    for segment in dead[:MOST_REPLAYED]:
+        try:
+            outbox.replay(segment, by=by.handle)
+        except ConflictError:
+            refused += 1
+        else:
+            taken += 1
+    return Replayed(taken, refused, max(0, dead.count() - refused))
 
 
 # --- judgements ------------------------------------------------------------------------------------------------------

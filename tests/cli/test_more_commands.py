@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+from django.utils import timezone
+
 from apps.accounts.invitations import invite
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role
 from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange, Session
+from apps.outbox.models import Segment
 from apps.skills.models import Skill
 from apps.tasks.models import Attempt, Task
 from apps.webhooks.models import Delivery, Webhook
@@ -127,3 +130,23 @@ def test_workers_learn_with_one_and_alone_again(signed_in: Run) -> None:
     refused = signed_in("worker", "learn", "sales", "--with", "support")
     assert (refused.code, "support learns with sales: choose that one" in refused.err) == (1, True)
     assert signed_in("worker", "learn", "support").code == 2
+
+
+def test_dead_letters_are_listed_shown_and_replayed(signed_in: Run) -> None:
+    project = Project.objects.get()
+    tasks = [make_task(project, state="failed", failed_link="tasks.work", failure="no") for _ in range(3)]
+    for task, error in zip(tasks, ("NoAnswerError", "BadInputError", "BadInputError"), strict=True):
+        Segment.objects.create(
+            kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers",
+            state="dead", finished_at=timezone.now(), errors=[{"type": error, "message": "it says why"}],
+        )  # fmt: skip
+    listed = signed_in("dead-letter", "list", "--error", "NoAnswerError", "--json").json
+    assert [row["subject_id"] for row in listed] == [tasks[0].pk]
+    assert "it says why" in signed_in("dead-letter", "list").out
+    number = str(listed[0]["id"])
+    assert "NoAnswerError" in signed_in("dead-letter", "show", number).out
+    assert "is at work again" in signed_in("dead-letter", "replay", number).out
+    assert signed_in("dead-letter", "replay").code == signed_in("dead-letter", "replay", number, "--all").code == 2
+    assert "2 at work again" in signed_in("dead-letter", "replay", "--all", "--kind", "work").out
+    assert signed_in("dead-letter", "replay", "--all").code == 1
+    assert set(Task.objects.values_list("state", flat=True)) == {"queued"}

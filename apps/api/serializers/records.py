@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.strict import StrictSerializer, TextField
 from apps.audit.models import AuditEntry
 from apps.outbox.models import Segment
 
@@ -65,6 +66,22 @@ class QueuesOut(serializers.Serializer[Any]):
     """Every queue with work of the caller's projects."""
 
     queues = QueueOut(many=True)
+
+
+class ReplayIn(StrictSerializer):
+    """Which of a project's dead letters are taken up."""
+
+    project = TextField(max_length=64)
+    kind = TextField(required=False, max_length=32, help_text="Only this kind of work: work, learn, train, adopt…")
+    error = TextField(required=False, max_length=200, help_text="Only those whose last error is of this type.")
+
+
+class ReplayedOut(serializers.Serializer[Any]):
+    """What became of them."""
+
+    taken = serializers.IntegerField(help_text="At work again.")
+    refused = serializers.IntegerField(help_text="At work already.")
+    left = serializers.IntegerField(help_text="Not looked at this time: ask again.")
 
 
 class DeadLetterOut(serializers.ModelSerializer[Segment]):

@@ -22,7 +22,15 @@ from apps.api.lookup import find_project, find_project_for, find_worker
 from apps.api.pagination import CursorPagination, read_cursor, read_limit, write_cursor
 from apps.api.permissions import current_token, current_user, projects_with, visible_projects
 from apps.api.selectors import count_queues, learning_curve
-from apps.api.serializers.records import AuditEntryOut, ChainOut, CurveOut, DeadLetterOut, QueuesOut
+from apps.api.serializers.records import (
+    AuditEntryOut,
+    ChainOut,
+    CurveOut,
+    DeadLetterOut,
+    QueuesOut,
+    ReplayedOut,
+    ReplayIn,
+)
 from apps.api.serializers.returns import ReturnsOut
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ApiView, ResourceViewSet
@@ -31,6 +39,7 @@ from apps.audit.kinds import Kind
 from apps.audit.last_report import LAST_REPORT
 from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, Place
 from apps.outbox.models import Segment
+from apps.outbox.selectors import with_last_error
 from apps.pipeline import flow
 from apps.training.returns import find_returns
 from apps.workers.models import Worker
@@ -216,12 +225,17 @@ class QueuesView(ApiView):
 
 
 class DeadLetterFilterSet(ProjectFilterSet):
+    error = filters.CharFilter(method="with_error", label="Type of its last error.")
+
     class Meta:
         model = Segment
         fields: ClassVar = ["kind", "subject_id"]
 
     def in_project(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return queryset.filter(project_id=find_project(self.request, value).pk)
+
+    def with_error(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return with_last_error(queryset, value)
 
 
 class DeadLetterViewSet(ResourceViewSet):
@@ -235,6 +249,7 @@ class DeadLetterViewSet(ResourceViewSet):
         "list": Right.METRICS_READ,
         "retrieve": Right.METRICS_READ,
         "replay": Right.PIPELINE_WRITE,
+        "replay_all": Right.PIPELINE_WRITE,
     }
 
     def get_serializer_context(self) -> dict[str, Any]:
@@ -258,3 +273,12 @@ class DeadLetterViewSet(ResourceViewSet):
         segment = self.get_object()
         self.read_body(NoFields)
         return self.show(flow.replay(segment=segment, by=current_user(request)))
+
+    @extend_schema(request=ReplayIn, responses=ReplayedOut)
+    @action(detail=False, methods=["post"], url_path="replay")
+    def replay_all(self, request: Request) -> Response:
+        """Take up a project's dead letters, the oldest first, a thousand at most."""
+        body = self.read_body(ReplayIn)
+        project = find_project_for(request, body.pop("project"), Right.PIPELINE_WRITE)
+        found = flow.replay_all(project=project, by=current_user(request), **body)
+        return Response(ReplayedOut(found._asdict()).data)

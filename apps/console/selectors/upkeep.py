@@ -13,6 +13,7 @@ from apps.accounts.models import Project
 from apps.audit.chain import hash_entry
 from apps.audit.models import AuditEntry, AuditSeal
 from apps.outbox.models import Segment
+from apps.outbox.selectors import find_dead
 
 PAGE = 50
 DEAD_SHOWN = 50
@@ -111,12 +112,10 @@ class ChainStatus:
 
 
 def find_dead_letters(
-    project: Project, *, kind: str = "", before: int | None = None
+    project: Project, *, kind: str = "", error: str = "", before: int | None = None
 ) -> tuple[list[DeadLetter], int | None]:
     """A page of dead letters, newest first, and the id to go on below."""
-    dead = Segment.objects.filter(project_id=project.pk, state=Segment.State.DEAD)
-    if kind:
-        dead = dead.filter(kind=kind)
+    dead = find_dead(project.pk, kind=kind, error=error)
     if before is not None:
         dead = dead.filter(pk__lt=before)
     found = [DeadLetter(segment) for segment in dead.order_by("-id")[: DEAD_SHOWN + 1]]

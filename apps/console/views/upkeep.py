@@ -2,10 +2,12 @@
 
 from datetime import datetime, time, timedelta
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
@@ -15,6 +17,7 @@ from apps.console.selectors.timetable import read_timetable
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.console.views.training import read_choice
 from apps.outbox.models import Segment
+from apps.outbox.selectors import count_dead_by_error
 from apps.pipeline import flow
 from apps.rollouts.selectors import why_nothing_trains
 
@@ -34,8 +37,15 @@ def show_blockers(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.TASKS_READ)
 def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
     kind = read_choice(request, "kind", list(upkeep.PAGE_OF_SEGMENT))
-    letters, older = upkeep.find_dead_letters(scene.project, kind=kind, before=read_number(request, "before"))
+    error = request.GET.get("error", "").strip()
+    letters, older = upkeep.find_dead_letters(
+        scene.project, kind=kind, error=error, before=read_number(request, "before")
+    )
+    errors = count_dead_by_error(scene.project.pk, kind=kind)
     context = {
+        "error": error,
+        "errors": errors,
+        "count": errors.get(error, 0) if error else sum(errors.values()),
         "letters": letters,
         "older": older,
         "kind": kind,
@@ -55,6 +65,21 @@ def replay(request: HttpRequest, scene: Scene, segment_id: int) -> HttpResponse:
         raise Http404(f"no segment {segment_id}")
     done = _("%(kind)s of %(id)s is at work again.") % {"kind": segment.kind, "id": segment.subject_id}
     act(request, done, lambda: flow.replay(segment=segment, by=scene.user))
+    return leave(scene, "dead-letters")
+
+
+@require_POST
+@project_view(Right.PIPELINE_WRITE)
+def replay_all(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Take back to work what the page's filters show, on this page and the next ones."""
+    kind, error = (request.POST.get(name, "") for name in ("kind", "error"))
+    found = flow.replay_all(project=scene.project, by=scene.user, kind=kind, error=error)
+    said = ngettext("%(n)s is at work again.", "%(n)s are at work again.", found.taken) % {"n": found.taken}
+    if found.refused:
+        said += " " + _("%(n)s could not be taken up: they are at work already.") % {"n": found.refused}
+    if found.left:
+        said += " " + _("%(n)s are left: press it again.") % {"n": found.left}
+    (messages.success if found.taken else messages.warning)(request, said)
     return leave(scene, "dead-letters")
 
 

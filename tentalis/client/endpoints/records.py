@@ -32,6 +32,13 @@ class Records(Sender[Answer]):
     def list_dead_letters(self, **params: Any) -> Answer:
         return self._get("dead-letters", **params)
 
+    def get_dead_letter(self, dead_letter_id: int) -> Answer:
+        return self._get(f"dead-letters/{dead_letter_id}")
+
+    def replay_all(self, *, project: str, kind: str | None = None, error: str | None = None) -> Answer:
+        """Take up a project's dead letters: all, or those of a kind of work or with this type of error."""
+        return self._post("dead-letters/replay", project=project, kind=kind, error=error)
+
     def replay(self, dead_letter_id: int) -> Answer:
         """Take up a dead letter at the link it died at."""
         return self._post(f"dead-letters/{dead_letter_id}/replay")

@@ -24,6 +24,7 @@ from apps.console.selectors.sessions import read_calls, show_session
 from apps.console.selectors.workers import say_sampling
 from apps.inference.models import Exchange, Provider, Session
 from apps.outbox.models import Segment
+from apps.pipeline import flow
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -278,6 +279,50 @@ def test_odd_tool_calls_do_not_break_a_page(calls: object) -> None:
 
 
 # --- queues and the audit --------------------------------------------------------------------------------------------
+
+
+def bury(project: Project, count: int, *, error: str, worker: Worker | None = None) -> list[Task]:
+    """Failed tasks, each with its dead letter."""
+    tasks = [
+        make_task(project, worker, state="failed", failed_link="tasks.work", failure=f"{error}: no")
+        for _ in range(count)
+    ]
+    Segment.objects.bulk_create(
+        Segment(
+            kind="work", subject_id=task.pk, project_id=project.pk, links=["tasks.work"], queue="workers",
+            state="dead", finished_at=timezone.now(), errors=[{"type": "Older"}, {"type": error, "message": "no"}],
+        )
+        for task in tasks
+    )  # fmt: skip
+    return tasks
+
+
+def test_two_hundred_failed_tasks_are_replayed_by_one_click(project: Project, alice: User) -> None:
+    worker = make_worker(project)
+    tasks = bury(project, 200, error="ProviderRefusedError", worker=worker)
+    (other,) = bury(project, 1, error="NoAnswerError", worker=worker)
+    client = sign_in(alice)
+    page = client.get(f"/p/{project.slug}/dead-letters/?error=ProviderRefusedError").content.decode()
+    assert "Replay all 200 of these" in page
+    assert "NoAnswerError (1)" in page
+    answer = client.post(
+        f"/p/{project.slug}/dead-letters/replay/", {"kind": "", "error": "ProviderRefusedError"}, follow=True
+    )
+    assert "200 are at work again." in answer.content.decode()
+    assert set(Task.objects.filter(pk__in=[task.pk for task in tasks]).values_list("state", flat=True)) == {"queued"}
+    assert Segment.objects.get(subject_id=other.pk).state == "dead"
+    bob = sign_in(User.objects.get(username="bob"))
+    assert bob.post(f"/p/{project.slug}/dead-letters/replay/", {}).status_code == 403
+
+
+def test_what_is_at_work_already_is_passed_over_and_counted(project: Project, alice: User) -> None:
+    first, second = bury(project, 2, error="NoAnswerError")
+    Segment.objects.create(
+        kind="work", subject_id=first.pk, project_id=project.pk, links=["tasks.work"], queue="workers"
+    )
+    assert flow.replay_all(project=project, by=alice) == (1, 1, 0)
+    second.refresh_from_db()
+    assert second.state == "queued"
 
 
 def test_queues_tell_waiting_sent_held_and_expired_apart(project: Project) -> None:

@@ -63,7 +63,7 @@ QUERIES: Mapping[str, int] = {
     "datasets": 11,
     "dataset": 11,
     "blockers": 18,
-    "dead_letters": 11,
+    "dead_letters": 12,
     "audit": 13,
     "exports": 10,
     "members": 11,  # those who are invited

@@ -1,0 +1,85 @@
+"""Dead letters: work that was given up, why, and another try."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+
+app = typer.Typer(no_args_is_help=True)
+Kind = Annotated[str, typer.Option(help="Only this kind of work: work, learn, train, adopt…")]
+Error = Annotated[str, typer.Option(help="Only those whose last error is of this type, such as ProviderRefusedError.")]
+
+
+@app.command("list")
+def list_dead_letters(
+    project: Project = "", kind: Kind = "", error: Error = "", limit: Limit = 50, as_json: AsJson = False
+) -> None:
+    """List what was given up, newest first, with its last error."""
+    from tentalis.cli.session import open_client
+
+    filters = {"project": project, "kind": kind, "error": error}
+    with open_client() as client:
+        given = {name: value for name, value in filters.items() if value}
+        rows = list(islice(client.iterate(client.list_dead_letters, limit=min(limit, 200), **given), limit))
+    if not as_json:
+        rows = [{**row, "reason": say_last_error(row)} for row in rows]
+    columns = ("id", "project", "kind", "subject_id", "link", "reason", "finished_at")
+    print_rows(rows, columns, as_json=as_json, empty="no dead letters")
+
+
+@app.command()
+def show(
+    dead_letter_id: Annotated[int, typer.Argument(min=1, help="Number of the dead letter.")], as_json: AsJson = False
+) -> None:
+    """Show a dead letter with the error of every try."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        row = client.get_dead_letter(dead_letter_id)
+    print_row(row, as_json=as_json)
+
+
+@app.command()
+def replay(
+    dead_letter_id: Annotated[int, typer.Argument(min=0, help="Number of the dead letter; without: say --all.")] = 0,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every dead letter of the project that --kind and --error name.")
+    ] = False,
+    project: Project = "",
+    kind: Kind = "",
+    error: Error = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take dead letters up again at the link they died at; exit 1 where none could be."""
+    from tentalis.cli.session import choose_project, open_client
+
+    if bool(dead_letter_id) == every:
+        raise typer.BadParameter("wanted the number of a dead letter, or --all, found " + ("both" if every else "none"))
+    if dead_letter_id and (kind or error):
+        raise typer.BadParameter("--kind and --error go with --all")
+    with open_client() as client:
+        if not every:
+            row = client.replay(dead_letter_id)
+            print_json(row) if as_json else typer.echo(f"{row['kind']} of {row['subject_id']} is at work again")
+            return
+        found = {"taken": 0, "refused": 0, "left": 1}
+        slug = choose_project(client, project)
+        while found["left"]:
+            answer = client.replay_all(project=slug, kind=kind or None, error=error or None)
+            found = {"taken": found["taken"] + answer["taken"], "refused": answer["refused"], "left": answer["left"]}
+            if not answer["taken"]:
+                break
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"{found['taken']} at work again, {found['refused']} at work already")
+    if not found["taken"]:
+        raise typer.Exit(1)
+
+
+def say_last_error(row: Mapping[str, Any]) -> str:
+    last = row["errors"][-1] if row["errors"] else {}
+    return f"{last.get('type', '')}: {last.get('message', '')}"
