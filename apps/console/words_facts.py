@@ -83,6 +83,7 @@ FACTS: Mapping[str, Named] = {
     "sha256": Named(_("digest")),
     "versions": Named(_("Version of")),
     # what a model was asked with
+    "model": Named(_("Model")),
     "temperature": Named(_("Temperature")),
     "top_p": Named(_("Choose among the likeliest (top-p)")),
     "top_k": Named(_("Choose among so many (top-k)")),

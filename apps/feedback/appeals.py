@@ -5,11 +5,13 @@ from statistics import fmean
 
 from django.db import transaction
 
-from apps.accounts.models import Role, User
+from apps.accounts.models import Member, Role, User
 from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
+from apps.feedback.claims import refuse_others
+from apps.feedback.errors import NotYourReviewError
 from apps.feedback.giving import waits_for_review
 from apps.feedback.models import Feedback, Review
 from apps.feedback.opening import open_human_review
@@ -23,7 +25,7 @@ MAX_REASON_CHARS = 200
 
 
 def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
-    """Ask a person who has not spoken on the task about a judgement of it; its author is never that person.
+    """Ask a person who has not spoken on the task about a judgement of it: never its author, nor who appeals.
 
     Raises:
         NotFoundError, NotAllowedError: `by` may not speak in the project.
@@ -46,11 +48,27 @@ def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
             raise ConflictError(f"task {task.pk} has an open review; appeal when that is given")
         rules = validate_review_policy(task.project.review_policy)
         words = f"Appeal by {by.username}: {reason}"
-        review = open_human_review(task, rules, reason=words, by=by.handle, purpose=Review.Purpose.APPEAL, about=row)
+        review = open_human_review(
+            task, rules, reason=words, by=by.handle, purpose=Review.Purpose.APPEAL, about=row, appellant=by
+        )
         payload = {"task": task.pk, "review": review.pk, "reason": reason}
         record(Kind.FEEDBACK_APPEALED, subject=row, by=by.handle, payload=payload)
         review.refresh_from_db(fields=["rank_at", "due_at"])
     return review
+
+
+def has_judge(appeal: Review) -> bool:
+    """Whether anybody in the project may judge an appeal now."""
+    members = Member.objects.filter(project=appeal.project_id, role__in=REVIEWERS, user__is_active=True)
+    return any(_may_judge(appeal, member) for member in members.select_related("user"))
+
+
+def _may_judge(appeal: Review, member: Member) -> bool:
+    try:
+        refuse_others(appeal, appeal.task, member.user, Role(member.role))
+    except NotYourReviewError:
+        return False
+    return True
 
 
 def find_contradiction(disputed: Words, anew: Words) -> str:

@@ -204,6 +204,8 @@ def refuse_others(review: Review, task: Task, by: User, role: Role | None, *, is
         raise NotYourReviewError(f"review {review.pk} is assigned to {review.assigned_to.username}")
     if review.about is not None and review.about.author == by.handle:
         raise NotYourReviewError(f"review {review.pk} is an appeal against {by.handle}'s own judgement")
+    if review.appellant_id == by.pk:
+        raise NotYourReviewError(f"review {review.pk} is {by.handle}'s own appeal: somebody else judges it")
     if review.purpose in UNHEARD and _has_spoken(by).filter(task=task).exists():
         raise NotYourReviewError(
             f"review {review.pk} wants another's opinion; {by.handle} has spoken on task {task.pk}"
@@ -217,6 +219,7 @@ def _find_candidates(project: Project, by: User, role: Role, filters: QueueFilte
         Q(purpose__in=[purpose for purpose in Review.Purpose if purpose != Review.Purpose.APPEAL])
         | ~Exists(Feedback.objects.filter(pk=OuterRef("about"), author=by.handle)),
         ~Exists(_has_spoken(by).filter(task=OuterRef("task"))),
+        Q(appellant__isnull=True) | ~Q(appellant=by),
     )
     if role not in MANAGERS:
         rows = rows.filter(needs_expert=False)

@@ -27,7 +27,7 @@ class Review(Stateful):
     Attributes:
         audience: human or ai: who is asked.
         purpose: the work itself, a blind second opinion, a gold item whose right judgement is known, or an appeal.
-        about: the feedback an appeal disputes.
+        about: the feedback an appeal disputes; appellant: who disputes it, and never judges it.
         priority: how much is learned from judging it, in [0, 1]: uncertainty and disagreement.
         lowest_score: the least any scorer said of an attempt as a whole, in [0, 1]; None: none said anything.
         rank_at: where it stands in the queue, oldest first: when it was opened, moved back in time by its priority.
@@ -71,6 +71,7 @@ class Review(Stateful):
     audience = models.CharField(max_length=8, choices=Audience.choices)
     purpose = models.CharField(max_length=8, choices=Purpose.choices, default=Purpose.WORK)
     about = models.ForeignKey("Feedback", models.CASCADE, null=True, blank=True, related_name="appeals")
+    appellant = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     reason = models.CharField(max_length=300, blank=True, help_text="Why the policy asked.")
     priority = models.FloatField(default=0.0)
     lowest_score = models.FloatField(null=True, blank=True)

@@ -6,6 +6,7 @@ from django.db import transaction
 from django.db.models import Max, Min, Q
 from django.db.models.functions import Now
 
+from apps.accounts.models import User
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, record, record_many
@@ -72,6 +73,7 @@ def open_human_review(
     by: str,
     purpose: Review.Purpose = Review.Purpose.WORK,
     about: Feedback | None = None,
+    appellant: User | None = None,
 ) -> Review:
     """Put a review before the project's people, due when the policy's patience ends.
 
@@ -84,6 +86,7 @@ def open_human_review(
         audience=Review.Audience.HUMAN,
         purpose=purpose,
         about=about,
+        appellant=appellant,
         reason=reason[:MAX_REASON_CHARS],
         priority=priority,
         lowest_score=lowest_score,

@@ -1,6 +1,6 @@
 """Reviews, feedback and hints: what other apps may call."""
 
-from apps.feedback.appeals import find_contradiction, open_appeal
+from apps.feedback.appeals import find_contradiction, has_judge, open_appeal
 from apps.feedback.bulk import Chunk, cancel_bulk, judge_chunk, start_bulk
 from apps.feedback.claims import (
     assign_review,
@@ -56,6 +56,7 @@ __all__ = [
     "find_undoing",
     "give_feedback",
     "give_task_feedback",
+    "has_judge",
     "judge_chunk",
     "needs_model",
     "note_signal",

@@ -72,6 +72,12 @@ class ScoredAttempt:
     trust: Mapping[str, float]
     raters: Mapping[str, str]
 
+    @property
+    def value(self) -> float | None:
+        """What the scorers say; where they cannot, what the world verified."""
+        verified = self.verification.outcome if self.verification else None
+        return verified if self.combined.value is None else self.combined.value
+
 
 def score_task(task_id: int, *, by: str = "scorer") -> None:
     """Score every attempt of a task, once. The task stays where it is: the review link moves it.
@@ -234,13 +240,10 @@ def _gather_sources(task: Task) -> tuple[Source, ...]:
 
 def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *, by: str) -> None:
     """Four statements, whatever the number of attempts. A task that was moved on meanwhile is left alone."""
-    values = [one.combined.value for one in scored if one.combined.value is not None]
+    values = [value for one in scored if (value := one.value) is not None]
     task_score = sum(values) / len(values) if values else None
-    best = max(
-        (one for one in scored if one.attempt.state == Attempt.State.ANSWERED),
-        key=lambda one: -1.0 if one.combined.value is None else one.combined.value,
-        default=None,
-    )
+    answered = (one for one in scored if one.attempt.state == Attempt.State.ANSWERED)
+    best = max(answered, key=_rank, default=None)
     answer = best.attempt.answer if best else ""
     changed = Task.objects.filter(pk=task.pk, state=Task.State.SCORING).update(score=task_score, answer=answer)
     if not changed:
@@ -257,6 +260,12 @@ def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *
     found = [(one.attempt.pk, one.steps, one.results, one.verification) for one in scored]
     raters = scored[0].raters if scored else {}
     note_sittings(project_id=task.project_id, sittings=hold_against_verified(found, raters))
+
+
+def _rank(one: ScoredAttempt) -> tuple[float, float]:
+    """By what was verified first, then by what the scorers say."""
+    verified = one.verification.outcome if one.verification else -1.0
+    return verified, -1.0 if one.combined.value is None else one.combined.value
 
 
 def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.selectors import Count, count_tasks
 from apps.training.provenance import Use, trace_attempts
+from apps.workers.models import Worker
 
 PAGE = 25
 HISTORY = 40
@@ -68,9 +69,10 @@ class HeldUp:
 
 @dataclass(frozen=True)
 class TaskView:
-    """Everything the task page shows."""
+    """Everything the task page shows to `user`."""
 
     task: Task
+    user: User
     attempts: Sequence[AttemptView]
     feedback: Sequence[Feedback]
     hints: Sequence[Hint]
@@ -80,8 +82,14 @@ class TaskView:
 
     @property
     def human_review(self) -> Review | None:
-        """The open review a person may take."""
-        return next((review for review in self.reviews if _waits_for_a_person(review)), None)
+        """The open review this person may take: not the one they asked for by an appeal."""
+        waiting = (review for review in self.reviews if _waits_for_a_person(review))
+        return next((review for review in waiting if review.appellant_id != self.user.pk), None)
+
+    @property
+    def is_outside(self) -> bool:
+        """An agent elsewhere does the work: once, with a model we may know nothing of."""
+        return self.task.worker.kind == Worker.Kind.OUTSIDE
 
     @property
     def subject(self) -> str:
@@ -94,14 +102,16 @@ class TaskView:
 
     @property
     def way(self) -> list[tuple[str, str]]:
-        """(label, done | now | ahead) of each state on the way to done."""
+        """(label, done | now | ahead) of each state on the way to done; a review that nobody was asked for is none."""
         at = WAY.index(Task.State(self.task.state)) if self.task.state in WAY else None
         is_done = self.task.state == Task.State.DONE
         marks = ["done" if is_done or (at is not None and place < at) else "ahead" for place in range(len(WAY))]
         if at is not None:
             marks[at] = "now"
         labels = [str(state.label) for state in WAY]
-        return [*zip(labels, marks, strict=True), ("Done", "now" if is_done else "ahead")]
+        if not self.reviews and marks[WAY.index(Task.State.IN_REVIEW)] == "done":
+            del labels[WAY.index(Task.State.IN_REVIEW)], marks[WAY.index(Task.State.IN_REVIEW)]
+        return [*zip(labels, marks, strict=True), (str(Task.State.DONE.label), "now" if is_done else "ahead")]
 
 
 @dataclass(frozen=True)
@@ -146,6 +156,7 @@ def show_task(task: Task, *, user: User) -> TaskView:
     history = AuditEntry.objects.filter(subject_type="task", subject_id=task.pk).order_by("-id")[:HISTORY]
     return TaskView(
         task=task,
+        user=user,
         attempts=[_view_attempt(attempt, scores, words, uses[attempt.pk]) for attempt in attempts],
         feedback=feedback,
         hints=list(Hint.objects.filter(feedback__in=feedback)),

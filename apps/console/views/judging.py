@@ -25,6 +25,7 @@ from apps.feedback.models import Review
 from apps.feedback.services import QueueFilter, claim_review, find_draft, save_draft, validate_review_policy
 from apps.pipeline import flow
 from apps.tasks.models import Task
+from apps.workers.models import Worker
 
 UNDO = "undo_feedback"
 NOT_DRAFTED = ("csrfmiddlewaretoken", "draft_version", "preview")
@@ -63,6 +64,7 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
         "task": task,
         "review": review,
         "is_blind": is_blind,
+        "is_outside": task.worker.kind == Worker.Kind.OUTSIDE,
         "preview": preview,
         "proposals": find_of_task(task),
         "present": _find_present(scene, task, is_blind=is_blind),

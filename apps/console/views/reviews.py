@@ -222,12 +222,14 @@ def appeal(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse
     status = 400 if request.method == "POST" else 200
     if form.is_valid():
         try:
-            flow.open_appeal(feedback=feedback, by=scene.user, reason=form.cleaned_data["reason"])
+            opened = flow.open_appeal(feedback=feedback, by=scene.user, reason=form.cleaned_data["reason"])
         except TentalisError as error:
             show_error(form, error)
             status = error.status
         else:
             messages.success(request, _("The appeal is open: somebody else will judge the task anew."))
+            if not reviews.has_judge(opened):
+                messages.warning(request, _("Nobody else here may judge it yet; invite another reviewer."))
             return leave(scene, "task", feedback.task_id)
     may_retract = feedback.author == scene.user.handle or may_manage(scene.project, scene.user)
     context = {"form": form, "feedback": feedback, "task": feedback.task, "may_retract": may_retract}

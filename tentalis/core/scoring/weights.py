@@ -21,6 +21,8 @@ KNOWN_SCORERS = (
     "outcome",
     "step_verifier",
 )
+SUPPORTING = frozenset({"effort", "efficiency", "diff_size", "hallucination"})
+"""Scorers of how work was done. None of them says whether it is right, so none of them is a score by itself."""
 _SUM_TOLERANCE = 1e-9
 
 
@@ -104,7 +106,7 @@ class Combined:
     """One number out of several scorers.
 
     Args:
-        value: in [0, 1]; None when no scorer had a score.
+        value: in [0, 1]; None when no scorer had a score that says whether the work is right.
         used_weights: scorer -> weight really used, summing to 1; empty with no value.
         redistributed_from: the scorers that had none, in the profile's order.
     """
@@ -138,7 +140,9 @@ def combine(
 ) -> Combined:
     """Weighted mean over the scorers that have a score, their weights scaled to sum to 1.
 
-    A scorer of the profile that is missing from `scores` is unscored too. Nothing is filled in.
+    A scorer of the profile that is missing from `scores` is unscored too. Nothing is filled in. Where the profile has
+    scorers that say whether work is right and none of them has a score, there is no value: the supporting ones alone
+    would give right and wrong work the same.
 
     Args:
         trust: scorer -> factor on its weight, in [0, 1]; 1 for who is not named. With 0 its score is not used.
@@ -164,6 +168,11 @@ def combine(
             lost.append(Redistributed(scorer, "it lost its calibration and is quarantined", weight))
         else:
             present[scorer] = float(score)
+    if present.keys() <= SUPPORTING and not profile.weights.keys() <= SUPPORTING:
+        lost += [
+            Redistributed(scorer, "nothing said whether it is right", profile.weights[scorer]) for scorer in present
+        ]
+        present = {}
     weighed = {scorer: profile.weights[scorer] * trust.get(scorer, 1.0) for scorer in present}
     total = math.fsum(weighed.values())
     used = {scorer: weight / total for scorer, weight in weighed.items()}

@@ -83,7 +83,7 @@ def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_au
     assert rater.drifted_at is not None
 
     after = score_unverified(judged, judge_says)
-    assert effective_judgement(after.task)[after.pk].reward == pytest.approx(2 / 3)  # effort's word alone
+    assert effective_judgement(after.task)[after.pk].reward is None  # effort alone is no score
     assert after.score_details["trust"] == {"prm": 0.0}
     assert "prm unscored (it lost its calibration and is quarantined)" in after.score_details["words"]
 

@@ -10,10 +10,12 @@ from django.urls import reverse
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.console.selectors.review import name_place, shuffle_attempts
+from apps.console.words_facts import name_fact
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
 from apps.feedback.services import claim, find_queue
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Task
+from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task, make_open_review
 from tests.factories import make_project, make_task, make_user
@@ -331,7 +333,7 @@ def test_a_skipped_review_goes_where_it_was_sent(project: Project, bob: User, th
     assert (review.state, review.needs_expert) == (state, then == "expert")
 
 
-def test_a_judgement_is_appealed_from_its_task_and_judged_anew(project: Project, bob: User) -> None:
+def test_a_judgement_is_appealed_from_its_task_and_judged_by_somebody_else(project: Project, bob: User) -> None:
     task = make_chat_task(project, state=Task.State.DONE)
     feedback = Feedback.objects.create(project=project, task=task, source="human", author="user:bob", score=0.0)
     client = sign_in(make_user("alice"))
@@ -339,7 +341,11 @@ def test_a_judgement_is_appealed_from_its_task_and_judged_anew(project: Project,
     assert client.post(path("feedback-appeal", feedback.pk), {"reason": ""}).status_code == 400
     answer = client.post(path("feedback-appeal", feedback.pk), {"reason": "The rule changed in May."})
     assert answer.headers["Location"] == path("task", task.pk)
-    assert Review.objects.get(purpose="appeal").about == feedback
+    appeal = Review.objects.get(purpose="appeal")
+    assert appeal.about == feedback
+    page = client.get(path("task", task.pk)).content.decode()
+    assert "Nobody else here may judge it yet" in page
+    assert path("review-claim", appeal.pk) not in page
     client.post(path("feedback-retract", feedback.pk), {"reason": "Wrong task."})
     feedback.refresh_from_db()
     assert feedback.retracted_by == "user:alice"
@@ -394,3 +400,16 @@ def test_an_outsider_finds_nothing_of_all_this(project: Project, charlie: User) 
             page = reverse(f"console:{name}", args=(slug, row))
             assert 404 in {client.get(page).status_code, client.post(page).status_code}, page
             assert client.post(page).status_code in {404, 405}, page
+
+
+def test_a_task_says_only_what_is_so(project: Project, bob: User) -> None:
+    task = make_chat_task(project, answers=("done",), state=Task.State.DONE, group_size=8)
+    Worker.objects.filter(pk=task.worker_id).update(kind="outside")
+    Feedback.objects.create(project=project, task=task, source="ai", author="agent:llm:x", score=0.5)
+    page = " ".join(sign_in(bob).get(path("task", task.pk)).content.decode().split())
+    assert "<dt>Attempts</dt><dd>1</dd>" in page
+    assert "Served by" not in page
+    assert '<li class="done">In review</li>' not in page  # nobody was asked
+    assert "An AI manager" in page
+    assert "not scored" in page
+    assert str(name_fact("model").label) == "Model"

@@ -10,7 +10,16 @@ from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.feedback.appeals import find_contradiction
 from apps.feedback.errors import NotYourReviewError
 from apps.feedback.models import Feedback, Review
-from apps.feedback.services import StepWord, Words, claim, claim_review, extract_hint, give_task_feedback
+from apps.feedback.services import (
+    StepWord,
+    Words,
+    assign_review,
+    claim,
+    claim_review,
+    extract_hint,
+    give_task_feedback,
+    has_judge,
+)
 from apps.pipeline import flow
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts
@@ -80,6 +89,21 @@ def test_an_upheld_appeal_retracts_what_it_contradicts_and_rollouts_follow(
     assert ("feedback.retracted" in kinds) == is_upheld
     with pytest.raises(ConflictError):
         flow.open_appeal(feedback=disputed, by=alice, reason="again")
+
+
+def test_who_appeals_does_not_judge_the_appeal(project: Project, alice: User, bob: User, disputed: Feedback) -> None:
+    appeal = flow.open_appeal(feedback=disputed, by=alice, reason="step 2 is wrong")
+    assert not has_judge(appeal)
+    assert claim_review(project, alice) is None
+    with pytest.raises(NotYourReviewError, match="somebody else judges it"):
+        claim(appeal, alice)
+    with pytest.raises(NotYourReviewError, match="somebody else judges it"):
+        flow.give_feedback(review=appeal, by=alice, score=0.0)
+    with pytest.raises(BadInputError, match="somebody else judges it"):
+        assign_review(review=appeal, to=alice, by=alice)
+    Member.objects.create(project=project, user=make_user("carol"), role=Role.REVIEWER)
+    assert has_judge(appeal)
+    assert not disputed.retracted_at
 
 
 def test_who_may_not_appeal_is_told_why(project: Project, alice: User, bob: User, charlie: User) -> None:

@@ -86,8 +86,8 @@ def test_without_a_quorum_of_votes_the_judge_is_unscored_and_its_weight_goes_on(
     assert whole.score is None
     assert whole.reason.startswith("1 of 3 votes valid, wanted at least half")
     attempt = judged.attempts.get()
-    assert attempt.score == pytest.approx(2 / 3)
-    assert [lost["scorer"] for lost in attempt.score_details["redistributed"]] == ["prm"]
+    assert attempt.score is None
+    assert [lost["scorer"] for lost in attempt.score_details["redistributed"]] == ["prm", "effort"]
 
 
 @pytest.mark.parametrize(("mode", "error"), [("busy", "ProviderBusyError"), ("refusing", "ProviderRefusedError")])

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
-from apps.accounts.models import Project
+from apps.accounts.models import Member, Project
 from apps.audit.models import AuditEntry
+from apps.feedback.selectors import effective_judgement
+from apps.feedback.services import give_task_feedback
 from apps.scoring.models import StepScore
 from apps.scoring.services import find_profile, score_task
 from apps.tasks.models import Attempt, Task
 from tentalis.core.scoring.protocol import ScoringError
 from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
+from tests.factories import make_user
 
 
 def scores_of(attempt: Attempt) -> dict[tuple[str, int | None], float | None]:
@@ -62,7 +65,7 @@ def test_steps_that_are_missing_lower_the_verifiers_score_of_the_whole(project: 
     assert scores_of(attempt)["step_verifier", None] == pytest.approx(1 / 3)
 
 
-def test_a_scorer_that_cannot_leaves_its_reason_and_its_weight_goes_to_the_others(project: Project) -> None:
+def test_without_a_judge_a_chat_task_is_not_scored_by_effort_alone(project: Project) -> None:
     task = make_chat_task(project, ["first"])
     score_task(task.pk)
     attempt = task.attempts.get()
@@ -71,8 +74,8 @@ def test_a_scorer_that_cannot_leaves_its_reason_and_its_weight_goes_to_the_other
         ("hallucination", None): None,
         ("effort", None): pytest.approx(2 / 3),
     }
-    assert attempt.score == pytest.approx(2 / 3)
-    assert attempt.score_details["weights"] == {"effort": 1.0}
+    assert attempt.score is None
+    assert attempt.score_details["weights"] == {}
     assert attempt.score_details["redistributed"] == [
         {"scorer": "prm", "weight": 0.6, "reason": "no model is configured to judge it"},
         {
@@ -80,9 +83,27 @@ def test_a_scorer_that_cannot_leaves_its_reason_and_its_weight_goes_to_the_other
             "weight": 0.3,
             "reason": "it claims nothing that rules can look up; no model is configured to judge it",
         },
+        {"scorer": "effort", "weight": 0.1, "reason": "nothing said whether it is right"},
     ]
-    assert "its 0.60 went to effort 1.00" in attempt.score_details["words"]
-    assert AuditEntry.objects.get().payload["unscored"] == ["hallucination", "prm"]
+    assert "its 0.60 had nobody to go to" in attempt.score_details["words"]
+    assert AuditEntry.objects.get().payload["unscored"] == ["effort", "hallucination", "prm"]
+
+
+def test_what_was_verified_comes_first_and_stands_where_nobody_scored(project: Project) -> None:
+    task = make_chat_task(project, ["A long answer with many words", "7"], reference=7)
+    score_task(task.pk)
+    task.refresh_from_db()
+    assert list(task.attempts.order_by("index").values_list("score", "outcome")) == [(None, 0.0), (None, 1.0)]
+    assert (task.score, task.answer) == (0.5, "7")
+
+
+def test_an_overall_score_orders_no_attempts_that_nothing_else_orders(project: Project) -> None:
+    bob = make_user("bob")
+    Member.objects.get_or_create(project=project, user=bob, defaults={"role": "reviewer"})
+    task = make_chat_task(project, ["13", "The sum of six and seven, as everybody knows who can count, is 14"])
+    score_task(task.pk)
+    give_task_feedback(task=task, by=bob, score=0.8)
+    assert [one.reward for one in effective_judgement(task).values()] == [0.8, 0.8]
 
 
 @pytest.mark.parametrize("environment", ["swe", "terminal", "gui"])

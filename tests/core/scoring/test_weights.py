@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tentalis.core.scoring.protocol import Score, ScoringError, Unscored
-from tentalis.core.scoring.weights import ENVIRONMENTS, PROFILES, WeightProfile, combine, profile_for
+from tentalis.core.scoring.weights import ENVIRONMENTS, PROFILES, SUPPORTING, WeightProfile, combine, profile_for
 
 SCORE = st.floats(0.0, 1.0) | st.builds(Unscored, st.sampled_from(["timeout", "refused"]))
 
@@ -37,15 +37,23 @@ def test_a_full_set_of_scores_is_their_weighted_mean() -> None:
 
 
 def test_a_failed_scorers_weight_goes_to_the_others_and_says_so() -> None:
-    combined = combine({"prm": Unscored("timeout"), "hallucination": 0.8, "effort": 0.4}, profile_for("chat"))
-    assert combined.value == pytest.approx(0.7)  # .75 * .8 + .25 * .4
-    assert dict(combined.used_weights) == pytest.approx({"hallucination": 0.75, "effort": 0.25})
+    combined = combine({"tests": 0.8, "prm": Unscored("timeout"), "diff_size": 0.1}, profile_for("swe"))
+    assert combined.value == pytest.approx(0.6)  # 5/7 * .8 + 2/7 * .1
+    assert dict(combined.used_weights) == pytest.approx({"tests": 5 / 7, "diff_size": 2 / 7})
     (lost,) = combined.redistributed_from
-    assert (lost.scorer, lost.reason, lost.weight) == ("prm", "timeout", 0.6)
-    assert combined.to_json()["redistributed_from"] == ({"scorer": "prm", "reason": "timeout", "weight": 0.6},)
-    assert combined.describe_redistribution() == (
-        "prm unscored (timeout), its 0.60 went to hallucination 0.75, effort 0.25"
-    )
+    assert (lost.scorer, lost.reason, lost.weight) == ("prm", "timeout", 0.3)
+    assert combined.to_json()["redistributed_from"] == ({"scorer": "prm", "reason": "timeout", "weight": 0.3},)
+    assert combined.describe_redistribution() == "prm unscored (timeout), its 0.30 went to tests 0.71, diff_size 0.29"
+
+
+def test_effort_alone_is_no_score_but_where_a_project_scores_by_it() -> None:
+    combined = combine({"prm": Unscored("no judge"), "hallucination": 0.8, "effort": 0.4}, profile_for("chat"))
+    assert combined.value is None
+    assert dict(combined.used_weights) == {}
+    assert [lost.scorer for lost in combined.redistributed_from] == ["prm", "hallucination", "effort"]
+    assert "effort unscored (nothing said whether it is right)" in combined.describe_redistribution()
+    own = WeightProfile("chat", {"effort": 0.5, "hallucination": 0.5})
+    assert combine({"hallucination": 0.8, "effort": 0.4}, own).value == pytest.approx(0.6)
 
 
 def test_a_scorer_that_gave_nothing_is_unscored() -> None:
@@ -67,6 +75,8 @@ def test_the_value_lies_between_the_scores_and_weights_sum_to_one(case: tuple[We
     profile, scores = case
     combined = combine(scores, profile)
     present = [score for score in scores.values() if not isinstance(score, Unscored)]
+    if all(isinstance(score, Unscored) for scorer, score in scores.items() if scorer not in SUPPORTING):
+        present = []
     assert (combined.value is None) == (not present)
     if combined.value is not None:
         assert min(present) <= combined.value <= max(present)
