@@ -74,13 +74,14 @@ def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling:
     """
     kind = route.backend.kind
     is_chat = form == "chat"
-    is_stream = bool(body.get("stream"))
+    is_stream = body.get("stream") or False
+    if is_stream.__class__ is not bool:
+        message = f"stream: wanted true or false, found {is_stream!r:.40}"
+        raise RefusalError(message, status=400, code="invalid_value", param="stream")
     asked: Json = {name: value for name, value in body.items() if name not in OURS}
     asked["model"] = route.served.name
-    choices = body.get("n") or 1
-    if isinstance(choices, int) and choices > kind.max_choices:
-        message = f"n: {route.backend.name} gives at most {kind.max_choices}, found {choices}"
-        raise RefusalError(message, status=400, code="invalid_value", param="n")
+    if (choices := body.get("n")) is not None:
+        _check_choices(choices, route)
     if is_chat:
         _name_limit(asked, kind.max_tokens_field)
     if kind.kind == "engine":
@@ -111,6 +112,16 @@ def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling:
         hides_usage=hides_usage,
         sampling={**knobs, TELLS: kind.name_told(is_declared=route.backend.tells_processed)},
     )
+
+
+def _check_choices(choices: Any, route: Route) -> None:
+    most = route.backend.kind.max_choices
+    if type(choices) is int and 1 <= choices <= most:
+        return
+    words = (
+        f"{route.backend.name} gives at most {most}" if type(choices) is int and choices > most else "wanted 1 or more"
+    )
+    raise RefusalError(f"n: {words}, found {choices!r:.40}", status=400, code="invalid_value", param="n")
 
 
 def _settle_sampling(asked: Json, policy: SamplingPolicy, route: Route) -> Json:

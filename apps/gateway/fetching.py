@@ -1,7 +1,9 @@
 """Getting an answer to one request from whichever address of its server gives one."""
 
 import asyncio
+import math
 import time
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 
@@ -9,6 +11,7 @@ from apps.gateway.arriving import Aim, Arrival, take_aim
 from apps.gateway.dialects import ErrorWords, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
+from apps.gateway.retelling import NoAnswerError, is_whole, tell_as_events
 from apps.gateway.routing import find_route
 from apps.gateway.upstreams import (
     FAR_STATUSES,
@@ -24,6 +27,7 @@ from tentalis.outbound.answers import Measure
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
+DOWN_RETRY_S = 2.0
 BROKEN = (aiohttp.ClientError, ConnectionError)
 """What reading an answer raises when its server goes away."""
 
@@ -54,16 +58,20 @@ class Fetch:
         wait_s = FIRST_WAIT_S
         while True:
             refusal: RefusalError | None = None
+            is_worth_it = True
             for endpoint in self._edge.upstreams.order(self.aim.route.backend, self._arrival.place.session):
                 try:
                     return await self._try(endpoint)
                 except DownError as error:
                     self._edge.metrics.failovers[self.aim.route.backend.key or 0] += 1
                     refusal = refusal or self._refuse_down(error)
+                    is_worth_it &= not self._costs_again(error) and (error.wait_s or 0) <= until - time.monotonic()
                 except _ElsewhereError as error:
                     refusal = error.refusal
             assert refusal is not None, "every backend has an address"
-            if refusal.code not in {"upstream_down", "model_loading"} or time.monotonic() >= until:
+            if refusal.code not in {"upstream_down", "model_loading"}:
+                raise refusal
+            if not is_worth_it or time.monotonic() >= until:
                 raise refusal
             await asyncio.sleep(wait_s)
             wait_s = min(LONGEST_WAIT_S, wait_s * 2)
@@ -107,10 +115,12 @@ class Fetch:
             if answer.status != 200:
                 raw = await read_beginning(answer)
                 answer.close()
-                raise self._read_refusal(answer, raw)
+                raise self._read_refusal(answer, raw, status=answer.status)
             if question.is_stream:
                 check_head(answer)
                 found = await self.read_on()
+                if is_whole(found):
+                    found = self._tell_as_events(answer, found + await self._read_rest())
             else:
                 found = await read_whole(answer)
         except TimeoutError:
@@ -121,24 +131,48 @@ class Fetch:
             raise RefusalError(message, status=502, code="upstream_too_long") from None
         except BROKEN as error:
             endpoint.note_failure("its answer broke off")
-            raise DownError("its answer broke off") from error
+            raise DownError("its answer broke off", was_asked=True) from error
         if not found:
             endpoint.note_failure("its answer is empty")
-            raise DownError("its answer is empty")
+            raise DownError("its answer is empty", was_asked=True)
         return found
 
-    def _read_refusal(self, answer: aiohttp.ClientResponse, raw: bytes) -> Exception:
-        """What a server means that did not say 200."""
-        route, status = self.aim.route, answer.status
+    async def _read_rest(self) -> bytes:
+        parts: list[bytes] = []
+        while part := await self.read_on():
+            parts.append(part)
+        return b"".join(parts)
+
+    def _tell_as_events(self, answer: aiohttp.ClientResponse, raw: bytes) -> bytes:
+        """The events of an answer that came whole. Raises what `_try` does where it is an error, or nothing known."""
+        try:
+            if self.aim.route.backend.kind.dialect != "openai":
+                raise NoAnswerError(f"wanted events, found {raw[:80]!r}")
+            return tell_as_events(raw)
+        except NoAnswerError as error:
+            name, words = self.aim.route.backend.name, error.words
+            if words is None:
+                message = f"{name} gave no answer that can be read: {error}"
+                raise RefusalError(message, status=502, code="upstream_unreadable") from None
+            if error.status in FAR_STATUSES:  # it was asked, and has answered: nobody else is
+                code = words.code or "upstream_error"
+                raise RefusalError(f"{name}: {error}", status=error.status, code=code, param=words.param) from None
+            raise self._read_refusal(answer, raw, status=error.status) from None
+
+    def _read_refusal(self, answer: aiohttp.ClientResponse, raw: bytes, *, status: int) -> Exception:
+        """What a server means that did not say 200, or said so of an error."""
+        route = self.aim.route
         name = route.backend.name
+        wait_s = read_wait(answer.headers.get("Retry-After"))
         words = read_error(raw) if raw else ErrorWords(answer.reason or "", "", "")
         if status in FAR_STATUSES:
-            return DownError(f"status {status}: {words.message[:200]}")
+            return DownError(f"status {status}: {words.message[:200]}", wait_s=wait_s)
         message = f"{name}: {words.message or status}"
         if status == 429:
-            wait_s = _read_wait(answer.headers.get("Retry-After"))
             code = words.code or "rate_limit_exceeded"
-            return _ElsewhereError(RefusalError(message, status=429, code=code, retry_after_s=wait_s))
+            return _ElsewhereError(
+                RefusalError(message, status=429, code=code, retry_after_s=1.0 if wait_s is None else wait_s)
+            )
         if status == 404 and route.is_managed and route.served.name in words.message + words.param:
             message = f"{route.served.name} is being loaded"
             return _ElsewhereError(RefusalError(message, status=429, code="model_loading", retry_after_s=1))
@@ -147,11 +181,21 @@ class Fetch:
             return RefusalError(message, status=502, code="upstream_refused_key")
         if status < 400:
             return RefusalError(f"{name} answers {status}, a redirect", status=502, code="upstream_redirects")
-        return RefusalError(message, status=status, code=words.code or "upstream_error", param=words.param)
+        code = words.code or "upstream_error"
+        return RefusalError(message, status=status, code=code, param=words.param, retry_after_s=wait_s)
+
+    def _costs_again(self, error: DownError) -> bool:
+        """A vendor is paid for an answer that broke off; a server of one's own may just be starting again."""
+        return error.was_asked and not self.aim.route.backend.kind.is_local
 
     def _refuse_down(self, error: DownError) -> RefusalError:
         message = f"{self.aim.route.backend.name} is down: {error}"
-        return RefusalError(message, status=503, code="upstream_down", retry_after_s=2)
+        return RefusalError(
+            message,
+            status=503,
+            code="upstream_down",
+            retry_after_s=DOWN_RETRY_S if error.wait_s is None else error.wait_s,
+        )
 
 
 class _ElsewhereError(Exception):
@@ -162,9 +206,15 @@ class _ElsewhereError(Exception):
         self.refusal = refusal
 
 
-def _read_wait(value: str | None) -> float:
-    """Seconds of a Retry-After header; 1 where it says none that can be read."""
+def read_wait(value: str | None) -> float | None:
+    """Seconds of a Retry-After header, given as such or as a moment; None where it says none that can be read."""
+    if not value:
+        return None
     try:
-        return max(0.0, min(float(value or ""), LIMITS.retry_after_s))
+        found = float(value)
     except ValueError:
-        return 1.0
+        try:
+            found = math.ceil(parsedate_to_datetime(value).timestamp() - time.time())
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, min(found, LIMITS.retry_after_s)) if math.isfinite(found) else None

@@ -68,7 +68,17 @@ class Endpoint:
 
 
 class DownError(Exception):
-    """An address gave no answer; another may."""
+    """An address gave no answer; another may.
+
+    Attributes:
+        wait_s: when it wants to be asked again; None where it did not say.
+        was_asked: it had taken the question, so that asking again is paid again.
+    """
+
+    def __init__(self, message: str, *, wait_s: float | None = None, was_asked: bool = False) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+        self.was_asked = was_asked
 
 
 class AnswerTooLongError(Exception):

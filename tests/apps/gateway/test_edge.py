@@ -1,15 +1,20 @@
 """What callers get from the gateway, and what is handed over for capture: the failures that gateways are known for."""
 
 import json
+import re
 import threading
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import httpx
 import pytest
 
 from apps.accounts.models import Project
+from apps.gateway.capture import capture
 from apps.gateway.edge import Patience
+from apps.gateway.fetching import read_wait
 from apps.workers.models import Worker
 from tentalis.limits import LIMITS
 from tests.apps.gateway.running import HELLO, GatewayThread, Streamed, make_agent_token, make_chat_worker, make_provider
@@ -141,6 +146,89 @@ def test_a_stream_that_breaks_off_ends_in_an_error_and_is_marked(
     [record] = gateway.records
     assert record.header["is_truncated"]
     assert b"word2" in record.answer
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"])
+def test_an_answer_that_comes_whole_to_who_wanted_a_stream_is_told_as_one(
+    gateway: GatewayThread, token: str, upstream: StubUpstream, path: str
+) -> None:
+    asked = {"/v1/completions": {"prompt": "hi"}, "/v1/responses": {"input": "hi"}}.get(path, HELLO)
+    body = asked | {"model": "helper", "stream": True, "max_tokens": 50}
+    upstream.plan(tool_calls=[] if path == "/v1/completions" else [["look", "{}"], ["tell", "{}"]])
+
+    def ask() -> str:
+        text = gateway.client.post(path, json=body, headers={"x-api-key": token}).text
+        return re.sub(r"[0-9a-f]{32}", "", text.partition("[DONE]")[0])
+
+    streamed = ask()
+    upstream.plan(answers_whole=True)
+    whole = ask()
+    assert "word7" in whole
+    assert whole.count("tell") == streamed.count("tell")
+    for last in ("message_stop", "response.completed"):
+        assert (last in whole) == (last in streamed)
+    one, other = (capture(record)[0] for record in gateway.records)
+    for name in (
+        "text",
+        "tool_calls",
+        "finish_reason",
+        "prompt_token_ids",
+        "token_ids",
+        "logprobs",
+        "completion_tokens",
+    ):
+        assert getattr(one, name) == getattr(other, name), name
+    assert other.token_ids
+    assert not other.is_truncated
+
+
+@pytest.mark.parametrize(
+    ("plan", "status", "code", "words"),
+    [
+        ({"says_error": {"message": "no room", "code": 429}}, 429, "429", "no room"),
+        ({"says_error": {"message": "bad prompt", "type": "bad"}}, 502, "bad", "bad prompt"),
+        ({"says_error": {"message": "too long", "code": 400}}, 400, "400", "too long"),
+        ({"garbage": True}, 502, "upstream_unreadable", "wanted events, found b'<html>"),
+    ],
+    ids=str,
+)
+def test_an_error_instead_of_a_stream_keeps_its_status_and_words(
+    gateway: GatewayThread, token: str, upstream: StubUpstream, plan: dict[str, Any], status: int, code: str, words: str
+) -> None:
+    upstream.plan(**plan)
+    response = gateway.chat("helper", token=token, stream=True)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (status, code)
+    assert words in error["message"]
+    assert words in gateway.records[0].header["error"]
+    assert len(upstream.requests) == 1
+
+
+def test_a_server_that_says_when_to_come_back_is_not_asked_before(
+    gateway: GatewayThread, token: str, upstream: StubUpstream
+) -> None:
+    upstream.plan(status=503, retry_after="70")
+    response = gateway.chat("helper", token=token)
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "70")
+    assert len(upstream.requests) == 1
+
+
+def test_a_vendor_is_not_paid_twice_for_an_answer_that_broke_off(
+    project: Project, helper: Worker, token: str, upstream: StubUpstream
+) -> None:
+    make_chat_worker(project, make_provider(project, upstream.url, name="dear", kind="custom"), "dear")
+    upstream.plan(truncate_after=1)
+    with GatewayThread() as gateway:
+        assert gateway.chat("dear", token=token).status_code == 503
+    assert len(upstream.requests) == 1
+
+
+def test_a_moment_to_come_back_at_is_told_in_seconds() -> None:
+    at = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    assert read_wait(at) in {89, 90}
+    assert [read_wait(text) for text in ("7", "-1", "1e9", "nan", "soon", "", None)] == [
+        7, 0, LIMITS.retry_after_s, None, None, None, None,
+    ]  # fmt: skip
 
 
 def test_an_error_in_the_middle_of_a_stream_is_told(gateway: GatewayThread, token: str, upstream: StubUpstream) -> None:
@@ -310,6 +398,12 @@ def test_nothing_is_answered_that_could_not_be_recorded(gateway: GatewayThread, 
         (b'{"model": "nobody", "messages": [{"role": "user", "content": "x"}]}', 404, "no model 'nobody'"),
         (b'{"model": "ensemble/all", "messages": [{"role": "user", "content": "x"}]}', 404, "no ensemble 'all'"),
         (b'{"model": "helper", "n": 1000, "messages": [{"role": "user", "content": "x"}]}', 400, "at most 64"),
+        (b'{"model": "helper", "n": 0, "messages": [{"role": "user", "content": "x"}]}', 400, "n: wanted 1 or more"),
+        (
+            b'{"model": "helper", "stream": "false", "messages": [{"role": "user", "content": "x"}]}',
+            400,
+            "stream: wanted true or false, found 'false'",
+        ),
     ],
 )
 def test_a_wrong_request_is_told_what_was_wanted(

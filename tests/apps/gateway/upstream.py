@@ -56,6 +56,8 @@ class Plan:
         is_healthy: what /health answers.
         squeezes: compresses a whole answer, though nobody asked for that.
         levels: so many lists within each other stand in a whole answer.
+        answers_whole: streams nothing, whatever is asked.
+        says_error: an error that it answers with, and says 200.
     """
 
     reply: str = ""
@@ -81,6 +83,8 @@ class Plan:
     is_healthy: bool = True
     squeezes: bool = False
     levels: int = 0
+    answers_whole: bool = False
+    says_error: Json = field(default_factory=dict)
 
 
 def token_of(word: str) -> int:
@@ -321,8 +325,10 @@ class Server:
             return _refuse(400, f"Unrecognized request argument supplied: {', '.join(sorted(extra))}", "unknown")
         if plan.garbage:
             return web.Response(text="<html>it works</html>", content_type="text/html")
+        if plan.says_error:
+            return web.json_response({"error": plan.says_error})
         answer = Answer(body, plan, number)
-        if body.get("stream"):
+        if body.get("stream") and not plan.answers_whole:
             return await self._stream(request, answer)
         whole = orjson.dumps(answer.write_whole())
         if plan.levels:
