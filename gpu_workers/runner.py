@@ -43,11 +43,17 @@ def run(
         write_file(output / SPEC_FILE, canonical_json(spec.to_json()))
         tracking = Tracking(spec, output)
 
+        told: list[Mapping[str, float]] = []
+
         def tell(metrics: Mapping[str, float]) -> None:
+            told.append(dict(metrics))
             tracking.write(metrics)
             report(metrics)
 
-        result = require_numbers(_train(spec, output, tell), spec)
+        result = _train(spec, output, tell)
+        if not result.ok and not result.metrics:  # what was measured stays, whatever became of the training
+            result = dataclasses.replace(result, metrics=[row for row in told if all(map(math.isfinite, row.values()))])
+        result = require_numbers(result, spec)
         result = dataclasses.replace(result, tracking=tracking.close(result))
         if sign is not None:
             sign(result)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -159,7 +159,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             last_letter=0,
             started_at=Now(),
             finished_at=None,
-            metrics=[],
+            metrics=run.metrics if spec.resume_uri is not None else [],
             failure="",
             waiting_reason="",
             external_id=cluster.name_job(run.pk, attempt) if run.backend == cluster.BACKEND else "",
@@ -210,7 +210,10 @@ def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any], number
             return
         changes: dict[str, Any] = {"heartbeat_at": Now(), "last_letter": number, "untaken_since": None}
         if metrics and is_storable(metrics) and dict(metrics) not in run.metrics:
-            changes["metrics"] = [*run.metrics, dict(metrics)]
+            is_numbered = "update" in metrics
+            changes["metrics"] = (
+                join_updates(run.metrics, [dict(metrics)]) if is_numbered else [*run.metrics, dict(metrics)]
+            )
             watch_training(run, changes["metrics"], by="monitor")
         TrainingRun.objects.filter(pk=run_id).update(**changes)
         renew_place(run_id)
@@ -308,7 +311,7 @@ def is_storable(value: object) -> bool:
 def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:
     """What a result says, as columns of its run."""
     return {
-        "metrics": [dict(entry) for entry in result.metrics] or run.metrics,
+        "metrics": join_updates(run.metrics, [dict(entry) for entry in result.metrics]),
         "summary": dict(result.summary),
         "notes": list(result.notes),
         "versions": dict(result.versions),
@@ -316,6 +319,20 @@ def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:
         "finished_at": Now(),
         "cost": add_up_cost(run),
     }
+
+
+def join_updates(kept: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A run's updates with those that an attempt told: where it went on from a checkpoint, behind the earlier ones.
+
+    Args:
+        told: in order; [] says nothing. Where they have no numbers they are the whole.
+    """
+    if not told:
+        return list(kept)
+    first = told[0].get("update")
+    if not isinstance(first, int | float):
+        return list(told)
+    return [*(row for row in kept if row.get("update", first) < first), *told]
 
 
 def end_failed(run: TrainingRun, reason: str, *, by: str, **changes: Any) -> None:

@@ -32,7 +32,7 @@ function options(figure, width, count) {
   const isSmall = "small" in figure.dataset;
   const isShort = count <= 12;
   const series = figure.dataset.series.split(" ");
-  const inks = ["accent", "second", "info", "good", "bad"].map(color);
+  const inks = ["accent", "second", "info", "good", "bad", "sixth"].map(color);
   const fixed = figure.dataset.y?.split(" ").map(Number);
   const axis = { stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
   const lines = series.map((_, place) => ({

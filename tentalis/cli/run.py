@@ -258,7 +258,7 @@ def watch_run(client: "Client", run_id: int, *, as_json: bool) -> None:
             if as_json:
                 print_json({"run": run_id, "update": shown, **update})
             else:
-                typer.echo(f"update {shown}: {describe_update(update)}")
+                typer.echo(f"update {update.get('update', shown)}: {describe_update(update)}")
         if answer["state"] in ENDED:
             break
         time.sleep(POLL_S)

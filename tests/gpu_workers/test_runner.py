@@ -176,6 +176,7 @@ def test_a_cancel_file_stops_the_run_between_updates(tmp_path: Path) -> None:
     result = run(spec, lambda _: (tmp_path / "out" / "cancel").touch())
     assert (result.ok, result.error_type) == (False, "CancelledError")
     assert result.error_message == "cancelled after 1 of 2 updates"
+    assert [(row["update"], row["updates"]) for row in result.metrics] == [(1, 2)], "what was measured stays"
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert left == ["cancel", "checkpoint", "result.json", "spec.json"]
 

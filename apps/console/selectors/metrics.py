@@ -215,14 +215,22 @@ def is_number(value: object) -> bool:
 
 
 def _chart(name: str, runs: Sequence[Sequence[Mapping[str, Any]]]) -> Chart:
-    values = [[row[name] if is_number(row.get(name)) else None for row in metrics] for metrics in runs]
-    length = max(len(column) for column in values)
+    numbered = [{_find_update(row, place): row for place, row in enumerate(metrics, start=1)} for metrics in runs]
+    numbers = sorted({number for rows in numbered for number in rows})
+    cells = [[rows.get(number, {}).get(name) for number in numbers] for rows in numbered]
+    values = [[cell if is_number(cell) else None for cell in column] for column in cells]
     share = max(3, MOST_POINTS // len(values))
     places = sorted({place for column in values for place in thin(column, share)})
     return Chart(
         name=name,
         words=say_metric(name),
-        updates=[place + 1 for place in places],
-        series=[[column[place] if place < len(column) else None for place in places] for column in values],
-        is_thinned=len(places) < length,
+        updates=[numbers[place] for place in places],
+        series=[[column[place] for place in places] for column in values],
+        is_thinned=len(places) < len(numbers),
     )
+
+
+def _find_update(row: Mapping[str, Any], place: int) -> int:
+    """The number of the update that a row is of; its place where it does not say."""
+    update = row.get("update")
+    return int(update) if update is not None and is_number(update) else place

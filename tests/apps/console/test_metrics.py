@@ -1,10 +1,13 @@
 """A run's metrics as the page draws them."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
 from apps.console.selectors.metrics import MOST_POINTS, WORDS, group_charts, say_metric, thin
+from apps.console.views.training import MOST_COMPARED
 
 
 def test_metrics_are_grouped_by_the_question_they_answer_and_named_in_words() -> None:
@@ -23,6 +26,23 @@ def test_runs_stand_side_by_side_with_gaps_where_one_said_nothing() -> None:
     (chart,) = group.charts
     assert chart.rows == [(1, (0.1, 0.5)), (2, (0.2, None)), (3, (None, 0.7))]
     assert chart.columns == "1 2"
+
+
+def test_points_stand_at_the_updates_they_were_made_in() -> None:
+    (group,) = group_charts([[{"update": 3, "reward": 0.1}, {"update": 52.0, "reward": 0.2}], [{"reward": 0.5}]])
+    assert group.charts[0].rows == [(1, (None, 0.5)), (3, (0.1, None)), (52, (0.2, None))]
+
+
+def test_as_many_runs_as_can_be_compared_have_a_colour() -> None:
+    static = Path(__file__).parents[3] / "static"
+    series = 1 + MOST_COMPARED
+    inks = re.findall(r"^\.ink-(\d) \{ --ink-line: var\(--(\w+)\)", (static / "css/operations.css").read_text(), re.M)
+    assert [int(number) for number, _name in inks] == list(range(series))
+    drawn = re.search(r"const inks = \[(.*?)\]", (static / "js/charts.js").read_text())
+    assert drawn is not None
+    assert re.findall(r'"(\w+)"', drawn[1]) == [name for _number, name in inks]
+    tokens = (static / "css/tokens.css").read_text()
+    assert {tokens.count(f" --{name}:") for _number, name in inks} == {3}, "light, dark, and dark by choice"
 
 
 def test_a_long_run_is_thinned_and_keeps_its_spike_and_its_ends() -> None:

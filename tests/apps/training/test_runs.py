@@ -252,6 +252,20 @@ def test_cancelling_a_run_at_work_tells_the_box(run: TrainingRun, store: Path, a
     assert TrainingRun.objects.get().state == "cancelled"
 
 
+def test_a_run_that_stopped_keeps_its_whole_curve_also_behind_a_checkpoint(
+    run: TrainingRun, store: Path, alice: User
+) -> None:
+    services.note_heartbeat(run.pk, 1, {"update": 2.0}, 1)  # heartbeats tell the latest alone
+    stopped: dict[str, Any] = {"ok": False, "error_type": "PausedError", "error_message": "by alice"}
+    flow.take_result(make_result(run, store, **stopped, metrics=[{"update": 1.0}, {"update": 2.0}]), by="c")
+    assert TrainingRun.objects.get().metrics == [{"update": 1.0}, {"update": 2.0}]
+    TrainingRun.objects.update(state="running")  # it goes on from its checkpoint
+    services.note_heartbeat(run.pk, 1, {"update": 3.0}, 2)
+    stopped["error_type"] = "CancelledError"
+    flow.take_result(make_result(run, store, **stopped, metrics=[{"update": 3.0}, {"update": 4.0}]), by="c")
+    assert [row["update"] for row in TrainingRun.objects.get().metrics] == [1.0, 2.0, 3.0, 4.0]
+
+
 def test_a_run_that_ended_cannot_be_cancelled(run: TrainingRun, alice: User) -> None:
     TrainingRun.objects.update(state="failed")
     run.refresh_from_db()
