@@ -1,11 +1,13 @@
 """What people fill in."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.hashing import HashingBusyError
 from apps.accounts.models import Project
@@ -13,9 +15,26 @@ from apps.accounts.tries import TooManySignInsError, forgive_try
 from apps.base.errors import TentalisError
 from apps.console import services
 from apps.tasks.models import Environment
+from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
 
 MAX_PROMPT = 100_000
+MATCHES = (
+    ("", _("has this number last, or holds this text (automatic)")),
+    ("number", _("has this number as its last one")),
+    ("contains", _("holds this text somewhere")),
+    ("exact", _("is this text and nothing else, blanks and case aside")),
+)
+"""How a reference matches. A JSON object such as {"match": "contains", "value": "7"} says it itself."""
+
+
+@dataclass(frozen=True)
+class TriedReference:
+    """What a reference says of an example answer: right or wrong, matched how; or why it cannot be tried."""
+
+    is_right: bool
+    match: str
+    fault: str = ""
 
 
 def show_error(form: forms.Form, error: TentalisError) -> None:
@@ -74,11 +93,19 @@ class TaskForm(forms.Form):
         help_text="How often it is tried; attempts are compared with each other. Empty: the project's usual number.",
     )
     reference = forms.CharField(
-        label="What a right answer holds",
+        label=_("The right answer"),
         required=False,
         max_length=MAX_PROMPT,
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="Only where it is known.",
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=_("Only where it is known: attempts are then checked against it, and the check becomes the reward."),
+    )
+    reference_match = forms.ChoiceField(label=_("An attempt is right if its answer"), choices=MATCHES, required=False)
+    example = forms.CharField(
+        label=_("Try it on an example answer"),
+        required=False,
+        max_length=MAX_PROMPT,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=_("Shows at once whether this answer would count as right. It is not kept."),
     )
 
     def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
@@ -89,3 +116,26 @@ class TaskForm(forms.Form):
         kinds = {kind for (kind,) in workers.values_list("kind")}
         if kinds == {Worker.Kind.DESK}:
             self.fields["environment"].initial = Environment.DESK
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        data["reference"] = read_reference(str(data.get("reference") or ""), str(data.get("reference_match") or ""))
+        return data
+
+    def try_example(self) -> TriedReference | None:
+        """What the reference says of the example, out of a form that may be half filled; None while one is missing."""
+        self.is_valid()
+        said = self.cleaned_data
+        reference, example = said.get("reference"), str(said.get("example") or "").strip()
+        if reference is None or not example:
+            return None
+        try:
+            is_right, match = try_reference(
+                environment=str(said.get("environment") or ""),
+                prompt=str(said.get("prompt") or ""),
+                reference=reference,
+                answer=example,
+            )
+        except (TentalisError, ValueError) as error:
+            return TriedReference(is_right=False, match="", fault=str(error))
+        return TriedReference(is_right=is_right, match=str(dict(MATCHES).get(match, match)))

@@ -24,7 +24,9 @@ def submit(
     ] = "",
     worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
     group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
-    reference: Annotated[str, typer.Option(help="What a right answer holds, as JSON.")] = "",
+    reference: Annotated[
+        str, typer.Option(help='The right answer, as JSON: 7, "Paris" or {"match": "contains", "value": "Paris"}.')
+    ] = "",
     metadata: Annotated[str, typer.Option(help="A JSON object kept with the task.")] = "",
     parent: Annotated[int | None, typer.Option(min=1, help="Task this one is part of.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed and adapter give the same attempts.")] = None,

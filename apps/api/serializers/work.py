@@ -155,6 +155,13 @@ class TaskOut(serializers.ModelSerializer[Task]):
         return task.reference if managed is None or task.project_id in managed else None
 
 
+REFERENCE = (
+    'What a right answer is: {"match": "number", "value": 7} has it as its last number, {"match": "contains", "value": '
+    '"Paris"} holds it, {"match": "exact", "value": "Paris"} is it, blanks and case aside. A bare number matches as '
+    "number, a bare text as exact."
+)
+
+
 class TaskIn(StrictSerializer):
     """A new task."""
 
@@ -163,7 +170,7 @@ class TaskIn(StrictSerializer):
     environment = WordField(choices=Environment.choices)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
     group_size = WholeNumberField(required=False, min_value=1, max_value=64, help_text="Default: the project's.")
-    reference = AnyJSONField(required=False, allow_null=True, help_text="What a right answer holds.")
+    reference = AnyJSONField(required=False, allow_null=True, help_text=REFERENCE)
     parent: Any = WholeNumberField(required=False, allow_null=True, min_value=1, help_text="Task this one is part of.")
     metadata = ObjectField(required=False, max_bytes=20_000)
     seed = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=2**53 - 1)

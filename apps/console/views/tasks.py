@@ -44,8 +44,11 @@ def list_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.TASKS_WRITE)
 def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
     form = TaskForm(posted(request), project=scene.project)
-    status = 200
-    if request.method == "POST":
+    status, tried = 200, None
+    if request.method == "POST" and ("try" in request.POST or "fragment" in request.GET):
+        tried = form.try_example()
+        form.errors.clear()
+    elif request.method == "POST":
         status = 400
         if form.is_valid():
             try:
@@ -56,7 +59,9 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
             else:
                 messages.success(request, f"Task {task.pk} is queued.")
                 return leave(scene, "task", task.pk)
-    return show(request, scene, "task_new", {"form": form}, status=status)
+    return show(
+        request, scene, "task_new", {"form": form, "tried": tried, "fragments": {"reference_tried"}}, status=status
+    )
 
 
 @require_GET
@@ -94,5 +99,5 @@ def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:
         environment=data["environment"],
         by=scene.user,
         group_size=data["group_size"],
-        reference=data["reference"] or None,
+        reference=data["reference"],
     )

@@ -60,6 +60,59 @@ def test_a_field_that_cannot_be_is_named_beside_it_and_nothing_is_written(
     assert not Task.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("typed", "match", "kept"),
+    [
+        ("7", "", {"match": "number", "value": "7"}),
+        ("1,200.50", "", {"match": "number", "value": "1,200.50"}),
+        ("Paris", "", {"match": "contains", "value": "Paris"}),
+        ("7", "exact", {"match": "exact", "value": "7"}),
+        ('{"match": "contains", "value": 7}', "", {"match": "contains", "value": 7}),
+        ("{not json}", "", {"match": "contains", "value": "{not json}"}),
+        (" ", "", None),
+    ],
+)
+def test_a_reference_says_how_it_matches(
+    alice: User, project: Project, worker: Worker, typed: str, match: str, kept: object
+) -> None:
+    data = task_data(worker, reference=typed, reference_match=match)
+    assert sign_in(alice).post(path("task-new", slug="shop"), data).status_code == 302
+    assert Task.objects.get().reference == kept
+
+
+def test_a_reference_that_cannot_match_is_refused_beside_its_field(
+    alice: User, project: Project, worker: Worker
+) -> None:
+    data = task_data(worker, reference="seven", reference_match="number")
+    answer = sign_in(alice).post(path("task-new", slug="shop"), data)
+    assert answer.status_code == 400
+    assert 'id="id_reference_error"' in answer.content.decode()
+
+
+def test_a_reference_is_tried_on_an_example_before_anything_is_submitted(
+    alice: User, project: Project, worker: Worker
+) -> None:
+    client, address = sign_in(alice), path("task-new", slug="shop")
+
+    def try_it(place: str = "", **said: str) -> str:
+        data = {"worker": str(worker.pk), "environment": "chat"} | said
+        answer = client.post(address + place, data if place else data | {"try": "1"})
+        assert answer.status_code == 200
+        return " ".join(answer.content.decode().split())
+
+    assert "<strong>Right:</strong> this answer has this number as its last one." in try_it(
+        reference="7", example="The answer is 7."
+    )
+    live = try_it("?fragment=reference_tried", reference="7", example="The answer is 8.")
+    assert "<strong>Wrong:</strong> counted as right if an answer has this number as its last one." in live
+    assert "<html" not in live
+    assert "Wrong:" in try_it(reference="7", reference_match="exact", example="The answer is 7.")
+    assert "reference must hold a number" in try_it(reference="seven", reference_match="number", example="7")
+    assert "a ticket takes no reference" in try_it(reference="7", example="7", environment="desk")
+    assert "needs a sandbox" in try_it(reference="7", example="7", environment="swe")
+    assert not Task.objects.exists()
+
+
 def test_what_the_service_refuses_stands_beside_the_form_and_keeps_what_was_typed(scene: Scene) -> None:
     data = task_data(scene.worker, environment="desk", prompt="no ticket the desk could read")
     answer = sign_in(scene.alice).post(path("task-new"), data)

@@ -1,0 +1,49 @@
+"""References as people type them, and what one would say of an answer."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apps.base.errors import BadInputError
+from apps.environments.registry import get_world
+from tentalis.core.worlds import AttemptDraft
+
+_NUMBER: Final = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d{1,3})?", re.ASCII)
+
+
+def read_reference(text: str, match: str = "") -> Any:
+    """What was typed as a reference, as the API takes it; None where nothing was.
+
+    Args:
+        match: exact, contains or number; "" takes number for a number and contains for any other text. A JSON object
+            is taken as it is: it says itself how it matches.
+    """
+    typed = text.strip()
+    if not typed:
+        return None
+    if typed.startswith("{"):
+        try:
+            found = json.loads(typed)
+        except ValueError:
+            found = None
+        if isinstance(found, Mapping):
+            return found
+    return {"match": match or ("number" if _NUMBER.fullmatch(typed) else "contains"), "value": typed}
+
+
+def try_reference(*, environment: str, prompt: str, reference: Any, answer: str) -> tuple[bool, str]:
+    """Whether an answer would count as right, and how it was matched. Writes nothing.
+
+    Raises:
+        BadInputError: the reference cannot be used in this environment.
+    """
+    world = get_world(environment)
+    try:
+        world.check_reference(reference)
+        found = world.verify(prompt, reference, AttemptDraft(answer=answer))
+    except ValueError as error:
+        raise BadInputError.at("reference", str(error)) from None
+    if found is None:
+        raise BadInputError.at("reference", "wanted a reference to try the answer against, found none")
+    return found.outcome >= 1, str(found.details.get("match", ""))
