@@ -57,6 +57,16 @@ def read_list(value: str) -> list[str]:
     return [item.strip() for item in value.split(",") if item.strip()]
 
 
+def read_origins(value: str) -> list[str]:
+    """`*`, or `scheme://host[:port]` as browsers send it."""
+    found = read_list(value)
+    for origin in found:
+        parts = urlsplit(origin)
+        if origin != "*" and (not parts.scheme or not parts.netloc or f"{parts.scheme}://{parts.netloc}" != origin):
+            raise ValueError("origins like https://app.example.org, separated by commas, or *")
+    return found
+
+
 def read_path(value: str) -> Path:
     return Path(value).expanduser()
 
@@ -245,6 +255,12 @@ VARIABLES: dict[str, Variable] = {
         Variable("GATEWAY_HOST", read_text, "127.0.0.1", "address the gateway binds"),
         Variable("GATEWAY_PORT", PORT, 8200, "the gateway: where agents ask models"),
         Variable("GATEWAY_IN_FLIGHT", read_int(1, 100_000), 1024, "requests a gateway answers at the same time"),
+        Variable(
+            "GATEWAY_CORS_ORIGINS",
+            read_origins,
+            [],
+            "origins whose pages may ask the gateway from a browser; none: no page",
+        ),
         Variable("LIMITS", read_limits, EdgeLimits(), "limits at the edges to change, a JSON object (docs/limits.md)"),
         Variable(
             "TRUSTED_PROXIES", read_networks, [], "proxies in front, whose X-Forwarded-For is believed; none: nobody's"

@@ -12,7 +12,7 @@ from apps.gateway.knowledge import Knowledge
 from apps.gateway.tables import Caller
 from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
 
-WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…)"
+WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…, or api-key: tnt_…)"
 
 
 async def find_caller(headers: Mapping[str, str], knowledge: Knowledge) -> Caller:
@@ -67,7 +67,7 @@ def read_token(headers: Mapping[str, str]) -> str:
         if scheme.lower() == "bearer" and text:
             return text.strip()
         raise _refuse(401, f"{WANTED}; found the scheme {scheme[:20]!r}", "invalid_api_key")
-    if text := headers.get("x-api-key", ""):
+    if text := headers.get("x-api-key") or headers.get("api-key"):  # Anthropic's, Azure's
         return text
     raise _refuse(401, f"{WANTED}; found none", "invalid_api_key")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError, refuse_busy
@@ -37,6 +37,7 @@ class Body:
             raw = request.content.read_nowait()
             self._hold(len(raw))
             return raw
+        await _say_go_on(request)
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(LIMITS.body_s):
@@ -62,6 +63,13 @@ class Body:
             raise _refuse_size()
         if self._edge.held_bytes > LIMITS.bodies_bytes:
             raise refuse_busy(f"{LIMITS.bodies_bytes:,} bytes of requests are under way, and no more are held")
+
+
+async def _say_go_on(request: web.BaseRequest) -> None:
+    """To a caller who waits to hear that its body is wanted, as curl and .NET do with a large one."""
+    if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
 
 
 def _refuse_size() -> RefusalError:

@@ -78,6 +78,7 @@ class Edge:
 
     Args:
         most_in_flight: requests at the same time; more are refused with 429.
+        origins: of the pages that may ask from a browser, `*` for all.
         find_troubles: why what is recorded here does not reach the database, in words; nothing where it does.
 
     Attributes:
@@ -100,6 +101,7 @@ class Edge:
     held_bytes: int = 0
     lag_s: float = 0.0
     is_draining: bool = False
+    origins: frozenset[str] = frozenset()
     quiet: set[Quiet] = field(default_factory=set)
     ids: Iterator[str] = field(default_factory=make_ids)
 

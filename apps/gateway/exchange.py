@@ -10,7 +10,6 @@ from apps.gateway.access import find_caller, require_asking
 from apps.gateway.arriving import BETA_HEADER, Arrival
 from apps.gateway.asking import guess_usage, read_model, read_object
 from apps.gateway.bodies import Body
-from apps.gateway.connections import SERVER
 from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
 from apps.gateway.dialects.content import Usage
 from apps.gateway.edge import Edge
@@ -18,6 +17,7 @@ from apps.gateway.errors import RefusalError
 from apps.gateway.fetching import BROKEN, Fetch
 from apps.gateway.limits import Reservation
 from apps.gateway.merging import count_told
+from apps.gateway.origins import ANTHROPICS_ID, REQUEST_ID, make_base
 from apps.gateway.reading import read_events
 from apps.gateway.record import RECORD_VERSION, Header, SpoolError
 from apps.gateway.relaying import NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
@@ -229,7 +229,13 @@ class Exchange:
         if not served.isprintable() or len(served) > MOST_NAME_CHARS:
             message = f"{fetch.aim.route.backend.name} names a model that no header can hold: {served[:80]!r}"
             raise RefusalError(message, status=502, code="upstream_unreadable")
-        return {**SERVER, ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
+        return {**self._make_base(), ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
+
+    def _make_base(self) -> dict[str, str]:
+        base = make_base(self._request.headers, self._id, self._edge.origins)
+        if self._dialect.name == "messages":
+            base[ANTHROPICS_ID] = base[REQUEST_ID]
+        return base
 
     async def _refuse(self, error: RefusalError) -> web.StreamResponse:
         """An error in the words of the API that is spoken; in the stream, where that has begun."""
@@ -242,7 +248,9 @@ class Exchange:
             await self._stream.write(self._fetch.aim.relay.fail(status=error.status, message=message, code=code))
             await self._stream.write_eof()
             return self._stream
-        headers = {**SERVER, EXCHANGE_HEADER: self._id} if self._is_kept else dict(SERVER)
+        headers = self._make_base()
+        if self._is_kept:
+            headers[EXCHANGE_HEADER] = self._id
         if error.retry_after_s is not None:
             headers["Retry-After"] = f"{error.retry_after_s:g}"
         if error.status == 401:

@@ -53,6 +53,7 @@ async def run(*, host: str, port: int) -> None:
         spool=spool,
         find_earlier=lambda caller, answer: knowledge.ask(lambda: read_earlier(caller, answer)),
         most_in_flight=settings.TENTALIS["GATEWAY_IN_FLIGHT"],
+        origins=frozenset(settings.TENTALIS["GATEWAY_CORS_ORIGINS"]),
         find_troubles=lambda: [*writer.find_troubles(), *spool.find_troubles()],
     )
     edge.metrics.gauges |= {

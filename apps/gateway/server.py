@@ -23,6 +23,7 @@ from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError, refuse_model
 from apps.gateway.exchange import Exchange
 from apps.gateway.metrics import CONTENT_TYPE
+from apps.gateway.origins import answer_preflight, make_base
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller
 from tentalis.inbound.connections import Connections
@@ -38,6 +39,8 @@ DIALECT_PATHS = {
     "/v1/responses": "responses",
     "/v1/messages": "messages",
 }
+_APIS = DIALECT_PATHS | {path.removeprefix("/v1"): api for path, api in DIALECT_PATHS.items()}
+"""Some clients leave `/v1` out, of these and of the models."""
 _SESSION = re.compile(r"/sessions/(?P<session>[^/].*?)(?P<rest>/v1(?:/.*)?|/traces|/done)")
 
 FindTraces = Callable[[Caller, str, int, int], Awaitable["dict[str, Any] | None"]]
@@ -113,16 +116,22 @@ class GatewayServer:
             size += len(name) + len(value) + 4
         if size > LIMITS.header_bytes:
             words = f"wanted headers of at most {LIMITS.header_bytes:,} bytes, found more"
-            return _refuse(RefusalError(words, status=431, code="headers_too_large"), path)
+            answer = _refuse(RefusalError(words, status=431, code="headers_too_large"), path)
+            answer.headers.update(make_base(request.headers, next(self.edge.ids), self.edge.origins))
+            return answer
         if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):
             in_path, path = match["session"], match["rest"]
-        if request.method == "POST" and (api := DIALECT_PATHS.get(path)) is not None:
+        if request.method == "POST" and (api := _APIS.get(path)) is not None:
             return await Exchange(self.edge, request, api, in_path).answer()
-        answer = await self._answer_rest(request, path, in_path)
-        answer.headers.update(SERVER)
-        return answer
+        if path == "/models" or path.startswith("/models/"):
+            path = f"/v1{path}"
+        rest = await self._answer_rest(request, path, in_path)
+        rest.headers.update(make_base(request.headers, next(self.edge.ids), self.edge.origins))
+        return rest
 
     async def _answer_rest(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
+        if request.method == "OPTIONS" and (answer := answer_preflight(request, self.edge.origins)) is not None:
+            return answer
         try:
             return await self._look(request, path, in_path)
         except RefusalError as error:

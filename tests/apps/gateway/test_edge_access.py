@@ -1,8 +1,11 @@
 """Whom the gateway lets in, for how long, and how much of it."""
 
+import json
+import socket
 import time
 from typing import Any
 
+import httpx
 import pytest
 from django.utils import timezone
 
@@ -12,6 +15,7 @@ from apps.accounts.services import create_token, revoke_token
 from apps.gateway.limits import Budgets
 from apps.inference.models import Price
 from apps.workers.models import Worker
+from tentalis.env import read_origins
 from tests.apps.gateway.running import HELLO, GatewayThread, make_agent, make_agent_token
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.upstream import StubUpstream
@@ -54,8 +58,75 @@ def test_nothing_is_read_without_a_token(gateway: GatewayThread) -> None:
 
 def test_both_libraries_ways_to_send_a_key_work(gateway: GatewayThread, token: str) -> None:
     body = HELLO | {"model": "helper", "max_tokens": 5}
-    for headers in ({"Authorization": f"Bearer {token}"}, {"x-api-key": token}):
+    for headers in ({"Authorization": f"Bearer {token}"}, {"x-api-key": token}, {"api-key": token}):
         assert gateway.client.post("/v1/messages", json=body, headers=headers).status_code == 200
+
+
+def test_every_answer_has_a_requests_id_the_callers_own_where_it_gave_one(gateway: GatewayThread, token: str) -> None:
+    ours = gateway.chat("helper", token=token)
+    assert ours.headers["X-Request-Id"] == ours.headers["X-Tentalis-Exchange"]
+    given = {"X-Request-Id": "mine-7"}
+    assert gateway.chat("helper", token=token, headers=given).headers["X-Request-Id"] == "mine-7"
+    assert gateway.chat("helper", token=token, headers=given, stream=True).headers["X-Request-Id"] == "mine-7"
+    assert len(gateway.chat("helper", token=token, headers={"X-Request-Id": "x" * 300}).headers["X-Request-Id"]) == 32
+    message = gateway.client.post("/v1/messages", json={}, headers={"x-api-key": token} | given)
+    assert (message.status_code, message.headers["request-id"]) == (400, "mine-7")
+    assert gateway.chat("helper", token="tnt_nobody", headers=given).headers["X-Request-Id"] == "mine-7"
+    assert gateway.client.get("/nowhere").headers["X-Request-Id"]
+    assert gateway.client.get("/health", headers=given).headers["X-Request-Id"] == "mine-7"
+
+
+def test_paths_without_v1_are_the_same_doors(gateway: GatewayThread, token: str) -> None:
+    headers = {"x-api-key": token}
+    for path, body in (
+        ("/chat/completions", HELLO),
+        ("/responses", {"input": "hi"}),
+        ("/completions", {"prompt": "hi"}),
+    ):
+        assert gateway.client.post(path, json=body | {"model": "helper"}, headers=headers).status_code == 200
+    assert (
+        gateway.client.get("/models", headers=headers).json()
+        == gateway.client.get("/v1/models", headers=headers).json()
+    )
+    assert gateway.client.get("/models/helper", headers=headers).json()["id"] == "helper"
+
+
+def test_a_browsers_page_may_ask_only_where_its_origin_is_named(gateway: GatewayThread, token: str) -> None:
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-stainless-os"}
+
+    def preflight(origin: str) -> httpx.Response:
+        return gateway.client.options("/v1/chat/completions", headers={"Origin": origin} | asked)
+
+    assert "Access-Control-Allow-Origin" not in preflight("https://app.test").headers
+    gateway.edge.origins = frozenset({"https://app.test"})
+    allowed = preflight("https://app.test")
+    assert (allowed.status_code, allowed.headers["Access-Control-Allow-Origin"]) == (204, "https://app.test")
+    assert allowed.headers["Access-Control-Allow-Headers"] == asked["Access-Control-Request-Headers"]
+    assert "Access-Control-Allow-Origin" not in preflight("https://evil.test").headers
+    for is_stream in (False, True):
+        answer = gateway.chat("helper", token=token, headers={"Origin": "https://app.test"}, stream=is_stream)
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://app.test"
+        assert "X-Tentalis-Exchange" in answer.headers["Access-Control-Expose-Headers"]
+    gateway.edge.origins = frozenset({"*"})
+    refused = gateway.chat("helper", token="tnt_nobody", headers={"Origin": "https://any.test"})
+    assert (refused.status_code, refused.headers["Access-Control-Allow-Origin"]) == (401, "*")
+
+
+def test_who_waits_to_be_told_to_go_on_is_told(gateway: GatewayThread, token: str) -> None:
+    body = json.dumps(HELLO | {"model": "helper"}).encode()
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as connection:
+        connection.sendall(head.replace(token, "tnt_nobody").encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
 def test_a_revoked_token_is_worthless_within_a_second(gateway: GatewayThread, token: str) -> None:
@@ -178,3 +249,14 @@ def test_a_project_has_one_budget_for_all_its_agents(
 def test_unreadable_limits_are_no_limits_and_no_crash(gateway: GatewayThread, project: Project) -> None:
     odd = make_agent_token(project, "odd", requests_per_fortnight=1)
     assert gateway.chat("helper", token=odd).status_code == 200
+
+
+def test_origins_are_read_as_browsers_send_them() -> None:
+    assert read_origins("https://app.test, http://localhost:3000,*") == [
+        "https://app.test",
+        "http://localhost:3000",
+        "*",
+    ]
+    for text in ("app.test", "https://app.test/", "https://app.test/path"):
+        with pytest.raises(ValueError, match="origins like"):
+            read_origins(text)
