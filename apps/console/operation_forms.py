@@ -31,6 +31,32 @@ class CanaryForm(forms.Form):
     )
 
 
+class RetryForm(forms.Form):
+    """With which recipe a run is tried again."""
+
+    recipe_from = forms.ChoiceField(
+        label=_("Recipe"),
+        choices=[("run", _("As it was")), ("worker", _("As the settings say now"))],
+        initial="run",
+        required=False,
+    )
+    recipe = forms.JSONField(
+        label=_("Fields to change, for this run alone"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
+        help_text=_('As JSON, by the names that REST uses: {"learning_rate": 0.001, "kl_coef": 0.02}.'),
+    )
+
+    def clean_recipe(self) -> dict[str, Any]:
+        found = self.cleaned_data["recipe"]
+        if found is not None and not isinstance(found, dict):
+            raise forms.ValidationError(_('Wanted a JSON object, such as {"learning_rate": 0.001}.'))
+        return found or {}
+
+    def clean_recipe_from(self) -> str:
+        return self.cleaned_data["recipe_from"] or "run"
+
+
 class WorkerForm(forms.Form):
     """A worker; the same fields make it and change it, but for its name and kind."""
 

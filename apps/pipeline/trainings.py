@@ -1,5 +1,8 @@
 """What people and the clock do with trainings that are under way, beside the way itself."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import transaction
 
 from apps.accounts.models import User
@@ -11,7 +14,7 @@ from apps.outbox import services as outbox
 from apps.pipeline.flow import train_next
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel
-from apps.training import schedule, scorers
+from apps.training import cluster, schedule, scorers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -41,18 +44,31 @@ def resume_run(*, run: TrainingRun, by: User) -> TrainingRun:
     return run
 
 
-def retry_run(*, run: TrainingRun, by: User) -> TrainingRun:
-    """Train a run again that failed or was refused: by what serves then, on what its batch still holds.
+def retry_run(
+    *,
+    run: TrainingRun,
+    by: User,
+    recipe: Mapping[str, Any] | None = None,
+    recipe_from: str = training.AS_IT_WAS,
+) -> TrainingRun:
+    """Train a run again that failed, was refused or was cancelled: by what serves then, on what its batch still holds.
 
+    Args:
+        recipe: fields to change, for this run alone; recipe_from: of which, its own ("run") or its "worker"'s present.
     Raises:
-        IllegalMoveError: it did not fail, and was not refused.
+        IllegalMoveError: it is under way or succeeded, or its batch is empty.
+        BadInputError: it cannot be trained so.
     """
     require_right(by, run.project, Right.RUNS_WRITE)
-    if run.state not in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED}:
-        raise IllegalMoveError(f"run {run.pk} cannot be tried again: wanted failed or refused, found {run.state}")
+    changes: dict[str, Any] = {}
     with transaction.atomic():
-        training.retry_run(run=run, by=by.handle)
+        training.require_again(run)
+        if recipe or recipe_from != training.AS_IT_WAS:
+            chosen = training.change_recipe(run, changes=recipe, start=recipe_from)
+            changes = {"recipe": chosen.to_json(), "recipe_hash": chosen.hash}
+        training.retry_run(run=run, by=by.handle, **changes)
         train_next(run.worker_id)
+        cluster.require_trainable(run)  # what it cannot do is undone as a whole, and said
     return run
 
 

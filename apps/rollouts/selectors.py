@@ -27,6 +27,8 @@ from tentalis.core.sampling import read_temperature
 
 LATEST = 2_000
 PAGE = 200
+WHY_STOPPED = {"failed": "failed", "refused": "was refused", "cancelled": "was cancelled"}
+"""State of a run whose batch waits for another try -> in words."""
 
 
 @dataclass(frozen=True)
@@ -189,12 +191,12 @@ def why_nothing_trains(project: Project) -> list[Finding]:
             words = f"{holds} {batch.target_tasks} tasks and waits: {batch.worker} learns with {other}."
         findings.append(Finding(words, missing, "batches"))
     closed = Batch.objects.filter(project=project, state=Batch.State.CLOSED)
-    stuck = closed.filter(Q(run__state__in=("failed", "refused")) | Q(run__isnull=True))
+    stuck = closed.filter(Q(run__state__in=WHY_STOPPED) | Q(run__isnull=True))
     batches = list(stuck.select_related("worker", "run")[:10])
     held = count_contents(batches)
     for batch in batches:
         run = getattr(batch, "run", None)
-        why = ("was refused" if run.state == "refused" else "failed") if run else ""
+        why = WHY_STOPPED[run.state] if run else ""
         words = f"{batch} is full and its run {why}: {run.failure}" if run else f"{batch} is full and has no run."
         findings.append(Finding(words, held[batch.pk].count, "runs"))
     return findings

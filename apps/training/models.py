@@ -63,7 +63,7 @@ class TrainingRun(Stateful):
         State.SUCCEEDED: frozenset(),
         State.FAILED: frozenset({State.QUEUED}),
         State.REFUSED: frozenset({State.QUEUED}),
-        State.CANCELLED: frozenset(),
+        State.CANCELLED: frozenset({State.QUEUED}),
     }
     EVENTS: ClassVar = {
         State.QUEUED: AuditKind.RUN_RETRIED,

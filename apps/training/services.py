@@ -28,6 +28,7 @@ from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
+from apps.rollouts.moving import list_uses
 from apps.training import asking, cluster, gates
 from apps.training.alarms import watch_data, watch_training
 from apps.training.audits import write_judgements
@@ -55,6 +56,9 @@ MOST_UNTAKEN = timedelta(minutes=30)
 
 TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
 """Fields of a spec that the manifest of what it made repeats."""
+
+AS_IT_WAS, AS_IT_IS = "run", "worker"
+"""Whose recipe a run is tried again with: its own, or the one its worker has by now."""
 
 BACKENDS = ("standalone", "openrlhf", "tinker")
 
@@ -424,11 +428,50 @@ def add_up_cost(run: TrainingRun) -> dict[str, float]:
     return {"gpu_s": round(run.cost.get("gpu_s", 0.0) + max(0.0, took_s), 3), **sum_up_data(run)}
 
 
+def change_recipe(run: TrainingRun, *, changes: Mapping[str, Any] | None = None, start: str = AS_IT_WAS) -> Recipe:
+    """The recipe that a run is tried again with; its batch stays what it is.
+
+    Args:
+        changes: recipe fields for this run alone.
+        start: what they change: the run's own recipe, or the one that its worker has by now.
+    Raises:
+        BadInputError: a field is not what it must be, or such a recipe learns from something else than the batch holds.
+    """
+    if run.purpose != TrainingRun.Purpose.POLICY or run.batch is None or run.rebuilds_id is not None:
+        raise BadInputError.at("recipe", f"run {run.pk} has the one recipe of its kind: only a worker's own may change")
+    recipe = read_recipe(run.worker)
+    try:
+        recipe = Recipe.from_json((recipe.to_json() if start == AS_IT_IS else run.recipe) | dict(changes or {}))
+    except RecipeError as error:
+        raise BadInputError(str(error), errors={"recipe": [str(error)]}) from None
+    if recipe.learns_from != run.batch.kind:
+        words = f"wanted one that learns from {run.batch.kind}, as its batch holds, found {recipe.algorithm}"
+        raise BadInputError.at("recipe", f"{words}, which learns from {recipe.learns_from}")
+    return recipe
+
+
+def require_again(run: TrainingRun) -> None:
+    """Whether a run can be tried again: it came to nothing, and what it was to learn from is still there.
+
+    Raises:
+        IllegalMoveError: it is under way, or succeeded, or its data is gone (somebody was forgotten).
+    """
+    wanted = [TrainingRun.State.FAILED, TrainingRun.State.REFUSED]
+    if run.purpose == TrainingRun.Purpose.POLICY:  # others are queued anew by whoever wants them
+        wanted.append(TrainingRun.State.CANCELLED)
+    if run.state not in wanted:
+        words = f"wanted {', '.join(wanted[:-1])} or {wanted[-1]}, found {run.state}"
+        raise IllegalMoveError(f"run {run.pk} cannot be tried again: {words}")
+    if run.state == run.State.CANCELLED and run.batch is not None and not list_uses(run.batch)[0].exists():
+        raise IllegalMoveError(f"run {run.pk} cannot be tried again: its batch holds nothing any more")
+
+
 def retry_run(*, run: TrainingRun, by: str, **changes: Any) -> TrainingRun:
     """Queue a run again under its next attempt; results of the old one are dropped from now on."""
     fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None, "silences": 0}
     fresh |= {"untaken_since": None, **changes}
-    move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
+    payload = {"attempt": run.attempt, "recipe": fresh.get("recipe_hash", run.recipe_hash)}
+    move(run, TrainingRun.State.QUEUED, by=by, payload=payload, **fresh)
     return run
 
 

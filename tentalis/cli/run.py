@@ -193,9 +193,18 @@ def resume(run_id: RunId, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def retry(run_id: RunId, as_json: AsJson = False) -> None:
-    """Train again what failed or was refused, when its turn comes."""
-    _act("retry_run", run_id, as_json=as_json)
+def retry(
+    run_id: RunId,
+    recipe: Annotated[str, typer.Option(help="Recipe fields to change for this run, as JSON.")] = "",
+    recipe_from: Annotated[
+        str, typer.Option(help="Whose recipe: the run's own (run), or the one its worker has by now (worker).")
+    ] = "run",
+    as_json: AsJson = False,
+) -> None:
+    """Train again what failed, was refused or was cancelled, when its turn comes."""
+    if recipe_from not in {"run", "worker"}:
+        raise typer.BadParameter(f"wanted run or worker, found {recipe_from!r}")
+    _act("retry_run", run_id, as_json=as_json, recipe=_read_recipe(recipe), recipe_from=recipe_from)
 
 
 @app.command()
@@ -237,11 +246,11 @@ def _find_attempt(directory: Path, attempt: int) -> Path:
     return max(found, key=lambda path: int(path.name))
 
 
-def _act(action: str, run_id: int, *, as_json: bool) -> None:
+def _act(action: str, run_id: int, *, as_json: bool, **changes: Any) -> None:
     from tentalis.cli.session import open_client
 
     with open_client() as client:
-        run = getattr(client, action)(run_id)
+        run = getattr(client, action)(run_id, **changes)
     if as_json:
         print_json(run)
     else:

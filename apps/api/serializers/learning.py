@@ -219,6 +219,17 @@ class RunIn(StrictSerializer):
     recipe = serializers.DictField(required=False, help_text="Recipe fields for this run alone.")
 
 
+class RetryIn(StrictSerializer):
+    """Train again what came to nothing; {}: with the same recipe."""
+
+    recipe = serializers.DictField(required=False, help_text="Recipe fields to change for this run alone.")
+    recipe_from = serializers.ChoiceField(
+        choices=["run", "worker"],
+        required=False,
+        help_text="Whose recipe is changed: the run's own (default), or the one its worker has by now.",
+    )
+
+
 class RunMetricsOut(serializers.Serializer[Any]):
     """One mapping per optimiser update, oldest first; names carry their units."""
 

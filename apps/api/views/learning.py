@@ -27,6 +27,7 @@ from apps.api.serializers.learning import (
     CanaryOut,
     DeploymentOut,
     ProvenanceOut,
+    RetryIn,
     RolloutDetailOut,
     RolloutOut,
     RunDetailOut,
@@ -235,13 +236,13 @@ class RunViewSet(ResourceViewSet):
         self.read_body(NoFields)
         return self.show(trainings.resume_run(run=run, by=current_user(request)))
 
-    @extend_schema(request=NoFields)
+    @extend_schema(request=RetryIn)
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Train again what failed or was refused, when its turn comes: on the same batch, from what serves then."""
+        """Train again what failed, was refused or was cancelled, when its turn comes: on the same batch, from what
+        serves then, with the same recipe or another."""
         run = self.get_object()
-        self.read_body(NoFields)
-        return self.show(trainings.retry_run(run=run, by=current_user(request)))
+        return self.show(trainings.retry_run(run=run, by=current_user(request), **self.read_body(RetryIn)))
 
     @extend_schema(responses=RunMetricsOut)
     @action(detail=True)

@@ -9,6 +9,7 @@ from apps.accounts.models import Project
 from apps.adapters.canary import TRIABLE
 from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, Verdict
 from apps.adapters.selectors import find_deployment
+from apps.base.errors import IllegalMoveError
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.learning import AccuracyPoint, find_rewards, point_of
 from apps.console.selectors.metrics import ChartGroup, group_charts
@@ -22,6 +23,7 @@ from apps.tasks.models import Task
 from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
 from apps.training.returns import COMPARED
+from apps.training.services import require_again
 from apps.training.untaken import Untaken, find_untaken
 from tentalis.core.learning.gate import PairedComparison
 
@@ -109,6 +111,14 @@ class RunView:
     @property
     def can_be_cancelled(self) -> bool:
         return self.run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING, TrainingRun.State.PAUSED}
+
+    @property
+    def can_be_tried_again(self) -> bool:
+        try:
+            require_again(self.run)
+        except IllegalMoveError:
+            return False
+        return True
 
     @property
     def can_be_paused(self) -> bool:

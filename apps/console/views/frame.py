@@ -1,6 +1,6 @@
 """What every page of a project stands in: who looks, at which project, with which rights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 
 from apps.accounts.models import Project, User
@@ -135,6 +136,37 @@ def show(
     if fragment and fragment in context.get("fragments", ()):
         template = f"console/_{fragment}.html"
     return render(request, template, {"scene": scene, **context}, status=status)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a button will do, said on a page of its own before it is done.
+
+    Args:
+        lines: what will happen, a sentence each.
+        back: the page to go back to; back_words: what that is.
+        why_not: why it cannot be done, in words; "" where it can.
+    """
+
+    title: str
+    lines: Sequence[str]
+    button: str
+    back: str
+    back_words: str
+    why_not: str = ""
+    is_dangerous: bool = True
+
+
+def ask(
+    request: HttpRequest, scene: Scene, question: Question, *, form: Form | None = None, status: int = 200
+) -> HttpResponse:
+    """The page that says what will happen, with the button that does it."""
+    return show(request, scene, "consequences", {"question": question, "form": form}, status=status)
+
+
+def find_page(scene: Scene, name: str, *args: Any) -> str:
+    """The address of another page of the project."""
+    return reverse(f"console:{name}", args=(scene.project.slug, *args))
 
 
 def act(request: HttpRequest, done: str, do: Callable[[], object]) -> bool:

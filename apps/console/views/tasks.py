@@ -5,7 +5,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
@@ -15,7 +16,18 @@ from apps.console.selectors.presence import find_present
 from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
 from apps.console.selectors.review_queue import may_manage
-from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, show
+from apps.console.views.frame import (
+    Question,
+    Scene,
+    act,
+    ask,
+    find_page,
+    leave,
+    posted,
+    project_view,
+    read_number,
+    show,
+)
 from apps.console.views.judging import find_task_or_404
 from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
@@ -83,12 +95,32 @@ def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
     return show(request, scene, "task", context)
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @project_view(Right.TASKS_WRITE)
 def cancel_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
+    """Say what giving a task up will do; then do it."""
     task = find_task_or_404(scene, task_id)
+    if request.method == "GET":
+        return ask(request, scene, _ask_to_cancel(scene, task))
     act(request, f"Task {task_id} is cancelled.", lambda: flow.cancel(task=task, by=scene.user))
     return leave(scene, "task", task_id)
+
+
+def _ask_to_cancel(scene: Scene, task: Task) -> Question:
+    has_ended = task.state in Task.FINAL
+    return Question(
+        title=_("Cancel task %(id)s?") % {"id": task.pk},
+        lines=(
+            _("Work on it stops; what its worker is asking of a model just now is broken off."),
+            _("Nobody is asked to review it any more."),
+            _("What was done of it stays readable, and teaches nothing."),
+            _("This cannot be taken back: submit it again to have it done."),
+        ),
+        button=_("Cancel task"),
+        back=find_page(scene, "task", task.pk),
+        back_words=_("Task %(task)s") % {"task": task.pk},
+        why_not=_("The task has ended already: %(state)s.") % {"state": task.get_state_display()} if has_ended else "",
+    )
 
 
 def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:

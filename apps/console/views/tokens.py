@@ -3,7 +3,7 @@
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import ApiToken
 from apps.accounts.rights import Right
@@ -15,7 +15,7 @@ from apps.console.forms_house import TokenForm
 from apps.console.forms_limits import LimitsForm
 from apps.console.selectors import house
 from apps.console.selectors.spending import spent_today, usage_today
-from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
+from apps.console.views.frame import Question, Scene, act, ask, find_page, leave, posted, project_view, require, show
 
 SHOWN = 200
 
@@ -53,13 +53,27 @@ def show_tokens(request: HttpRequest, scene: Scene) -> HttpResponse:
     return _show(request, scene, form=form, new_limits=new_limits, made=made, text=text, status=status)
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @project_view(Right.TOKENS_WRITE)
 def revoke(request: HttpRequest, scene: Scene, token_id: int) -> HttpResponse:
     token = house.find_tokens(scene.project, scene.user).filter(pk=token_id).first()
     if token is None:
         raise Http404(f"no token {token_id}")
-    act(request, _("The token is worthless from now on."), lambda: revoke_token(token=token, by=scene.user))
+    if request.method == "GET":
+        question = Question(
+            title=_("Revoke the token %(name)s?") % {"name": token.name},
+            lines=(
+                _("Every program and agent that uses it is refused from its next request on."),
+                _("This cannot be taken back: make another token, and give that to them."),
+                _("What was done with it stays, and the audit names you."),
+            ),
+            button=_("Revoke"),
+            back=find_page(scene, "tokens"),
+            back_words=_("Tokens"),
+            why_not=_("It is revoked already.") if token.revoked_at else "",
+        )
+        return ask(request, scene, question)
+    act(request, _("Token revoked."), lambda: revoke_token(token=token, by=scene.user))
     return leave(scene, "tokens")
 
 

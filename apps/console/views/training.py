@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.contrib import messages
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -11,26 +13,36 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployment
+from apps.base.errors import IllegalMoveError
+from apps.console.operation_forms import RetryForm
 from apps.console.selectors import training
 from apps.console.selectors.learning import choose_worker, find_accuracy
 from apps.console.selectors.lineage import draw_lineage
-from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+from apps.console.views.frame import (
+    Question,
+    Scene,
+    act,
+    ask,
+    fill_in,
+    find_page,
+    leave,
+    posted,
+    project_view,
+    read_number,
+    show,
+)
 from apps.console.views.trace import adapter_or_404
 from apps.console.words_learning import explain_alarms, explain_gates
 from apps.pipeline import flow, trainings
 from apps.training.models import TrainingRun
 from apps.training.returns import find_return
+from apps.training.services import read_recipe, require_again
 from apps.workers.models import Worker
 
 MOST_COMPARED = 5
 STEERING: Mapping[str, tuple[Callable[..., TrainingRun], Any]] = {
-    "cancel": (
-        trainings.cancel_run,
-        gettext_lazy("Run %(id)s stops: at once while it waits, else at its next update."),
-    ),
     "pause": (trainings.pause_run, gettext_lazy("Run %(id)s pauses: at once while it waits, else at its next update.")),
     "resume": (trainings.resume_run, gettext_lazy("Run %(id)s goes on when its turn comes.")),
-    "retry": (trainings.retry_run, gettext_lazy("Run %(id)s is tried again when its turn comes.")),
 }
 """What a button does to a run, and what is said when it was done."""
 
@@ -74,10 +86,81 @@ def show_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
     return show(request, scene, "run", context)
 
 
+@require_http_methods(["GET", "POST"])
+@project_view(Right.RUNS_WRITE)
+def cancel_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
+    """Say what cancelling a run will do; then do it."""
+    run = run_or_404(scene, run_id)
+    if request.method == "POST":
+        done = _("Run %(id)s stops: at once while it waits, else at its next update.") % {"id": run_id}
+        act(request, done, lambda: trainings.cancel_run(run=run, by=scene.user))
+        return leave(scene, "run", run_id)
+    lines = [_("It stops at once while it waits, else at its next update. No adapter comes of it.")]
+    if run.batch is not None:
+        lines += [
+            _("Its batch of judged attempts is kept: try the run again to train on it, with this recipe or another."),
+            _("The worker's next run does not wait for it."),
+        ]
+    lines += [_("What was measured so far stays on its page."), _("The audit names you.")]
+    has_ended = run.state not in {run.State.QUEUED, run.State.RUNNING, run.State.PAUSED}
+    question = Question(
+        title=_("Cancel run %(id)s?") % {"id": run_id},
+        lines=lines,
+        button=_("Cancel run"),
+        back=find_page(scene, "run", run_id),
+        back_words=_("Run %(id)s") % {"id": run_id},
+        why_not=_("The run has ended already: %(state)s.") % {"state": run.get_state_display()} if has_ended else "",
+    )
+    return ask(request, scene, question)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.RUNS_WRITE)
+def retry_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
+    """Say what trying a run again will do, and with which recipe; then do it."""
+    run = run_or_404(scene, run_id)
+    form = RetryForm(posted(request)) if run.purpose == TrainingRun.Purpose.POLICY else Form(posted(request))
+    status = fill_in(request, form, lambda **said: trainings.retry_run(run=run, by=scene.user, **said))
+    if status is None:
+        messages.success(request, _("Run %(id)s is tried again when its turn comes.") % {"id": run_id})
+        return leave(scene, "run", run_id)
+    lines = [
+        _("It trains on the batch it has: the same judged attempts, each still in this one batch."),
+        _("It continues what serves when its turn comes, under a new number of its tries."),
+        _("What was measured in earlier tries is replaced on its page."),
+    ]
+    why_not = ""
+    try:
+        require_again(run)
+    except IllegalMoveError as error:
+        why_not = str(error)
+    question = Question(
+        title=_("Try run %(id)s again?") % {"id": run_id},
+        lines=[*lines, *_say_other_recipe(run)],
+        button=_("Try it again"),
+        back=find_page(scene, "run", run_id),
+        back_words=_("Run %(id)s") % {"id": run_id},
+        why_not=why_not,
+        is_dangerous=False,
+    )
+    return ask(request, scene, question, form=form, status=status)
+
+
+def _say_other_recipe(run: TrainingRun) -> list[str]:
+    """Where the settings say something else by now than when the run was queued."""
+    if run.purpose != TrainingRun.Purpose.POLICY:
+        return []
+    now = read_recipe(run.worker).to_json()
+    changed = [f"{name} {run.recipe.get(name)} → {now[name]}" for name in now if run.recipe.get(name) != now[name]]
+    if not changed:
+        return [_("The settings say the same recipe as the run has.")]
+    return [_("The settings say another recipe by now: %(changes)s.") % {"changes": ", ".join(changed)}]
+
+
 @require_POST
 @project_view(Right.RUNS_WRITE)
 def steer_run(request: HttpRequest, scene: Scene, run_id: int, action: str) -> HttpResponse:
-    """Cancel, pause, resume or retry a run."""
+    """Pause or resume a run."""
     do, done = STEERING[action]
     run = run_or_404(scene, run_id)
     act(request, done % {"id": run_id}, lambda: do(run=run, by=scene.user))

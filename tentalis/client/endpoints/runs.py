@@ -64,9 +64,10 @@ class Runs(Sender[Answer]):
     def resume_run(self, run_id: int) -> Answer:
         return self._post(f"runs/{run_id}/resume")
 
-    def retry_run(self, run_id: int) -> Answer:
-        """Train again what failed or was refused."""
-        return self._post(f"runs/{run_id}/retry")
+    def retry_run(self, run_id: int, *, recipe: dict[str, Any] | None = None, recipe_from: str | None = None) -> Answer:
+        """Train again what failed, was refused or was cancelled; `recipe` holds fields to change, of the run's own
+        recipe or (`recipe_from="worker"`) of the one its worker has by now."""
+        return self._post(f"runs/{run_id}/retry", recipe=recipe, recipe_from=recipe_from)
 
     def list_manager_runs(self, **params: Any) -> Answer:
         """What managers learnt from audits."""

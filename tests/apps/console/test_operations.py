@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.accounts.services import create_token
 from apps.adapters.models import Adapter, Deployment
 from apps.audit.chain import seal_entries
 from apps.audit.kinds import Kind
@@ -31,6 +32,7 @@ from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.apps.adapters.test_canary import served  # noqa: F401  (a fixture)
 from tests.apps.console.builders import sign_in
+from tests.e2e.learning_scenery import get_into_trouble
 from tests.e2e.pages import find_manager_pages
 from tests.e2e.scenery import Scene, build_scene
 from tests.factories import make_task, make_user, make_worker
@@ -129,6 +131,32 @@ def test_runs_are_compared_side_by_side(scene: Scene, client: Client) -> None:
     (first, *_) = page.context["view"].groups[0].charts
     assert len(first.series) == 1 + len(others)
     assert f'data-series="{first.columns}"' in page.content.decode()
+
+
+def test_what_cannot_be_taken_back_asks_first(scene: Scene, client: Client) -> None:
+    waiting = get_into_trouble(scene.worker)["waiting"]
+    token, _text = create_token(user=scene.alice, name="claw", scopes=["tasks:read"], by=scene.alice)
+    for name, row in (("task-cancel", scene.in_review), ("run-cancel", waiting), ("token-revoke", token)):
+        page = client.get(path(name, row.pk)).content.decode()
+        assert "What will happen" in page, name
+    for row in (scene.in_review, waiting, token):
+        row.refresh_from_db()
+    assert (scene.in_review.state, waiting.state, token.revoked_at) == ("in_review", "queued", None)
+    for name, row in (("task-cancel", scene.in_review), ("run-cancel", waiting), ("token-revoke", token)):
+        assert client.post(path(name, row.pk)).status_code == 302, name
+        assert "There is nothing to do" in client.get(path(name, row.pk)).content.decode(), name
+
+
+def test_a_run_is_tried_again_from_its_page_with_other_fields(scene: Scene, client: Client) -> None:
+    page = client.get(path("run-retry", scene.failed_run.pk)).content.decode()
+    assert "the same judged attempts" in page
+    refused = client.post(path("run-retry", scene.failed_run.pk), {"recipe": '{"learning_rate": "much"}'})
+    assert (refused.status_code, "learning_rate" in refused.content.decode()) == (400, True)
+    assert client.post(path("run-retry", scene.failed_run.pk), {"recipe": "[]"}).status_code == 400
+    given = {"recipe": '{"learning_rate": 0.0005}', "recipe_from": "run"}
+    assert client.post(path("run-retry", scene.failed_run.pk), given).status_code == 302
+    scene.failed_run.refresh_from_db()
+    assert (scene.failed_run.state, scene.failed_run.recipe["learning_rate"]) == ("queued", 0.0005)
 
 
 @pytest.mark.parametrize("with_", ["1,2,3,4,5,6", "999999", "x"])

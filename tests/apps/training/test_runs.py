@@ -14,7 +14,9 @@ from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
 from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep, trainings
-from apps.rollouts.models import Batch
+from apps.rollouts import services as ledger
+from apps.rollouts.models import Batch, TrainingUse
+from apps.rollouts.selectors import why_nothing_trains
 from apps.training import services
 from apps.training.models import TrainingRun
 from apps.training.untaken import find_untaken
@@ -22,7 +24,9 @@ from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, TrainResult
+from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.boxes import leave_result, send_out
+from tests.factories import make_judged_task
 
 
 @pytest.fixture(autouse=True)
@@ -338,3 +342,57 @@ def test_a_run_with_a_wish_that_makes_no_sense_is_refused(
     with pytest.raises(BadInputError, match=words):
         services.queue_run(batch=batch, by="user:alice", **values)
     assert not TrainingRun.objects.exists()
+
+
+def fill(run: TrainingRun, alice: User) -> None:
+    """One judged attempt into the run's batch."""
+    assert run.batch is not None
+    task = make_judged_task(run.project, run.worker)
+    ledger.build_rollouts(task.pk, by="test")
+    TrainingUse.objects.update(batch=run.batch)
+
+
+def test_a_cancelled_run_is_trained_on_its_batch_again_with_another_recipe(run: TrainingRun, alice: User) -> None:
+    fill(run, alice)
+    uses = set(TrainingUse.objects.values_list("rollout", "batch"))
+    TrainingRun.objects.update(state="cancelled", metrics=[{"update": 1}])
+    run.refresh_from_db()
+    assert any("its run was cancelled" in finding.words for finding in why_nothing_trains(run.project))
+    trainings.retry_run(run=run, by=alice, recipe={"learning_rate": 0.001})
+    run = TrainingRun.objects.get()
+    assert (run.state, run.recipe["learning_rate"]) == ("queued", 0.001)
+    assert run.recipe_hash == Recipe.from_json(run.recipe).hash
+    assert set(TrainingUse.objects.values_list("rollout", "batch")) == uses, "each still in its one batch"
+
+
+def test_a_run_is_tried_again_with_the_recipe_that_the_settings_say_now(run: TrainingRun, alice: User) -> None:
+    TrainingRun.objects.update(state="failed")
+    Project.objects.update(recipe={"learning_rate": 0.002})
+    run = TrainingRun.objects.get()
+    trainings.retry_run(run=run, by=alice, recipe_from="worker")
+    assert TrainingRun.objects.get().recipe["learning_rate"] == 0.002
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ({"learning_rate": "much"}, "learning_rate"),
+        ({"speed": 1}, "speed"),
+        ({"algorithm": "dpo", "importance_cap": None}, "learns from pairs"),
+    ],
+)
+def test_a_recipe_that_does_not_fit_changes_nothing(
+    run: TrainingRun, alice: User, recipe: dict[str, Any], words: str
+) -> None:
+    TrainingRun.objects.update(state="failed")
+    run = TrainingRun.objects.get()
+    with pytest.raises(BadInputError, match=words):
+        trainings.retry_run(run=run, by=alice, recipe=recipe)
+    assert TrainingRun.objects.get().state == "failed"
+
+
+def test_a_cancelled_run_whose_data_was_forgotten_is_not_tried_again(run: TrainingRun, alice: User) -> None:
+    TrainingRun.objects.update(state="cancelled")
+    run = TrainingRun.objects.get()
+    with pytest.raises(IllegalMoveError, match="holds nothing any more"):
+        trainings.retry_run(run=run, by=alice)
