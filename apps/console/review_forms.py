@@ -54,6 +54,7 @@ class AttemptFields:
     """Where a manager judges one attempt, which the page calls by `name`.
 
     Attributes:
+        count: how many attempts read so; one judgement is of all of them.
         none_wrong: the radio button that takes a "first wrong step" back.
         prefer: the radio button that prefers this attempt.
     """
@@ -66,6 +67,7 @@ class AttemptFields:
     rank: BoundField | None
     none_wrong: Any
     prefer: Any
+    count: int = 1
 
 
 class ScoreField(forms.FloatField):
@@ -128,7 +130,7 @@ class FeedbackForm(forms.Form):
 
     @property
     def is_pairwise(self) -> bool:
-        """Two answers: one is better, both are equal, or both are bad."""
+        """Two different answers: one is better, both are equal, or both are bad."""
         return len(self.answered) == 2
 
     def _add_attempt(self, one: Shown) -> None:
@@ -180,6 +182,7 @@ class FeedbackForm(forms.Form):
                 rank=self[f"{name}-rank"] if f"{name}-rank" in self.fields else None,
                 none_wrong=wrong.get(NO_PREFERENCE),
                 prefer=prefer.get(str(one.attempt.index)),
+                count=one.count,
             )
 
     def other_choices(self) -> list[Any]:
@@ -252,17 +255,18 @@ class FeedbackForm(forms.Form):
     def ranking(self) -> list[list[int]]:
         """Attempt indices from best to worst, equals together; those without a rank behind all that have one."""
         if self.is_pairwise:
-            first, second = (one.attempt.index for one in self.answered)
+            first, second = self.answered
             chosen = self.cleaned_data["preferred_attempt"]
             if chosen == TIE:
-                return [[first, second]]
-            return [[int(chosen)], [second if int(chosen) == first else first]] if chosen.isdigit() else []
-        ranks = {one.attempt.index: self.cleaned_data.get(f"a{one.attempt.index}-rank") for one in self.answered}
-        if all(rank is None for rank in ranks.values()):
+                return [[*first.indices, *second.indices]]
+            pair = (first, second) if chosen == str(first.attempt.index) else (second, first)
+            return [one.indices for one in pair] if chosen.isdigit() else []
+        ranks = [(self.cleaned_data.get(f"a{one.attempt.index}-rank"), one.indices) for one in self.answered]
+        if all(rank is None for rank, _indices in ranks):
             return []
         places: dict[int, list[int]] = {}
-        for index, rank in ranks.items():
-            places.setdefault(len(ranks) + 1 if rank is None else rank, []).append(index)
+        for rank, indices in ranks:
+            places.setdefault(len(ranks) + 1 if rank is None else rank, []).extend(indices)
         return [sorted(places[rank]) for rank in sorted(places)]
 
     @property
@@ -280,7 +284,7 @@ class FeedbackForm(forms.Form):
             "edited_answer": self.cleaned_data["edited_answer"],
             "ranking": self.ranking,
             "none_good": self.says_none_good,
-            "shown_order": [one.attempt.index for one in self.shown],
+            "shown_order": [index for one in self.shown for index in one.indices],
             "active_s": self.cleaned_data["active_s"],
         }
 

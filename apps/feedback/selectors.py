@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback, Hint
+from apps.tasks.copies import annotate_copies, group_copies
 from apps.tasks.models import Attempt, Task
 
 VERIFIERS = frozenset({"step_verifier"})
@@ -68,7 +69,7 @@ class _Word:
 
     trust: float
     score: float | None
-    preferred: int | None
+    preferred: frozenset[int]
     attempts: Mapping[int, float]
     steps: Mapping[tuple[int, int], float]
     ranking: Sequence[Sequence[int]]
@@ -76,8 +77,28 @@ class _Word:
 
     @property
     def says_something(self) -> bool:
-        is_ordered = self.preferred is not None or bool(self.ranking) or self.none_good
+        is_ordered = bool(self.preferred or self.ranking) or self.none_good
         return self.score is not None or is_ordered or bool(self.attempts or self.steps)
+
+    def reach_copies(self, copies: "_Copies") -> "_Word":
+        """What was said of one of several attempts that read the same holds for all; one's own word stands."""
+        if not copies.attempts:
+            return self
+        return replace(
+            self,
+            preferred=self.preferred.union(*(copies.attempts.get(attempt, ()) for attempt in self.preferred)),
+            attempts=_spread(self.attempts, copies.attempts),
+            steps=_spread(self.steps, copies.steps),
+        )
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Attempts that read the same: of each attempt and step of one the others; of what is alone nothing."""
+
+    groups: Sequence[Sequence[int]]
+    attempts: Mapping[int, Sequence[int]]
+    steps: Mapping[tuple[int, int], Sequence[tuple[int, int]]]
 
 
 _Steps = dict[tuple[int, int], float]
@@ -107,12 +128,15 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
     Where all are equal (K = 1) r is the mean of the b_i, and nothing where there are none.
 
     Where none is good enough the best is worth 1/2 at most: all are scaled down by the same factor until it is.
-    An attempt that failed has no reward.
+    Attempts that read the same, word for word, are one answer: what is said of one is said of each, and they have the
+    same reward, the mean of what the highest rank among them gives. An attempt that failed has no reward.
     """
-    attempts = list(task.attempts.only("task_id", "index", "state", "outcome", "score", "score_details"))
+    told = task.attempts.only("task_id", "index", "state", "outcome", "score", "score_details")
+    attempts = list(annotate_copies(told))
     answered = [attempt for attempt in attempts if attempt.state == Attempt.State.ANSWERED]
     by_index = {attempt.index: attempt.pk for attempt in answered}
-    spoken = _load_words(task)
+    copies = _find_copies(attempts)
+    spoken = _load_words(task, copies)
     steps, verified_steps = _load_step_scores(task, attempts)
     rewards = {one.pk: _Reward(one.score, SCORERS) for one in answered if one.score is not None}
     for rank in reversed(RANKS[:-1]):
@@ -124,6 +148,8 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
             if rank != Feedback.Source.HUMAN:
                 steps |= _average(_step_votes(spoken[rank]))
     said = _weigh_step_votes(_step_votes(spoken[Feedback.Source.HUMAN]))
+    for group in copies.groups:
+        rewards |= _share_reward(group, rewards)
     return {
         one.pk: _judge(rewards.get(one.pk), _of_attempt(steps, one), _of_attempt(said, one))
         if one in answered
@@ -166,11 +192,42 @@ def _of_attempt(steps: Mapping[tuple[int, int], Said], attempt: Attempt) -> dict
     return {step: value for (of, step), value in steps.items() if of == attempt.pk}
 
 
-def _load_words(task: Task) -> dict[str, list[_Word]]:
+def _find_copies(attempts: Sequence[Attempt]) -> _Copies:
+    groups = [group for group in group_copies(attempts) if len(group) > 1]
+    others: dict[int, list[int]] = {}
+    of_steps: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for group in groups:
+        for one in group:
+            others[one.pk] = [other.pk for other in group if other is not one]
+        for place in zip(*([(one.pk, step) for step in one.step_ids] for one in group), strict=True):  # type: ignore[attr-defined]
+            of_steps |= {one: [other for other in place if other != one] for one in place}
+    return _Copies([[one.pk for one in group] for group in groups], others, of_steps)
+
+
+def _spread(said: Mapping[Place, float], copies: Mapping[Place, Sequence[Place]]) -> dict[Place, float]:
+    """Scores with those of copies; what is said of one copy by itself stands, and several words on others average."""
+    votes: dict[Place, list[tuple[float, float]]] = defaultdict(list)
+    for place, score in said.items():
+        for other in copies.get(place, ()):
+            votes[other].append((1.0, score))
+    return _average(votes) | dict(said)
+
+
+def _share_reward(group: Sequence[int], rewards: Mapping[int, _Reward]) -> dict[int, _Reward]:
+    """One reward for attempts that read the same."""
+    found = [rewards[attempt] for attempt in group if attempt in rewards]
+    if not found:
+        return {}
+    source = min((one.source for one in found), key=RANKS.index)
+    best = [one for one in found if one.source == source]
+    return dict.fromkeys(group, _Reward(fmean(one.value for one in best), source, fmean(one.weight for one in best)))
+
+
+def _load_words(task: Task, copies: _Copies) -> dict[str, list[_Word]]:
     """Source -> the last word of each of its authors, trusted as far as they were right so far."""
     last: dict[tuple[str, str], _Word] = {}
     for feedback in task.feedback.counting().filter(trust__gt=0).order_by("id").prefetch_related("steps"):
-        word = _read_word(feedback)
+        word = _read_word(feedback).reach_copies(copies)
         if word.says_something:
             last[feedback.source, feedback.author] = word
     weights = weights_of(task.project_id, {author for _, author in last}) if last else {}
@@ -186,7 +243,7 @@ def _read_word(feedback: Feedback) -> _Word:
     return _Word(
         trust=feedback.trust,
         score=feedback.score,
-        preferred=feedback.preferred_attempt_id,
+        preferred=frozenset(filter(None, [feedback.preferred_attempt_id])),
         attempts={attempt: score for attempt, step, score in scored if step is None},
         steps={(attempt, step): score for attempt, step, score in scored if step is not None},
         ranking=feedback.ranking,
@@ -247,10 +304,10 @@ def _values_of(word: _Word, answered: Mapping[int, int], below: Mapping[int, _Re
     groups = [[answered[index] for index in group if index in answered] for group in word.ranking]
     if any(groups):
         said = _rank([group for group in groups if group], base)
-    elif word.preferred in own:
+    elif word.preferred & own:
         top = max(base.values(), default=1.0)
         said = {
-            attempt: (1.0 + top) / 2 if attempt == word.preferred else base.get(attempt, 0.0) / 2 for attempt in own
+            attempt: (1.0 + top) / 2 if attempt in word.preferred else base.get(attempt, 0.0) / 2 for attempt in own
         }
     if word.none_good:
         said = said or {attempt: base.get(attempt, 0.0) for attempt in own}

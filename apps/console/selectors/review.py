@@ -15,14 +15,16 @@ from apps.console.selectors.work import TaskView, find_attempts
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.services import validate_review_policy
 from apps.scoring.models import StepScore
+from apps.tasks.copies import annotate_copies, group_copies
 from apps.tasks.models import Attempt, Step, Task
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One attempt on the page.
+    """One answer on the page: an attempt, and the others that read the same.
 
     Attributes:
+        attempt: the first of them; what is said of it is said of all.
         name: what the page calls it: "Answer B" in a blind review, else "Attempt 3".
         letter: short for it.
     """
@@ -31,6 +33,21 @@ class Shown:
     name: str
     letter: str
     steps: Sequence[Step]
+    copies: Sequence[Attempt] = ()
+
+    @property
+    def indices(self) -> list[int]:
+        """Of the attempt and its copies."""
+        return [self.attempt.index, *(one.index for one in self.copies)]
+
+    @property
+    def numbers(self) -> str:
+        """As pages count them."""
+        return ", ".join(str(index + 1) for index in sorted(self.indices))
+
+    @property
+    def count(self) -> int:
+        return len(self.indices)
 
 
 @dataclass(frozen=True)
@@ -68,24 +85,19 @@ def hide_from_reviewer(view: TaskView, user: User) -> TaskView:
 
 
 def show_attempts(task: Task, *, review: Review | None, user: User) -> list[Shown]:
-    """The task's attempts as this reviewer sees them. Without a review, or with sight, in their own order."""
-    attempts = list(find_attempts(task))
+    """The task's answers as this reviewer sees them, those that read the same as one. Without a review, or with sight,
+    in the order of the attempts."""
+    groups = group_copies(annotate_copies(find_attempts(task)))
     if review is None or not is_blind(task, review):
-        return [
-            Shown(one, _("Attempt %(number)s") % {"number": one.index + 1}, str(one.index + 1), list(one.steps.all()))
-            for one in attempts
-        ]
-    by_index = {one.index: one for one in attempts}
+        return [_show(group, _("Attempt %(number)s"), str(group[0].index + 1)) for group in groups]
+    by_index = {group[0].index: group for group in groups}
     order = shuffle_attempts(list(by_index), review_id=review.pk, user_id=user.pk)
-    return [
-        Shown(
-            by_index[index],
-            _("Answer %(letter)s") % {"letter": name_place(place)},
-            name_place(place),
-            list(by_index[index].steps.all()),
-        )
-        for place, index in enumerate(order)
-    ]
+    return [_show(by_index[index], _("Answer %(number)s"), name_place(place)) for place, index in enumerate(order)]
+
+
+def _show(group: Sequence[Attempt], name: str, letter: str) -> Shown:
+    first, *copies = group
+    return Shown(first, name % {"number": letter}, letter, list(first.steps.all()), copies)
 
 
 def shuffle_attempts(indices: Sequence[int], *, review_id: int, user_id: int) -> list[int]:
@@ -160,6 +172,8 @@ def _reveal(
 ) -> AttemptReveal:
     def at(step: Step | None) -> StepReveal:
         place = (one.attempt.pk, None if step is None else step.pk)
-        return StepReveal(step, scores.get(place, ()), words.get(place, ()))
+        copies = [(copy.pk, None if step is None else copy.steps.all()[step.index].pk) for copy in one.copies]
+        said = [word for each in (place, *copies) for word in words.get(each, ())]
+        return StepReveal(step, scores.get(place, ()), said)
 
     return AttemptReveal(one, at(None), [at(step) for step in one.steps])

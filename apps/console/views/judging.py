@@ -171,7 +171,7 @@ def compare_attempts(request: HttpRequest, scene: Scene, task_id: int) -> HttpRe
     """What two attempts have in common and what not, as a fragment or as a page of its own."""
     task = find_task_or_404(scene, task_id)
     shown = _shown_of(scene, task, request.GET.get("review", ""))
-    by_index = {str(one.attempt.index): one for one in shown}
+    by_index = {str(index): one for one in shown for index in one.indices}
     left, right = (by_index.get(request.GET.get(side, "")) for side in ("left", "right"))
     if left is None or right is None:
         raise Http404("left and right must be attempts of the task")

@@ -12,6 +12,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.console.selectors.review import name_place, shuffle_attempts
 from apps.console.words_facts import name_fact
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
+from apps.feedback.selectors import effective_judgement
 from apps.feedback.services import claim, find_queue
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Task
@@ -413,3 +414,26 @@ def test_a_task_says_only_what_is_so(project: Project, bob: User) -> None:
     assert "An AI manager" in page
     assert "not scored" in page
     assert str(name_fact("model").label) == "Model"
+
+
+def test_answers_that_read_the_same_are_one_card_with_one_judgement(project: Project, bob: User) -> None:
+    task = make_chat_task(
+        project, answers=("22 lamp", "22 lamp", "23 lamp", "22 lamp", "30 EUR"), state=Task.State.IN_REVIEW
+    )
+    review = Review.objects.create(project=project, task=task, audience="human")
+    claim(review=review, by=bob)
+    client = sign_in(bob)
+    page = client.get(path("review", review.pk)).content.decode()
+    assert page.count('<article class="answer"') == 3
+    assert "×3" in page
+    assert "3 attempts read exactly so; your judgement is of each." in page
+    assert "a1-score" not in page
+    compared = client.get(path("task-compare", task.pk) + f"?left=1&right=3&review={review.pk}").content.decode()
+    assert "They are the same." in compared
+    client.post(path("review", review.pk), {"a0-rank": "1", "a2-rank": "2", "a4-rank": "3", "a0-s1-score": "1"})
+    feedback = review.given.get()
+    assert feedback.ranking == [[0, 1, 3], [2], [4]]
+    assert sorted(feedback.shown_order) == [0, 1, 2, 3, 4]
+    rewards = [one.reward for one in effective_judgement(task).values()]
+    assert rewards[0] == rewards[1] == rewards[3]
+    assert "attempts 1, 2, 4" in client.get(path("review", review.pk)).content.decode()

@@ -1,5 +1,7 @@
 """Whose word counts: a person's, then the world's, an app's, an AI manager's, the scorers'."""
 
+from typing import Any
+
 import pytest
 
 from apps.accounts.models import Member, Project, Role, User
@@ -8,7 +10,7 @@ from apps.feedback.models import Feedback
 from apps.feedback.selectors import Judgement, effective_judgement, find_hint
 from apps.feedback.services import StepWord, extract_hint, give_task_feedback
 from apps.scoring.models import StepScore
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Step, Task
 from tests.apps.feedback.builders import make_chat_task, save_scores
 from tests.factories import make_user
 
@@ -168,3 +170,43 @@ def test_a_judge_that_is_not_trusted_gives_no_step_scores(project: Project) -> N
     for scorer, score in (("prm", 1.0), ("hallucination", 0.25)):
         StepScore.objects.create(attempt=attempt, step=step, scorer=scorer, score=score)
     assert judge(task)[0].step_scores == {step.pk: 0.25}
+
+
+def add_copies(project: Project) -> Task:
+    """Three attempts that read the same, and one that does not."""
+    task = make_chat_task(project, ["22 lamp", "other", "22 lamp", "22 lamp"])
+    save_scores(task, "prm", [0.2, 0.4, 0.3, 0.1])
+    return task
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ({"preferred_attempt": 2}, [0.7, 0.2, 0.7, 0.7]),
+        ({"preferred_attempt": 1}, [0.1, 0.7, 0.1, 0.1]),
+        ({"ranking": [[2], [1], [0, 3]]}, [17 / 60, 0.4, 17 / 60, 17 / 60]),
+        ({"steps": [StepWord(attempt_index=2, score=1.0)]}, [1.0, 0.4, 1.0, 1.0]),
+        ({"steps": [StepWord(attempt_index=0, score=1.0), StepWord(attempt_index=2, score=0.0)]}, [0.5, 0.4, 0.5, 0.5]),
+        ({"score": 0.5}, [0.45, 0.65, 0.45, 0.45]),
+        ({"none_good": True}, [0.2, 0.4, 0.2, 0.2]),
+    ],
+)
+def test_attempts_that_read_the_same_have_the_same_reward(
+    project: Project, bob: User, said: dict[str, Any], wanted: list[float]
+) -> None:
+    task = add_copies(project)
+    assert [value for value, _ in rewards(task)] == pytest.approx([0.2, 0.4, 0.2, 0.2])
+    give_task_feedback(task=task, by=bob, **said)
+    assert [value for value, _ in rewards(task)] == pytest.approx(wanted)
+
+
+def test_a_word_on_a_step_reaches_the_same_step_of_each_copy_and_other_tool_results_are_no_copy(
+    project: Project, bob: User
+) -> None:
+    task = add_copies(project)
+    Step.objects.filter(attempt__task=task, attempt__index=3, index=0).update(tool_result="none")
+    give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=2, step_index=1, score=0.0)])
+    said = [[word.score for word in one.step_words.values()] for one in judge(task)]
+    assert said == [[0.0], [], [0.0], []]
+    assert len({value for value, _ in rewards(task)[::2]}) == 1
+    assert rewards(task)[3] != rewards(task)[0]
