@@ -1,5 +1,7 @@
 """An adapter on trial: a share of a worker's new tasks, beside what serves the rest."""
 
+from typing import Any
+
 from django.db import transaction
 from django.db.models.functions import Now
 
@@ -121,18 +123,29 @@ def end_canary(deployment: Deployment, *, outcome: str, words: str, by: str) -> 
     return locked
 
 
-def clear_canary(deployment: Deployment, *, outcome: str, words: str, by: str) -> None:
-    """Take the canary off a locked deployment, in the running transaction.
+def clear_canary(
+    deployment: Deployment, *, outcome: str, words: str, by: str, replaced_by: Adapter | None = None
+) -> None:
+    """Take the canary off a locked deployment, in the running transaction; the audit keeps what its trial found.
 
     Args:
         outcome: stopped, harm, promoted or replaced.
+        words: why; what the last look at it found stands behind them.
+        replaced_by: what was put into service meanwhile, where that is the reason; None: the base model.
     """
+    if outcome == "replaced":
+        words = f"{replaced_by.name if replaced_by else 'the base model'} was put into service meanwhile"
+    if deployment.canary_words and deployment.canary_words not in words:
+        words = f"{words}; until then: {deployment.canary_words}" if words else deployment.canary_words
     adapter, percent = deployment.canary, deployment.canary_percent
     deployment.canary = None
     deployment.canary_percent = 0
     deployment.canary_words = ""
     deployment.save(update_fields=["canary", "canary_percent", "canary_words"])
-    payload = {"adapter": adapter.name if adapter else "", "percent": percent, "outcome": outcome, "words": words}
+    payload: dict[str, Any] = {"adapter": adapter.name if adapter else "", "percent": percent}
+    payload |= {"outcome": outcome, "words": words}
+    if deployment.canary_started_at is not None:
+        payload["started_at"] = deployment.canary_started_at.isoformat()
     record(Kind.CANARY_ENDED, subject=adapter, by=by, payload=payload, project_id=deployment.worker.project_id)
 
 

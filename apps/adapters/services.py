@@ -321,7 +321,7 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
     deployment.save(update_fields=["adapter", "previous", "epoch", "moved_at"])
     if (tried := deployment.canary) is not None:
         is_it = adapter is not None and tried.pk == adapter.pk
-        clear_canary(deployment, outcome="promoted" if is_it else "replaced", words="", by=by)
+        clear_canary(deployment, outcome="promoted" if is_it else "replaced", words="", by=by, replaced_by=adapter)
     none = EVERYBODYS if end_user else BASE
     payload = {
         "from": before.name if before else none,

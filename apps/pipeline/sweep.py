@@ -55,6 +55,7 @@ def sweep_runs() -> None:
             logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
     flow.adopt_rebuilt()
     trainings.keep_hours()
+    trainings.follow_batch_sizes()
     flow.train_waiting()
 
 

@@ -8,16 +8,19 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.base.errors import IllegalMoveError
+from apps.base.errors import IllegalMoveError, TentalisError
 from apps.base.surviving import survive
 from apps.outbox import services as outbox
-from apps.pipeline.flow import train_next
+from apps.pipeline.flow import start_training, train_next
+from apps.rollouts import services as rollouts
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel
 from apps.training import cluster, schedule, scorers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+
+MOST_RESIZED = 200
 
 
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
@@ -70,6 +73,16 @@ def retry_run(
         train_next(run.worker_id)
         cluster.require_trainable(run)  # what it cannot do is undone as a whole, and said
     return run
+
+
+def follow_batch_sizes() -> int:
+    """Let batches that fill follow settings that changed, and train those that are full by that. Returns how many."""
+    outdated = list(rollouts.find_outdated().values_list("pk", flat=True)[:MOST_RESIZED])
+    for batch_id in outdated:
+        with survive(f"batch {batch_id} does not follow its settings", TentalisError), transaction.atomic():
+            if (batch := rollouts.follow_settings(batch_id, by="settings")) is not None:
+                start_training(batch, by="settings")
+    return len(outdated)
 
 
 def keep_hours() -> int:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.db.models import F, Max, QuerySet
+from django.db.models import Case, F, Max, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project
@@ -165,10 +165,7 @@ def find_line(attempt: Attempt) -> Line:
 
 def _put(task: Task, rollouts: Sequence[Rollout], *, line: Line, by: str) -> Batch:
     worker, end_user = line
-    target_tasks = task.project.batch_tasks
-    if end_user and worker.user_batch_tasks is not None:
-        target_tasks = worker.user_batch_tasks
-    batch = lock_open_batch(worker, end_user=end_user, target_tasks=target_tasks, by=by)
+    batch = lock_open_batch(worker, end_user=end_user, target_tasks=_find_target(task.project, worker, end_user), by=by)
     TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in rollouts)
     batch.task_count += 1
     batch.rollout_count += len(rollouts)
@@ -180,8 +177,42 @@ def _put(task: Task, rollouts: Sequence[Rollout], *, line: Line, by: str) -> Bat
     return batch
 
 
+def _find_target(project: Project, worker: Worker, end_user: str) -> int:
+    """Tasks that fill a batch of this line, as the settings say now."""
+    if end_user and worker.user_batch_tasks is not None:
+        return worker.user_batch_tasks
+    return project.batch_tasks
+
+
+def find_outdated() -> QuerySet[Batch]:
+    """Batches that fill towards another size than the settings say by now."""
+    own = Q(worker__user_batch_tasks__isnull=False) & ~Q(end_user="")
+    wanted = Case(When(own, then=F("worker__user_batch_tasks")), default=F("project__batch_tasks"))
+    return Batch.objects.filter(state=Batch.State.OPEN, worker__learns_with=None).exclude(target_tasks=wanted)
+
+
+def follow_settings(batch_id: int, *, by: str) -> Batch | None:
+    """Let a batch that fills follow the settings' size, in the running transaction; it, where that closed it."""
+    worker_id = Batch.objects.values_list("worker_id", flat=True).get(pk=batch_id)
+    worker = Worker.objects.select_related("project").select_for_update(of=("self",), no_key=True).get(pk=worker_id)
+    batch = Batch.objects.select_for_update(no_key=True).filter(pk=batch_id, state=Batch.State.OPEN).first()
+    if batch is None:
+        return None
+    _aim_at(batch, _find_target(worker.project, worker, batch.end_user))
+    if not batch.rollout_count or not is_full(batch, choose_recipe(worker.project, worker)):
+        return None
+    close(batch, by=by)
+    return batch
+
+
+def _aim_at(batch: Batch, target_tasks: int) -> None:
+    if batch.target_tasks != target_tasks:
+        batch.target_tasks = target_tasks
+        Batch.objects.filter(pk=batch.pk).update(target_tasks=target_tasks)
+
+
 def lock_open_batch(worker: Worker, *, end_user: str, target_tasks: int, by: str) -> Batch:
-    """The filling batch of a worker's line, locked; a new one where there is none."""
+    """The filling batch of a worker's line, locked; a new one where there is none. Its size is the settings'."""
     Worker.objects.select_for_update(no_key=True).only("pk").get(pk=worker.pk)
     filling = Batch.objects.filter(worker=worker, end_user=end_user, state=Batch.State.OPEN)
     batch = filling.select_for_update(no_key=True).first()
@@ -194,6 +225,7 @@ def lock_open_batch(worker: Worker, *, end_user: str, target_tasks: int, by: str
             target_tasks=target_tasks,
         )
         record(Kind.BATCH_OPENED, subject=batch, by=by)
+    _aim_at(batch, target_tasks)
     return batch
 
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.db.models import Count, Q
+from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Project
 from apps.adapters.canary import TRIABLE
 from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, Verdict
 from apps.adapters.selectors import find_deployment
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.learning import AccuracyPoint, find_rewards, point_of
@@ -32,7 +36,7 @@ MOST_PEOPLE = 12
 MOST_SERVED = 200
 SAMPLE_TASKS = 60
 OFFERED = 12
-SHADOWS = 5
+SHADOWS = TRIALS = 5
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,33 @@ class RunView:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A canary that ended.
+
+    Attributes:
+        outcome: stopped, harm, promoted or replaced; words: what it found, and why it ended.
+        by: who ended it.
+    """
+
+    percent: int
+    outcome: str
+    words: str
+    by: str
+    started_at: datetime | None
+    ended_at: datetime
+
+    @classmethod
+    def read(cls, entry: AuditEntry) -> "Trial":
+        told = entry.payload
+        began = parse_datetime(str(told.get("started_at", "")))
+        return cls(told["percent"], told["outcome"], told["words"], entry.actor, began, entry.at)
+
+    @property
+    def did_harm(self) -> bool:
+        return self.outcome == "harm"
+
+
+@dataclass(frozen=True)
 class AdapterView:
     """Everything the adapter page shows.
 
@@ -147,6 +178,7 @@ class AdapterView:
     movement: Movement | None
     tables: GateTables
     shadows: Sequence[Shadow]
+    trials: Sequence[Trial]
     compared: Mapping[str, int]
 
     @property
@@ -298,6 +330,12 @@ def find_open_batches(project: Project) -> list[Batch]:
     return [*own, *latest[len(own) :][:MOST_PEOPLE]]
 
 
+def _find_trials(adapter: Adapter) -> list[AuditEntry]:
+    """The ends of its latest trials, newest first."""
+    told = AuditEntry.objects.filter(subject_type="adapter", subject_id=adapter.pk, kind=Kind.CANARY_ENDED)
+    return list(told.order_by("-id")[:TRIALS])
+
+
 def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
     adapter = Adapter.objects.filter(project=project, pk=adapter_id).select_related("worker", "parent").first()
     if adapter is None:
@@ -319,6 +357,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         movement=find_movement(adapter),
         tables=read_gate_tables(adapter, verdicts),
         compared=dict(named.values_list("name", "pk")),
+        trials=[Trial.read(entry) for entry in _find_trials(adapter)],
         shadows=list(
             Shadow.objects.filter(adapter=adapter).annotate(tasks=Count("attempts")).order_by("-pk")[:SHADOWS]
         ),

@@ -123,6 +123,19 @@ def test_an_unclear_canary_goes_on_and_says_so(served: Worker, alice: User) -> N
     assert "nothing can be said yet" in deployment.canary_words
 
 
+def test_what_ends_a_trial_says_so_with_what_it_had_found(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    try_out(served, scores={1: 0.7, 2: 0.7}, tasks=60)
+    canary.watch_canaries()
+    third = make_adapter(served, 3)
+    deploy(served, third)
+    ended = AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload
+    assert ended["outcome"] == "replaced"
+    assert ended["words"].startswith(f"{third.name} was put into service meanwhile; until then: ")
+    assert "nothing can be said yet" in ended["words"]
+    assert ended["started_at"]
+
+
 def test_tasks_without_any_answer_count_against_the_side_that_failed(served: Worker, alice: User) -> None:
     begin(served, alice)
     try_out(served, scores={1: 0.9, 2: 0.9}, tasks=60)

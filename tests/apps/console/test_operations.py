@@ -31,6 +31,7 @@ from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tests.apps.adapters.test_canary import served  # noqa: F401  (a fixture)
+from tests.apps.adapters.test_deployment import make_adapter
 from tests.apps.console.builders import sign_in
 from tests.e2e.learning_scenery import get_into_trouble
 from tests.e2e.pages import find_manager_pages
@@ -89,8 +90,16 @@ def test_promoting_trying_and_rolling_back_are_done_from_their_pages(served: Wor
     assert Deployment.objects.get().canary == second
     page = client.get(reverse("console:adapter", args=(slug, second.pk))).content.decode()
     assert "20 % of its new tasks try" in page
+    Deployment.objects.update(canary_words="−18.4 points [−31.3, −5.4]")
+    third = make_adapter(served, 3)
+    page = client.get(reverse("console:adapter-promote", args=(slug, third.pk))).content.decode()
+    assert f"The trial of {second.name} ends." in page
+    assert "−18.4 points" in page
     assert send("canary-stop", "chatty") == 302
     assert Deployment.objects.get().canary is None
+    page = client.get(reverse("console:adapter", args=(slug, second.pk))).content.decode()
+    for words in ("Trials that ended", "Ended by hand", "on 20 % of the new tasks", "−18.4 points"):
+        assert words in page
     assert send("adapter-promote", second.pk) == 302
     assert Deployment.objects.get().adapter == second
     assert send("roll-back", "chatty") == 302

@@ -16,7 +16,7 @@ from apps.base.errors import ConflictError
 from apps.feedback.models import Feedback, StepFeedback
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
-from apps.pipeline import flow
+from apps.pipeline import flow, trainings
 from apps.rollouts import services
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Rollout, TrainingUse
@@ -101,6 +101,29 @@ def test_a_batch_takes_tasks_until_it_is_full_and_the_next_gets_a_new_one(db: No
     first, second = Batch.objects.order_by("number")
     assert (first.state, first.task_count, first.rollout_count) == ("closed", 2, 4)
     assert (second.state, second.task_count) == ("open", 1)
+
+
+def test_a_batch_that_fills_follows_the_settings_and_trains_when_that_fills_it(db: None) -> None:
+    project = make_project(batch_tasks=24)
+    worker = make_worker(project)
+    for _ in range(2):
+        build(make_judged_task(project, worker))
+    Project.objects.update(batch_tasks=10)
+    assert (trainings.follow_batch_sizes(), trainings.follow_batch_sizes()) == (1, 0)
+    assert (Batch.objects.get().target_tasks, Batch.objects.get().state) == (10, "open")
+    Project.objects.update(batch_tasks=2)
+    assert trainings.follow_batch_sizes() == 1
+    assert (Batch.objects.get().target_tasks, Batch.objects.get().state) == (2, "closed")
+    assert TrainingRun.objects.get().batch == Batch.objects.get()
+
+
+def test_the_next_task_finds_the_size_of_the_settings_before_anybody_looked(db: None) -> None:
+    project = make_project(batch_tasks=24)
+    worker = make_worker(project)
+    build(make_judged_task(project, worker))
+    Project.objects.update(batch_tasks=2)
+    build(make_judged_task(Project.objects.get(), worker))
+    assert (Batch.objects.get().target_tasks, Batch.objects.get().state) == (2, "closed")
 
 
 def test_the_task_that_fills_the_batch_starts_its_one_run(db: None) -> None:
