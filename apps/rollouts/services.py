@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import ConflictError
+from apps.base.errors import ConflictError, TentalisError
 from apps.environments.registry import get_world
 from apps.feedback.models import Hint
 from apps.feedback.selectors import Judgement, effective_judgement, find_hint
@@ -108,6 +108,15 @@ def _judge_step(judgement: Judgement, step_id: int) -> tuple[float | None, float
 
 def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> str:
     """Why an attempt trains nothing; "" when it does."""
+    if fault := find_obstacle(task, attempt):
+        return fault
+    if (judgement is None or judgement.reward is None) and hint is None:
+        return "neither a reward nor a hint: nobody judged it"
+    return ""
+
+
+def find_obstacle(task: Task, attempt: Attempt) -> str:
+    """Why an attempt trains nothing, whatever is said of it; "" where a judgement can count."""
     if not task.project.learning_enabled:
         return "learning is switched off for the project"
     if get_world(task.environment).is_held_out(task.prompt):
@@ -120,11 +129,18 @@ def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: 
         return "no call of a model is known for this attempt: its tokens were never seen"
     if fault := attempt.exchange.token_fault:
         return fault
-    if learns_on_policy(task, attempt) and (fault := find_sampling_fault(attempt.exchange.sampling)):
-        return fault[:300]
-    if (judgement is None or judgement.reward is None) and hint is None:
-        return "neither a reward nor a hint: nobody judged it"
+    if learns_on_policy(task, attempt):
+        return find_sampling_fault(attempt.exchange.sampling)[:300]
     return ""
+
+
+def find_obstacles(task: Task) -> list[str]:
+    """Why nothing can be learnt from a judgement of the task, each reason once; [] where it can count. One query."""
+    try:
+        found = [find_obstacle(task, attempt) for attempt in load_attempts(task).prefetch_related(None)]
+    except (TentalisError, ValueError):
+        return [f"its prompt is no task of environment {task.environment}, or that is not installed"]
+    return list(dict.fromkeys(found)) if all(found) else []
 
 
 def learns_on_policy(task: Task, attempt: Attempt) -> bool:

@@ -1,16 +1,19 @@
 """From an adapter back to every person and every feedback behind it, and from a person on to what came of theirs."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, PanelResult
 from apps.console.selectors.learning import AccuracyPoint, point_of
 from apps.feedback.models import Feedback
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.training.provenance import Use, find_furthest, trace_feedback
 
@@ -58,10 +61,17 @@ class Origins:
 
 @dataclass(frozen=True)
 class FeedbackFate:
-    """One feedback and how far it came: where it came furthest, by rewards, pairs or demonstrations."""
+    """One feedback and how far it came: where it came furthest, by rewards, pairs or demonstrations.
+
+    Attributes:
+        obstacles: why none of its task's attempts can be trained on; [] where one can, or where it is not known yet.
+        is_spent: an attempt of its task is in a batch.
+    """
 
     feedback: Feedback
     furthest: Use | None
+    obstacles: Sequence[str] = ()
+    is_spent: bool = False
 
     @property
     def batch(self) -> Batch | None:
@@ -77,11 +87,14 @@ class FeedbackFate:
 
     @property
     def stage(self) -> str:
-        """retracted, waits, items (pairs or demonstrations of it wait), batch, run, failed, refused or learned."""
+        """retracted, waits, unusable, nothing (its batch learns from what it did not give), items (pairs or
+        demonstrations of it wait), batch, run, failed, refused or learned."""
         if self.feedback.retracted_at is not None:
             return "retracted"
         if self.furthest is None or self.furthest.stage == "unusable":
-            return "waits"
+            if self.is_spent:
+                return "nothing"
+            return "unusable" if self.obstacles else "waits"
         return "items" if self.furthest.stage == "waits" else self.furthest.stage
 
 
@@ -160,9 +173,26 @@ def find_contribution(project: Project, author: str, *, before: int | None = Non
 
 
 def find_fates(feedback: Sequence[Feedback]) -> list[FeedbackFate]:
-    """How far each came, in five queries."""
+    """How far each came, in six queries."""
     uses = trace_feedback(feedback)
-    return [FeedbackFate(one, find_furthest(uses[one.pk])) for one in feedback]
+    built: defaultdict[int, list[tuple[str, bool]]] = defaultdict(list)
+    rollouts = Rollout.objects.filter(task__in={one.task_id for one in feedback}).order_by("attempt__index")
+    for task_id, reason, use in rollouts.values_list("task", "unusable_reason", "training_use"):
+        built[task_id].append((reason, use is not None))
+    return [_find_fate(one, find_furthest(uses[one.pk]), built[one.task_id]) for one in feedback]
+
+
+def _find_fate(feedback: Feedback, furthest: Use | None, built: Sequence[tuple[str, bool]]) -> FeedbackFate:
+    """Args: built: of each rollout of the task why it is not usable, "" where it is, and whether a batch has it."""
+    if feedback.task.state in (Task.State.FAILED, Task.State.CANCELLED) and not built:
+        return FeedbackFate(feedback, furthest, [_("the task came to no end")])
+    reasons = list(dict.fromkeys(reason for reason, _used in built))
+    return FeedbackFate(
+        feedback,
+        furthest,
+        obstacles=reasons if all(reasons) else (),
+        is_spent=any(is_used for _reason, is_used in built),
+    )
 
 
 def _find_adapters(fates: Sequence[FeedbackFate]) -> list[tuple[Adapter, AccuracyPoint | None, int]]:

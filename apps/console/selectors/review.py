@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project, User
+from apps.calibration.models import Rater
 from apps.console.rendering import Diff, diff_lines
 from apps.console.selectors.work import TaskView, find_attempts
 from apps.feedback.models import Feedback, Review, StepFeedback
@@ -66,6 +67,24 @@ class AttemptReveal:
     shown: Shown
     whole: StepReveal
     steps: Sequence[StepReveal] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How much a person's word counts, in [0, 1], and what that comes from; without a rater nothing was compared."""
+
+    rater: Rater | None
+
+    @property
+    def weight(self) -> float:
+        if self.rater is None:
+            return 1.0
+        return 0.0 if self.rater.quarantined_at else self.rater.weight
+
+
+def find_standing(project: Project, user: User) -> Standing:
+    """One query."""
+    return Standing(Rater.objects.filter(project=project, handle=user.handle).first())
 
 
 def is_blind(task: Task, review: Review | None) -> bool:

@@ -1,6 +1,6 @@
 """Judging a task: the form of a review, or of a task nobody asked about, and what it says before it is sent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -24,6 +24,7 @@ from apps.feedback import services as reviews
 from apps.feedback.models import Review
 from apps.feedback.services import QueueFilter, claim_review, find_draft, save_draft, validate_review_policy
 from apps.pipeline import flow
+from apps.rollouts.services import find_obstacles
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 
@@ -64,6 +65,8 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
         "task": task,
         "review": review,
         "is_blind": is_blind,
+        "obstacles": find_obstacles(task),
+        "standing": selectors.find_standing(scene.project, scene.user),
         "is_outside": task.worker.kind == Worker.Kind.OUTSIDE,
         "preview": preview,
         "proposals": find_of_task(task),
@@ -84,7 +87,7 @@ def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None,
     """Give the judgement and open the next review at once."""
     if review is None:
         flow.give_task_feedback(task=task, by=scene.user, **form.said)
-        messages.success(request, _("Thank you: your feedback is recorded and will be learned from."))
+        _thank(request, find_obstacles(task))
         return leave(scene, "task", task.pk)
     undo_s = validate_review_policy(scene.project.review_policy).undo_s
     feedback = flow.give_feedback(
@@ -92,6 +95,14 @@ def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None,
     )
     request.session[UNDO] = feedback.pk
     return open_next(request, scene, read_filters(request))
+
+
+def _thank(request: HttpRequest, obstacles: Sequence[str]) -> None:
+    if obstacles:
+        said = _("Your feedback is recorded. Nothing can be learned from it: %(why)s.")
+        messages.success(request, said % {"why": "; ".join(obstacles)})
+    else:
+        messages.success(request, _("Thank you: your feedback is recorded and will be learned from."))
 
 
 def open_next(request: HttpRequest, scene: Scene, filters: QueueFilter, nothing: str = "") -> HttpResponse:

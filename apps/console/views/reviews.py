@@ -36,6 +36,7 @@ from apps.feedback import services as reviews
 from apps.feedback.models import Feedback, Review
 from apps.feedback.services import count_queue, find_queue
 from apps.pipeline import flow
+from apps.rollouts.services import find_obstacles
 
 SNOOZES = {"1": timedelta(hours=1), "4": timedelta(hours=4), "24": timedelta(days=1), "72": timedelta(days=3)}
 
@@ -88,7 +89,12 @@ def show_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRespo
         messages.info(request, _("This review is not open any more; this is its task."))
         return leave(scene, "task", review.task_id)
     if review.claimed_by_id != scene.user.pk:
-        context = {"review": review, "task": review.task, "undoable": find_undo(request, scene)}
+        context = {
+            "review": review,
+            "task": review.task,
+            "obstacles": find_obstacles(review.task),
+            "undoable": find_undo(request, scene),
+        }
         return show(request, scene, "review_offer", context)
     return answer_feedback(request, scene, review.task, review=review)
 

@@ -29,6 +29,7 @@ from apps.console.views.frame import (
     show,
 )
 from apps.console.views.judging import find_task_or_404
+from apps.environments.registry import get_world
 from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -70,6 +71,8 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
                 status = error.status
             else:
                 messages.success(request, f"Task {task.pk} is queued.")
+                if get_world(task.environment).is_held_out(task.prompt):
+                    messages.info(request, _("It is held out: workers are measured on it and never learn from it."))
                 return leave(scene, "task", task.pk)
     return show(
         request, scene, "task_new", {"form": form, "tried": tried, "fragments": {"reference_tried"}}, status=status

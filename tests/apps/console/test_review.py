@@ -9,17 +9,21 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.calibration.models import Rater
 from apps.console.selectors.review import name_place, shuffle_attempts
 from apps.console.words_facts import name_fact
+from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.services import claim, find_queue
+from apps.inference.models import Exchange
+from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task, make_open_review
-from tests.factories import make_project, make_task, make_user
+from tests.factories import make_judged_task, make_project, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -437,3 +441,41 @@ def test_answers_that_read_the_same_are_one_card_with_one_judgement(project: Pro
     rewards = [one.reward for one in effective_judgement(task).values()]
     assert rewards[0] == rewards[1] == rewards[3]
     assert "attempts 1, 2, 4" in client.get(path("review", review.pk)).content.decode()
+
+
+def test_whether_a_review_can_be_learned_from_is_said_before_it_is_given(project: Project, bob: User) -> None:
+    task = make_judged_task(project, state=Task.State.IN_REVIEW)
+    review = Review.objects.create(project=project, task=task, audience="human")
+    client = sign_in(bob)
+    assert "This review can be learned from." in client.get(path("review", review.pk)).content.decode()
+    claim(review=review, by=bob)
+    page = client.get(path("review", review.pk)).content.decode()
+    assert "This review can be learned from." in page
+    assert "bob: your word counts fully" in page
+    Exchange.objects.update(token_ids=b"")
+    Rater.objects.create(
+        project=project, handle=bob.handle, kind="person", weight=0.35, bad=4, false_approvals=3, good=2
+    )
+    page = " ".join(client.get(path("review", review.pk)).content.decode().split())
+    assert "Nothing can be learned from this review." in page
+    assert "The model server told no token ids or log-probs" in page
+    assert "bob: your word counts 0.35 of 1" in page
+    assert "for you approved 3 of 4 that were wrong and rejected 0 of 2 that were right" in page
+    Project.objects.update(learning_enabled=False)
+    assert "Learning is switched off for the project" in client.get(path("review", review.pk)).content.decode()
+
+
+def test_a_held_out_task_is_told_at_submit_on_its_review_and_in_my_feedback(project: Project, bob: User) -> None:
+    ticket = next(item for item in DeskWorld().panel(1, 0))
+    worker = make_worker(project, name="desk", kind="desk")
+    data = {"worker": str(worker.pk), "environment": "desk", "prompt": ticket.prompt, "group_size": "2"}
+    page = sign_in(make_user("alice")).post(path("task-new"), data, follow=True).content.decode()
+    assert "It is held out: workers are measured on it" in page
+    task = make_judged_task(project, environment="desk", prompt=ticket.prompt, state=Task.State.LEARNING)
+    client = sign_in(bob)
+    sent = client.post(path("task-feedback", task.pk), {"score": "0"}, follow=True).content.decode()
+    assert "Nothing can be learned from it: the task is held out" in sent
+    build_rollouts(task.pk, by="test")
+    page = " ".join(client.get(path("my-feedback")).content.decode().split())
+    assert "Cannot be learned from: the task is held out: it is only ever measured on" in page
+    assert "Waits until" not in page
