@@ -25,6 +25,8 @@ from apps.workers.models import Worker
 from apps.workers.rules import require_own_line
 from tentalis.core.learning.suspicion import BatchFacts
 
+PROMOTABLE = frozenset({Adapter.State.CANDIDATE, Adapter.State.VERIFIED, Adapter.State.RETIRED})
+"""What a person may put into service; a candidate without proof."""
 BASE = "the base model"
 EVERYBODYS = "what serves everybody"
 
@@ -171,8 +173,9 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
     require_unbarred(adapter, "promoted")
     is_unproved = adapter.state == Adapter.State.CANDIDATE
-    if not is_unproved and Adapter.State.DEPLOYED not in Adapter.MOVES[Adapter.State(adapter.state)]:
-        raise IllegalMoveError(f"{adapter.name} cannot be promoted: wanted verified or retired, found {adapter.state}")
+    if adapter.state not in PROMOTABLE:
+        wanted = "wanted a candidate, verified or retired"
+        raise IllegalMoveError(f"{adapter.name} cannot be promoted: {wanted}, found {adapter.state}")
     serve(adapter)
     with transaction.atomic():
         lock_deployment(adapter.worker, end_user=adapter.end_user)
@@ -248,6 +251,13 @@ def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
     with transaction.atomic():
         if not Deployment.objects.select_for_update().filter(pk=deployment.pk, canary=adapter).exists():
             raise ConflictError(f"{adapter.name} is not tried any more")
+        if adapter.state == Adapter.State.CANDIDATE:
+            move(
+                adapter,
+                Adapter.State.VERIFIED,
+                by=by,
+                payload={"words": f"found safe on trial: {deployment.canary_words}"},
+            )
         return deploy(deployment.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED)
 
 

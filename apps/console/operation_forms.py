@@ -57,15 +57,32 @@ class RetryForm(forms.Form):
         return self.cleaned_data["recipe_from"] or "run"
 
 
+_MODEL = ("provider", "base_model", "base_directory")
+_LINE = ("adapters_per", "user_batch_tasks", "learns_with")
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    Worker.Kind.ECHO: (),
+    Worker.Kind.DESK: (*_MODEL, "system_prompt", *SAMPLING[Worker.Kind.DESK], *_LINE),
+    Worker.Kind.CHAT: (*_MODEL, "system_prompt", *SAMPLING[Worker.Kind.CHAT], *_LINE),
+    Worker.Kind.OUTSIDE: (*_MODEL, *_LINE),
+    Worker.Kind.OPENCLAW: (
+        *("agent_server", "agent_id", *_MODEL, "system_prompt"),
+        *SAMPLING[Worker.Kind.OPENCLAW],
+        *_LINE,
+    ),
+}
+"""What is asked of a worker of each kind, beside its name."""
+NEEDED: Mapping[str, str] = {Worker.Kind.CHAT: "provider", Worker.Kind.OPENCLAW: "agent_server"}
+
+
 class WorkerForm(forms.Form):
-    """A worker; the same fields make it and change it, but for its name and kind."""
+    """A worker of one kind; the same fields make it and change it, but for its name."""
 
     name = forms.CharField(
         label=_("Name"),
         max_length=64,
         help_text=_("Lower-case letters, digits, - and _. Its adapters are named after it."),
     )
-    kind = forms.ChoiceField(label=_("Kind"), choices=Worker.Kind.choices)
+    kind = forms.ChoiceField(choices=Worker.Kind.choices, widget=forms.HiddenInput)
     provider = forms.ModelChoiceField(
         Provider.objects.none(),
         label=_("Model server"),
@@ -78,13 +95,13 @@ class WorkerForm(forms.Form):
         label=_("OpenClaw"),
         required=False,
         empty_label=_("None"),
-        help_text=_("OpenClaw workers only: the model server that stands for the OpenClaw's own gateway."),
+        help_text=_("The model server that stands for the OpenClaw's own gateway."),
     )
     agent_id = forms.CharField(
         label=_("Agent on that OpenClaw"),
         max_length=64,
         required=False,
-        help_text=_("OpenClaw workers only. Empty: its default."),
+        help_text=_("Empty: its default."),
     )
     base_model = forms.CharField(
         label=_("Base model"),
@@ -96,7 +113,11 @@ class WorkerForm(forms.Form):
         label=_("Directory of the base model"),
         max_length=500,
         required=False,
-        help_text=_("Where the training box finds its weights. Empty: the built-in one."),
+        help_text=_(
+            "Where the training box and this server find the files of the very model that answers: config.json, the "
+            "tokenizer, *.safetensors. Without it a worker on a model server of your own works, and nothing of it "
+            "trains. Empty with the installation's own engine: its built-in model."
+        ),
     )
     system_prompt = forms.CharField(
         label=_("System prompt"),
@@ -126,7 +147,7 @@ class WorkerForm(forms.Form):
         min_value=0.01,
         max_value=1,
         widget=forms.NumberInput(attrs={"step": "0.05"}),
-        help_text=_("Chat workers only. 1: all of them."),
+        help_text=_("1: all of them."),
     )
     adapters_per = forms.ChoiceField(
         label=_("Adapters"),
@@ -154,27 +175,34 @@ class WorkerForm(forms.Form):
     )
     is_active = forms.BooleanField(label=_("Takes tasks"), required=False, initial=True)
 
-    def __init__(self, *args: Any, project: Project, worker: Worker | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, project: Project, kind: str = "", worker: Worker | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        kind = worker.kind if worker is not None else kind
+        self.fields["kind"].initial = kind
+        for name in set(self.fields) - {"name", "kind", "is_active", *FIELDS.get(kind, ())}:
+            del self.fields[name]
         offered = Provider.objects.filter(usable([project]), is_active=True)
-        for name in ("provider", "agent_server"):
+        for name in {"provider", "agent_server"} & set(self.fields):
             self.fields[name].queryset = offered.order_by("name")  # type: ignore[attr-defined]
-        others = Worker.objects.filter(project=project, learns_with=None).exclude(kind=Worker.Kind.ECHO)
-        others = others.exclude(pk=worker.pk) if worker is not None else others
-        self.fields["learns_with"].queryset = others  # type: ignore[attr-defined]
-        if not others.exists() or (worker is not None and worker.learners.exists()):
-            del self.fields["learns_with"]
-        if worker is not None and worker.kind != Worker.Kind.OPENCLAW:
-            for name in ("agent_server", "agent_id"):
-                del self.fields[name]
+        if needed := NEEDED.get(kind):
+            self.fields[needed].required = True
+            self.fields[needed].empty_label = _("Choose one")  # type: ignore[attr-defined]
+        if "learns_with" in self.fields:
+            self._offer_lines(project, worker)
         if worker is None:
             del self.fields["is_active"]
             return
         for name in ("name", "kind"):
             del self.fields[name]
-        for name in ("temperature", "max_tokens", "top_p"):
-            if name not in SAMPLING[worker.kind]:
-                del self.fields[name]
+
+    def _offer_lines(self, project: Project, worker: Worker | None) -> None:
+        others = Worker.objects.filter(project=project, learns_with=None).exclude(kind=Worker.Kind.ECHO)
+        others = others.exclude(pk=worker.pk) if worker is not None else others
+        self.fields["learns_with"].queryset = others  # type: ignore[attr-defined]
+        if not others.exists() or (worker is not None and worker.learners.exists()):
+            del self.fields["learns_with"]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -182,7 +210,7 @@ class WorkerForm(forms.Form):
         data: Mapping[str, Any] = self.cleaned_data
         sampling = {name: data[name] for name in ("temperature", "max_tokens", "top_p") if data.get(name) is not None}
         rest = {name: value for name, value in data.items() if name not in {"temperature", "max_tokens", "top_p"}}
-        if not rest["adapters_per"]:
+        if not rest.get("adapters_per", "-"):
             del rest["adapters_per"]
         return {**rest, "sampling": sampling}
 

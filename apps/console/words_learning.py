@@ -58,6 +58,14 @@ GATES: Mapping[str, Asked] = {
         _("The base model is not quantised"),
         _("Name the full-precision base model as the worker's base directory."),
     ),
+    "G11": Asked(
+        _("The base weights are here, and are the model that answered"),
+        _("Change the worker: give it the directory of the model that its server serves. Then try the run again."),
+    ),
+    "G12": Asked(
+        _("The learning rate fits the size of the model"),
+        _("Lower the learning rate of the project's recipe, or leave it empty: then it follows the model's size."),
+    ),
 }
 
 ALARMS: Mapping[str, Asked] = {

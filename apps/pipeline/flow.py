@@ -43,6 +43,7 @@ from apps.tasks.models import Attempt, Task
 from apps.training import cluster, gates, letters, rebuilding, schedule, scorers, verdict_managers
 from apps.training import services as training
 from apps.training.models import TrainingRun
+from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
 
@@ -371,6 +372,8 @@ def close_batch(
 ) -> TrainingRun:
     """Train now, with what the batch holds of the worker, or of one person; see `apps.training.services.queue_run`."""
     require_right(by, worker.project, Right.RUNS_WRITE)
+    if missing := say_missing(worker.line):
+        raise ConflictError(missing)
     with transaction.atomic():
         kind = training.read_recipe(worker, recipe).learns_from
         batch = rollouts.close_open_batch(worker, by=by.handle, end_user=end_user, kind=kind)

@@ -12,6 +12,7 @@ from django.db.models import Q
 from apps.accounts.models import Project
 from apps.environments.registry import get_world
 from apps.feedback.selectors import find_hints
+from apps.inference.registry import find_kind
 from apps.outbox.models import Segment
 from apps.outbox.selectors import find_server_wait
 from apps.rollouts.contents import count_contents
@@ -19,6 +20,8 @@ from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.tasks.models import Task
 from apps.tasks.selectors import MOST, count_tasks
+from apps.workers.bases import say_missing
+from apps.workers.models import Worker
 from tentalis.core.contracts import RolloutRecord, StepReward
 from tentalis.core.hints import list_candidates
 from tentalis.core.lineage import Conversation
@@ -36,7 +39,7 @@ class Finding:
     """One reason why something does not train.
 
     Args:
-        kind: what a page links to: tasks, reviews, rollouts, batches, segments, project.
+        kind: what a page links to: tasks, reviews, rollouts, batches, segments, workers, project.
         count: how many it holds back.
     """
 
@@ -184,6 +187,10 @@ def why_nothing_trains(project: Project) -> list[Finding]:
     unusable = Rollout.objects.filter(project=project, is_usable=False).order_by("-id")
     reasons = Counter(unusable.values_list("unusable_reason", flat=True)[:LATEST])
     findings += [Finding(f"Unusable: {reason}", count, "rollouts") for reason, count in reasons.most_common(20)]
+    for worker in Worker.objects.filter(project=project, is_active=True, learns_with=None).select_related("provider"):
+        teaches = worker.provider is None or find_kind(worker.provider.kind).tells_tokens
+        if teaches and (words := say_missing(worker)):
+            findings.append(Finding(f"{words}. Nothing of it trains before.", 1, "workers"))
     for batch in Batch.objects.filter(project=project, state=Batch.State.OPEN).select_related("worker__learns_with"):
         missing, holds = batch.target_tasks - batch.task_count, f"{batch} holds {batch.task_count} of"
         words = f"{holds} {batch.target_tasks} tasks: {missing} more close it."

@@ -25,16 +25,21 @@ from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
 from apps.training.learnt import find_leaks
 from apps.training.models import TrainingRun
+from apps.workers.base_names import BUILT_IN, count_parameters, name_base
+from apps.workers.bases import check_against_server, read_base, reads_weights, say_missing
+from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.refusals import (
     IMITATING,
     GateAnswer,
+    ask_base,
     ask_environment,
     ask_finishing,
     ask_finite,
     ask_leak,
+    ask_learning_rate,
     ask_losses,
     ask_quantised,
     ask_replay,
@@ -74,7 +79,7 @@ def ask_run(run_id: int, *, by: str) -> None:
 
 
 def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
-    """G1, G2, G3, G6, G8 and G10, before anything is sent to the box."""
+    """G1, G2, G3, G6, G8 and G10 to G12, before anything is sent to the box."""
     algorithm = str(run.recipe.get("algorithm", ""))
     policy = read_gate_policy(run.project)
     taught = list_taught(batch)
@@ -87,6 +92,8 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
         _ask_environment(tasks),
         _ask_leak(run, batch, policy),
         ask_quantised(_read_config(run)),
+        _ask_base(run),
+        ask_learning_rate(float(run.recipe.get("learning_rate", 0.0)), count_parameters(run.worker)),
     ]
 
 
@@ -246,6 +253,27 @@ def _list_runs(adapter: Adapter) -> list[int]:
         runs += [] if one.run_id is None else [one.run_id]
         one = one.parent
     return runs
+
+
+def _ask_base(run: TrainingRun) -> GateAnswer:
+    """Whether its base weights are where they were said to be, are what they were then, and are what answered."""
+    worker = run.worker
+    base = name_base(worker)
+    if base in {"", BUILT_IN}:
+        return ask_base(say_missing(worker), "the built-in model")
+    try:
+        facts = read_base(base, with_weights=reads_weights(run.backend))
+        known = worker.base_facts.get("fingerprint")
+        if known and reads_weights(run.backend) == reads_weights() and known != facts.fingerprint:
+            found = f"was {known[:12]} when the worker was set up, found {facts.fingerprint[:12]}"
+            return ask_base(f"the files in {base!r} are no longer the same model: {found}", "")
+        compared = check_against_server(worker, client_for(worker.provider, run.project_id))
+    except TentalisError as error:
+        return ask_base(str(error), "")
+    if not known:
+        Worker.objects.filter(pk=worker.pk).update(base_facts=facts.to_json())
+        worker.base_facts = facts.to_json()
+    return ask_base("", f"{base}, {facts.model_type}, {facts.fingerprint[:12]}: {compared}")
 
 
 def _name_answers(batch: Batch) -> str:

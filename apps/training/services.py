@@ -39,6 +39,7 @@ from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
 from apps.training.rebuilding import find_hold, find_parent
 from apps.training.schedule import OUTSIDE_HOURS, leave_place, renew_place, take_place
+from apps.workers.bases import require_base, say_missing
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
@@ -120,6 +121,11 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     learns_policy = run.purpose == TrainingRun.Purpose.POLICY
     if run.batch is None and learns_policy:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
+    if not learns_policy and (missing := say_missing(run.worker)):  # of a policy the gates have asked before
+        with final_write():
+            end_failed(run, missing, by=by)
+        leave_place(run.pk)
+        return
     if learns_policy and find_hold(run):
         leave_place(run.pk)
         return  # somebody was forgotten meanwhile; it is sent when their line is made again
@@ -134,7 +140,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         run_id=run.pk,
         attempt=attempt,
         worker=run.worker.name,
-        base_model=run.worker.base_directory or "desk",
+        base_model=require_base(run.worker),
         parent_adapter_uri=parent.uri if parent else None,
         parent_sha256=parent.sha256 if parent else None,
         policy_version=parent.line_version if parent else 0,

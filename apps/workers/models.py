@@ -17,6 +17,8 @@ class Worker(Timestamped):
         agent_server: the OpenClaw that does its tasks; agent_id: which agent there, "" its default.
         adapters_per: whether all its conversations teach one line of adapters, or each person's a line of their own.
         user_batch_tasks: tasks that fill a batch of one person; None: as many as any.
+        base_directory: where trainer and web find its base model's files; "": nobody said, or it is the built-in one.
+        base_facts: what its files were when it was said (`bases.BaseFacts` as JSON); {}: not looked at.
         learns_with: whose line of adapters it teaches and is served by; None: its own. Never a chain.
         supervision: which actions of an outside agent wait for a person (`tentalis.core.supervision`); {}: none.
     """
@@ -46,6 +48,7 @@ class Worker(Timestamped):
     base_directory = models.CharField(
         max_length=500, blank=True, help_text="Where the trainer finds it; desk: the built-in."
     )
+    base_facts = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
     system_prompt = models.TextField(blank=True)
     sampling = models.JSONField(default=dict, blank=True, help_text="temperature, max_tokens…")
     supervision = models.JSONField(

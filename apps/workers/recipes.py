@@ -1,4 +1,4 @@
-"""How a worker learns: the project's recipe over the installation's over the measured one for its kind."""
+"""How a worker learns: the project's recipe over the installation's over the one for its kind and its model's size."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from apps.accounts.models import Project
-from tentalis.core.learning.recipes import CLIPPED, RECIPES, Recipe
+from apps.workers.base_names import count_parameters
+from tentalis.core.learning.recipes import CLIPPED, RECIPES, Recipe, choose_learning_rate
 
 if TYPE_CHECKING:
     from apps.workers.models import Worker
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 def choose_recipe(project: Project, worker: "Worker", *, changes: Mapping[str, Any] | None = None) -> Recipe:
     """The changes over the project's recipe over the settings over the measured one for this kind of worker."""
     start = RECIPES["desk" if worker.kind == "desk" else "chat"].to_json()
+    if worker.base_directory:
+        start["learning_rate"] = choose_learning_rate(count_parameters(worker))
     installation = {
         "w_rl": settings.TENTALIS["RL_WEIGHT"],
         "w_opd": settings.TENTALIS["OPD_WEIGHT"],

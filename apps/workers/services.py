@@ -1,6 +1,6 @@
 """Workers: made, changed and removed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -13,6 +13,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.inference.models import Provider
+from apps.workers.bases import BaseWeightsError, check_directory
 from apps.workers.models import Worker
 from apps.workers.rules import find_errors, say_learners
 from apps.workers.selectors import find_base_model
@@ -61,6 +62,8 @@ def create_worker(
         provider: its model server; None is the installation's own engine.
         agent_server, agent_id: of an openclaw worker: who does its tasks.
         base_model: name that server knows the model by; "" takes the kind's or the server's default.
+        base_directory: where the trainer finds the same model's files; without it a worker on a model server of its own
+            works and trains nothing.
         sampling: see `rules.SAMPLING`.
         supervision: see `tentalis.core.supervision`; only an outside worker can have one.
         adapters_per: worker or user: whether every person it talks with teaches adapters of their own.
@@ -123,8 +126,8 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
         if changes.get("learns_with") is not None:
             changes["learns_with"] = locked[changes["learns_with"].pk]
         changed = sorted(name for name, value in changes.items() if getattr(row, name) != value)
-        if any(name in _BASE_FIELDS for name in changed) and row.adapters.exists():
-            raise ConflictError(f"{row.name} has adapters trained on {find_base_model(row)!r}: make another worker")
+        if any(name in _BASE_FIELDS for name in changed):
+            _require_same_base(row, changes)
         if "learns_with" in changed and changes["learns_with"] is not None:
             _require_no_line(row)
         before = {name: _plain(getattr(row, name)) for name in changed}
@@ -132,7 +135,7 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
             setattr(row, name, changes[name])
         if changed:
             _check(row)
-            row.save(update_fields=changed)
+            row.save(update_fields=[*changed, "base_facts"])
             after = {name: _plain(getattr(row, name)) for name in changed}
             record(Kind.WORKER_CHANGED, subject=row, by=by.handle, payload={"before": before, "after": after})
     return row
@@ -170,6 +173,16 @@ def _lock(workers: Iterable[Worker | None]) -> dict[int, Worker]:
     return rows
 
 
+def _require_same_base(worker: Worker, changes: Mapping[str, Any]) -> None:
+    """Raises ConflictError where adapters that may serve were trained on another base than it is to have."""
+    kept = worker.adapters.exclude(state="refused")
+    if changes.get("base_model", worker.base_model) == worker.base_model:
+        kept = kept.exclude(manifest__base_model=changes.get("base_directory", worker.base_directory))
+    if kept.exists():
+        base = worker.base_directory or find_base_model(worker)
+        raise ConflictError(f"{worker.name} has adapters trained on {base!r}: make another worker")
+
+
 def _require_no_line(worker: Worker) -> None:
     """Raises ConflictError where a worker has learnt already, or is about to: two lines cannot become one."""
     if worker.adapters.exists() or worker.batches.filter(closed_at__isnull=False).exists():
@@ -180,7 +193,15 @@ def _check(worker: Worker) -> None:
     """Raises BadInputError naming every field at fault."""
     if worker.kind in Worker.Kind.values:
         worker.base_model = worker.base_model or find_base_model(worker)
-    if errors := find_errors(worker):
+    errors = find_errors(worker)
+    if "base_directory" not in errors:
+        try:
+            facts = check_directory(worker)
+        except BaseWeightsError as error:
+            errors |= {name: list(words) for name, words in error.errors.items()}
+        else:
+            worker.base_facts = facts.to_json() if facts else {}
+    if errors:
         message = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
         raise BadInputError(message, errors=errors)
 

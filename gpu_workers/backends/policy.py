@@ -12,6 +12,7 @@ from torch import Tensor
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
+from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
 from gpu_workers.backends.lessons import Lesson
 from gpu_workers.backends.micro_batches import pack_items, score_answers, spread_temperatures
@@ -49,6 +50,9 @@ class Tokens(NamedTuple):
     importance: Tensor | None
 
 
+COMPARED = 8
+MOST_FIRST_GAP_NATS = 0.5
+"""Half precision at the server differs by at most 0.33 nats at its worst token; another model by nats on average."""
 RewardLoss = Callable[[Recipe, Tokens, Tensor, Tensor, float], Tensor]
 """(recipe, tokens, advantages (N,), counts (N,), what to divide by) -> scalar."""
 
@@ -103,6 +107,7 @@ class PolicyCourse:
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
         self._lessons, self._refused = prepare_lessons(self._rollouts, spec, recipe, base)
+        self._require_what_answered(spec, Optimizer(start, recipe, base.device))
         if recipe.importance_cap is not None:
             self._lessons = self._score_start(Optimizer(start, recipe, base.device))
         self._held_out: list[Lesson] = []
@@ -176,6 +181,29 @@ class PolicyCourse:
             found = self._base.score(batch, changes, temperatures=spread).logprobs
             loss += float(weighted_imitation(found, weights, counts, total=total))
         return loss
+
+    def _require_what_answered(self, spec: TrainSpec, optimizer: Optimizer) -> None:
+        """Refuse weights that are not those that answered: attempts of the very version the run starts from must have
+        about the log-probs that their server told.
+
+        Raises:
+            BaseModelError: they have not.
+        """
+        changes = optimizer.changes(self._modules, self._recipe.lora_scale)
+        same = [one.rollout for one in self._lessons if one.rollout.policy_version == spec.policy_version][:COMPARED]
+        items = [(one.prompt_token_ids, one.token_ids) for one in same]
+        scored = score_answers(self._base, items, changes, [one.temperature for one in same])
+        gaps = [
+            abs(found - told)
+            for one, values in zip(same, scored, strict=True)
+            for found, told, is_drawn in zip(values, one.logprobs, one.sampled, strict=True)
+            if is_drawn
+        ]
+        if gaps and (mean := sum(gaps) / len(gaps)) > MOST_FIRST_GAP_NATS:
+            raise BaseModelError(
+                f"the weights in {self._base.directory} are not those that answered: the first {len(gaps)} log-probs "
+                f"differ from what the model server told by {mean:.2f} nats on average, at most {MOST_FIRST_GAP_NATS:g}"
+            )
 
     def _score_start(self, optimizer: Optimizer) -> list[Lesson]:
         """The lessons with the log-probs of the policy that the run starts from."""

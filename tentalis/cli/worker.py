@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
+BASE_DIRECTORY = "Where the trainer finds the files of the very model its server serves; without it nothing trains."
 
 
 @app.command("list")
@@ -29,6 +30,7 @@ def create(
     kind: Annotated[str, typer.Option("--kind", "-k", help="echo, desk, chat, outside or openclaw.")],
     project: Project = "",
     base_model: Annotated[str, typer.Option(help="Name the model server knows it by.")] = "",
+    base_directory: Annotated[str, typer.Option(help=BASE_DIRECTORY)] = "",
     provider: Annotated[str, typer.Option(help="Name of a model server.")] = "",
     agent_server: Annotated[str, typer.Option(help="Of an openclaw worker: name of its OpenClaw's gateway.")] = "",
     agent_id: Annotated[str, typer.Option(help="Of an openclaw worker: agent there; default: the default one.")] = "",
@@ -46,6 +48,7 @@ def create(
 
     settings = {
         "base_model": base_model,
+        "base_directory": base_directory,
         "provider": provider,
         "agent_server": agent_server,
         "agent_id": agent_id,
@@ -64,6 +67,7 @@ def create(
         print_json(worker)
     else:
         typer.echo(f"worker {worker['name']} works in {worker['project']}")
+        _say_base(worker)
 
 
 @app.command()
@@ -75,6 +79,44 @@ def show(
 
     with open_client() as client:
         print_row(find_worker(client, name, project), as_json=as_json)
+
+
+@app.command()
+def change(
+    name: Annotated[str, typer.Argument(help="Name or number.")],
+    base_model: Annotated[str | None, typer.Option(help="Name the model server knows it by.")] = None,
+    base_directory: Annotated[str | None, typer.Option(help=BASE_DIRECTORY)] = None,
+    system_prompt: Annotated[str | None, typer.Option(help="What the worker is told first.")] = None,
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Change a worker's base weights or what it is told first."""
+    from tentalis.cli.session import open_client
+
+    asked = {"base_model": base_model, "base_directory": base_directory, "system_prompt": system_prompt}
+    changes = {field: value for field, value in asked.items() if value is not None}
+    if not changes:
+        raise typer.BadParameter("say what changes: --base-model, --base-directory or --system-prompt")
+    with open_client() as client:
+        worker = client.change_worker(find_worker(client, name, project)["id"], **changes)
+    if as_json:
+        print_json(worker)
+    else:
+        typer.echo(f"{worker['name']} is changed")
+        _say_base(worker)
+
+
+def _say_base(worker: "Json") -> None:
+    facts = worker["base_facts"]
+    if worker["base_missing"]:
+        typer.echo(
+            f"it works and trains nothing: {worker['base_missing']}. Say it: tentalis worker change --base-directory"
+        )
+    elif facts:
+        size = f", {facts['parameters']:,} parameters" if facts["parameters"] else ""
+        typer.echo(
+            f"its base weights: {worker['base_directory']}, {facts['model_type']}{size}, {facts['fingerprint'][:12]}"
+        )
 
 
 @app.command()

@@ -122,6 +122,9 @@ def test_a_trial_needs_an_adapter_that_can_be_tried(signed_in: Run) -> None:
 
 def test_workers_learn_with_one_and_alone_again(signed_in: Run) -> None:
     assert signed_in("worker", "create", "sales", "-k", "desk").code == 0
+    refused = signed_in("worker", "change", "sales", "--base-directory", "/no/such/model")
+    assert (refused.code, "found no readable config.json in '/no/such/model'" in refused.err) == (1, True)
+    assert signed_in("worker", "change", "sales").code == 2
     made = signed_in("worker", "create", "support", "-k", "desk", "--learns-with", "sales", "--json")
     assert made.json["learns_with"] == "sales"
     assert signed_in("worker", "show", "sales", "--json").json["learners"] == ["support"]

@@ -116,7 +116,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "shadow_stop": path("shadow-stop", _try_unseen(scene).name),
         "canary_stop": path("canary-stop", _try_adapter(scene).name),
         "forget": path("forget"),
-        "worker_new": path("worker-new"),
+        "worker_new": path("worker-new") + "?kind=chat",
         "worker_change": path("worker-change", scene.worker.name),
         "provider_new": path("provider-new"),
         "provider_change": path("provider-change", scene.project.providers.earliest("pk").pk),

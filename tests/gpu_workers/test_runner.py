@@ -338,3 +338,12 @@ def test_what_the_engine_sampled_at_another_temperature_is_on_policy_at_the_firs
     assert result.summary["rollouts_cut"] == sum(one.is_cut for one in rollouts)
     mistaken = [dataclasses.replace(one, temperature=1.0) for one in rollouts]
     assert train_well(make_spec(tmp_path / "mistaken", mistaken, recipe=recipe))[0].summary["max_ratio"] > 1.2
+
+
+def test_weights_that_are_not_those_that_answered_train_nothing(tmp_path: Path) -> None:
+    """As where a server runs another model than the one in the directory."""
+    rollouts = [dataclasses.replace(one, logprobs=[value - 0.6 for value in one.logprobs]) for one in make_rollouts()]
+    result = train(make_spec(tmp_path, rollouts))
+    assert (result.ok, result.error_type) == (False, "BaseModelError")
+    assert "are not those that answered: the first" in result.error_message
+    assert "by 0.60 nats on average" in result.error_message

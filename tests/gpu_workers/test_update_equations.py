@@ -214,7 +214,7 @@ def update(
     directory: Path, batch: Sequence[RolloutRecord], recipe: Recipe, start: LoraTensors, base: BaseModel
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     """The same by the trainer; the gradient is read off AdamW's first moment, which begins at zero."""
-    course = PolicyCourse(make_spec(directory, batch, recipe=recipe), recipe, base, start)
+    course = PolicyCourse(make_spec(directory, batch, recipe=recipe, policy_version=1), recipe, base, start)
     optimizer = Optimizer(start, recipe, base.device)
     metrics = course.run_update(1, optimizer)
     moments = optimizer.tensors().moments

@@ -21,6 +21,7 @@ from apps.feedback.rights import find_managed
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Environment, Step, Task
 from apps.training.provenance import trace_attempts
+from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS
 
@@ -29,6 +30,10 @@ MAX_STEPS = 500
 SUPERVISION_HELP = (
     "Which actions of an outside worker wait for a person: tools and except_tools (patterns), messages, answers, "
     "deadline_s, on_timeout (approve, reject, fail); {}: none."
+)
+BASE_DIRECTORY_HELP = (
+    "Absolute path where the training box and the web find the files of the very model that the provider serves "
+    "(config.json, tokenizer, *.safetensors). Without it nothing of a worker with a provider trains."
 )
 ADAPTERS_PER_HELP = "user: each person it talks with teaches adapters of their own, which serve nobody else."
 USER_BATCH_HELP = "Tasks that fill a batch of one person; null: the project's batch_tasks."
@@ -49,6 +54,12 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
     learners: Any = serializers.SlugRelatedField(
         slug_field="name", many=True, read_only=True, help_text="Workers that learn with it."
     )
+    base_facts = ObjectField(
+        read_only=True, help_text="What the files in base_directory are: fingerprint, model_type, parameters…"
+    )
+    base_missing = serializers.SerializerMethodField(
+        help_text="Why nothing of it trains: nobody said where its base weights are. Empty: they are known."
+    )
     adapter = serializers.SerializerMethodField(help_text="Name of the deployed adapter; null: the base model.")
 
     class Meta:
@@ -63,6 +74,8 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "agent_id",
             "base_model",
             "base_directory",
+            "base_facts",
+            "base_missing",
             "system_prompt",
             "sampling",
             "supervision",
@@ -74,6 +87,9 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "adapter",
             "created_at",
         ]
+
+    def get_base_missing(self, worker: Worker) -> str:
+        return say_missing(worker.line)
 
     def get_adapter(self, worker: Worker) -> str | None:
         everybodys = next((one for one in worker.line.deployments.all() if not one.end_user), None)
@@ -87,7 +103,7 @@ class WorkerFields(StrictSerializer):
     agent_server = TextField(required=False, allow_null=True, max_length=64, help_text="Name of an OpenClaw's gateway.")
     agent_id = TextField(required=False, max_length=64, allow_blank=True, help_text="Agent of that OpenClaw.")
     base_model = TextField(required=False, max_length=500, allow_blank=True)
-    base_directory = TextField(required=False, max_length=500, allow_blank=True)
+    base_directory = TextField(required=False, max_length=500, allow_blank=True, help_text=BASE_DIRECTORY_HELP)
     system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
     sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
     supervision = ObjectField(required=False, help_text=SUPERVISION_HELP)

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from django.db.models import Count, Q
 from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Project
-from apps.adapters.canary import TRIABLE
+from apps.adapters.canary import TRIABLE, is_before_gate
 from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, Verdict
 from apps.adapters.selectors import find_deployment
+from apps.adapters.services import PROMOTABLE
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
@@ -29,6 +31,7 @@ from apps.training.models import TrainingRun
 from apps.training.returns import COMPARED
 from apps.training.services import require_again
 from apps.training.untaken import Untaken, find_untaken
+from apps.workers.base_names import name_base
 from tentalis.core.learning.gate import PairedComparison
 
 PAGE = 25
@@ -103,6 +106,13 @@ class RunView:
     def runs(self) -> list[TrainingRun]:
         """Everything drawn, this run first."""
         return [self.run, *self.others]
+
+    @property
+    def base(self) -> str:
+        """What it was, or would be, trained on; "" where nobody said."""
+        if self.adapter is not None and (told := self.adapter.manifest.get("base_model")):
+            return str(told)
+        return name_base(self.run.worker)
 
     @property
     def untaken(self) -> Untaken | None:
@@ -192,15 +202,21 @@ class AdapterView:
 
     @property
     def can_be_tried(self) -> bool:
-        """Whether it could get a share of the work: nothing else is tried, and the gate found it safe once."""
+        """Whether it could get a share of the work: nothing else is tried, and the gate is done with it."""
         is_free = self.deployment is None or self.deployment.canary_id is None
-        return is_free and not self.is_served and not self.adapter.barred and self.adapter.state in TRIABLE
+        return is_free and not self.is_served and self._is_triable
 
     @property
     def can_be_shadow(self) -> bool:
         """Whether it could do a share of the work unseen."""
-        is_fit = not self.is_served and not self.adapter.barred and not self.adapter.end_user
-        return is_fit and self.adapter.state in TRIABLE and not self.is_shadow
+        return not self.is_served and self._is_triable and not self.is_shadow
+
+    @cached_property
+    def _is_triable(self) -> bool:
+        adapter = self.adapter
+        if adapter.barred or adapter.end_user or adapter.state not in TRIABLE:
+            return False
+        return adapter.state != Adapter.State.CANDIDATE or not is_before_gate(adapter)
 
     @property
     def is_shadow(self) -> bool:
@@ -214,7 +230,7 @@ class AdapterView:
     def can_be_promoted(self) -> bool:
         if self.is_served or self.adapter.barred:
             return False
-        return self.adapter.state in {Adapter.State.VERIFIED, Adapter.State.RETIRED}
+        return self.adapter.state in PROMOTABLE
 
     @property
     def can_be_suspected(self) -> bool:

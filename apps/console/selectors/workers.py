@@ -18,6 +18,8 @@ from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
+from apps.workers.base_names import name_base
+from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.sampling import describe_sampling, find_sampling_fault
@@ -55,6 +57,7 @@ class WorkerView:
     Attributes:
         deployment, batch: of its line: its own, or that of whom it learns with.
         learners: who learns with it.
+        base_sha256: hash of the base weights, as the trainer read them for its newest adapter; "" before the first.
     """
 
     worker: Worker
@@ -66,11 +69,21 @@ class WorkerView:
     latest: Sequence[Task]
     runs: Sequence[TrainingRun]
     calls: Sequence[Exchange]
+    base_sha256: str
 
     @property
     def subject(self) -> str:
         """What live updates call it."""
         return f"worker:{self.worker.pk}"
+
+    @property
+    def base(self) -> str:
+        """What its line is trained on; "" where nobody said."""
+        return name_base(self.worker.line)
+
+    @property
+    def base_missing(self) -> str:
+        return say_missing(self.worker.line)
 
     @property
     def sampling(self) -> list[tuple[str, str]]:
@@ -117,7 +130,9 @@ def show_worker(worker: Worker) -> WorkerView:
     newest = Task.objects.filter(project=worker.project_id).order_by("-id").values("pk")[:NEWEST]
     latest = Task.objects.filter(pk__in=newest, worker=worker).select_related("worker").order_by("-id")
     calls = Exchange.objects.filter(project=worker.project_id).order_by("-id").values("pk")[:NEWEST]
+    made = worker.line.adapters.exclude(state="refused").order_by("-id").values_list("manifest__base_sha256")
     return WorkerView(
+        base_sha256=next((told or "" for (told,) in made[:1]), ""),
         worker=worker,
         base_model=find_base_model(worker),
         deployment=find_deployment(worker.line),

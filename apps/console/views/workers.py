@@ -3,6 +3,7 @@
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.rights import Right
@@ -12,6 +13,17 @@ from apps.console.selectors import workers
 from apps.console.views.frame import Scene, leave, posted, project_view, show
 from apps.console.views.training import worker_or_404
 from apps.workers import services
+from apps.workers.models import Worker
+
+KINDS = {
+    Worker.Kind.CHAT: _lazy(
+        "A model of your own, behind any OpenAI-compatible address, answers the tasks you give it."
+    ),
+    Worker.Kind.OUTSIDE: _lazy("Your own agent takes tasks and hands in results over REST, MCP or the command line."),
+    Worker.Kind.OPENCLAW: _lazy("An agent on an OpenClaw of yours does the tasks with its own tools."),
+    Worker.Kind.DESK: _lazy("The built-in model and its world of tickets: to see the whole loop without a model."),
+    Worker.Kind.ECHO: _lazy("It repeats what it is told: to try out pages and programs."),
+}
 
 
 @require_GET
@@ -31,7 +43,17 @@ def show_worker(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_view(Right.WORKERS_WRITE)
 def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
-    form = WorkerForm(posted(request), project=scene.project)
+    kind = (request.POST if request.method == "POST" else request.GET).get("kind", "")
+    if kind not in Worker.Kind.values:
+        status = 400 if kind or request.method == "POST" else 200
+        return show(
+            request,
+            scene,
+            "worker_kind",
+            {"kinds": [(one, one.label, words) for one, words in KINDS.items()]},
+            status=status,
+        )
+    form = WorkerForm(posted(request), project=scene.project, kind=kind)
     status = 200
     if request.method == "POST":
         status = 400
@@ -44,7 +66,8 @@ def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
             else:
                 messages.success(request, _("%(name)s can be given tasks.") % {"name": worker.name})
                 return leave(scene, "worker", worker.name)
-    return show(request, scene, "worker_form", {"form": form, "worker": None}, status=status)
+    context = {"form": form, "worker": None, "kind": Worker.Kind(kind).label}
+    return show(request, scene, "worker_form", context, status=status)
 
 
 @require_http_methods(["GET", "POST"])

@@ -262,6 +262,27 @@ def _require(item: "dataclasses.Field[Any]", value: Any) -> None:
         raise RecipeError(f"recipe.{item.name} must be {wanted}, found {value!r}")
 
 
+LEARNING_RATES: Sequence[tuple[int, float]] = (
+    (1_000_000, 4e-3),
+    (10_000_000, 1e-3),
+    (100_000_000, 2e-4),
+    (1_000_000_000, 5e-5),
+)
+"""Models of fewer parameters than this -> the learning rate to start with; larger ones take the careful `chat` one.
+
+The first is measured on the built-in model; the others go down with size as those that are published for LoRA do.
+"""
+
+
+def choose_learning_rate(parameters: int | None) -> float:
+    """Where to start with a model of this size; None: nobody knows it, and it is taken for large."""
+    if parameters is not None:
+        for most, rate in LEARNING_RATES:
+            if parameters < most:
+                return rate
+    return RECIPES["chat"].learning_rate
+
+
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "desk": Recipe(),

@@ -1,4 +1,4 @@
-"""When not to train and what training must not have done: the gates G1 to G10, each with its reason in words.
+"""When not to train and what training must not have done: the gates G1 to G12, each with its reason in words.
 
 From the public negative results on LoRA from agents' experience, where every run transferred nothing: garbage pairs,
 another format than at inference, eighteen examples.
@@ -18,6 +18,9 @@ LEAST_LENGTH_RATIO = 0.5
 MOST_GRAD_NORM = 1_000.0
 MOST_SKILLS_LOST = 0.02
 MOST_NAMED = 5
+LARGE_PARAMETERS = 100_000_000
+MOST_LARGE_RATE = 1e-3
+"""Above it adapters of large models diverge; the built-in model's rate is four times that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,7 @@ class GateAnswer:
     """What one gate says.
 
     Args:
-        gate: G1 to G10.
+        gate: G1 to G12.
         passed: None where it could not be asked, which `words` says why.
         found, wanted: what it measured and what was allowed; None where neither is a number.
     """
@@ -184,6 +187,31 @@ def ask_quantised(config: Mapping[str, Any] | None) -> GateAnswer:
     name = method.get("quant_method", "some way") if isinstance(method, Mapping) else str(method)
     words = f"the base model is quantised ({name}): what is merged into it would not be what was trained"
     return GateAnswer(gate="G10", passed=False, words=words)
+
+
+def ask_base(fault: str, words: str) -> GateAnswer:
+    """G11: the base weights are here, and are the model that answered.
+
+    Args:
+        fault: why not; "" where nothing speaks against it.
+        words: what was seen of it.
+    """
+    return GateAnswer(gate="G11", passed=not fault, words=fault or words)
+
+
+def ask_learning_rate(learning_rate: float, parameters: int | None) -> GateAnswer:
+    """G12: a small model's learning rate never reaches a large one.
+
+    Args:
+        parameters: numbers in the base model; None where nobody knows, which is taken for many.
+    """
+    if parameters is not None and parameters < LARGE_PARAMETERS:
+        return GateAnswer(gate="G12", passed=True, words=f"a model of {parameters:,} parameters takes large steps")
+    size = "of unknown size" if parameters is None else f"of {parameters:,} parameters"
+    words = f"learning rate {learning_rate:g} on a model {size}: at most {MOST_LARGE_RATE:g}"
+    return GateAnswer(
+        gate="G12", passed=learning_rate <= MOST_LARGE_RATE, words=words, found=learning_rate, wanted=MOST_LARGE_RATE
+    )
 
 
 def find_refusal(answers: Sequence[GateAnswer]) -> str:

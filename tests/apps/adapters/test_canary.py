@@ -14,6 +14,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
 from apps.inference.models import Provider
+from apps.outbox.models import Segment
 from apps.pipeline import canary
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import work_task
@@ -185,10 +186,33 @@ def test_a_share_outside_1_to_50_is_refused(served: Worker, alice: User, percent
         begin(served, alice, percent)
 
 
-def test_only_what_the_gate_found_safe_may_be_tried(served: Worker, alice: User) -> None:
-    Adapter.objects.filter(version=2).update(state="candidate")
-    with pytest.raises(IllegalMoveError, match="found candidate"):
+@pytest.mark.parametrize("state", ["refused", "quarantined"])
+def test_what_the_gate_refused_or_suspects_is_not_tried(served: Worker, alice: User, state: str) -> None:
+    Adapter.objects.filter(version=2).update(state=state)
+    with pytest.raises(IllegalMoveError, match=f"found {state}"):
         begin(served, alice)
+
+
+def test_a_candidate_is_tried_once_the_gate_is_done_with_it(served: Worker, alice: User) -> None:
+    adapter = Adapter.objects.get(version=2)
+    Adapter.objects.filter(pk=adapter.pk).update(state="candidate")
+    gate = Segment.objects.create(
+        kind="adopt", subject_id=adapter.pk, project_id=served.project_id, links=[], queue="q"
+    )
+    with pytest.raises(IllegalMoveError, match="the gate is looking at it"):
+        begin(served, alice)
+    Segment.objects.filter(pk=gate.pk).update(state=Segment.State.DONE)
+    assert begin(served, alice).canary == adapter
+
+
+@pytest.mark.parametrize(("good", "state"), [(0.95, "deployed"), (0.05, "refused")])
+def test_a_candidates_trial_says_whether_it_serves(served: Worker, alice: User, good: float, state: str) -> None:
+    Project.objects.filter(pk=served.project_id).update(gate_policy={"margin": 0.3})
+    Adapter.objects.filter(version=2).update(state="candidate")
+    begin(served, alice)
+    try_out(served, scores={1: 0.7, 2: good}, tasks=200)
+    assert canary.watch_canaries() == 1
+    assert Adapter.objects.get(version=2).state == state
 
 
 def test_a_reviewer_may_neither_start_nor_stop_it(served: Worker, alice: User, bob: User) -> None:

@@ -19,7 +19,7 @@ def test_a_person_puts_it_under_suspicion_and_another_releases_it(worker: Worker
     services.suspect(adapter=adapter, by=alice, reason="It flatters.")
     assert (adapter.state, Adapter.objects.get().suspicion) == ("quarantined", "It flatters.")
     assert AuditEntry.objects.get(kind=Kind.ADAPTER_QUARANTINED).payload["words"] == "It flatters."
-    with pytest.raises(IllegalMoveError, match="wanted verified or retired, found quarantined"):
+    with pytest.raises(IllegalMoveError, match="verified or retired, found quarantined"):
         services.promote(adapter=adapter, by=alice)
     services.release(adapter=adapter, by=alice, reason="Read a hundred of its answers.")
     assert Adapter.objects.get().state == "verified"

@@ -103,7 +103,11 @@ def test_a_model_server_keeps_its_key_to_itself_and_loses_it_with_its_address(
     assert b"sk-secret" not in made.content
     path = f"providers/{made.body['id']}"
     worker = {"project": "shop", "name": "chatty", "kind": "chat", "provider": "box", "base_model": "m"}
-    assert as_alice.post("workers", worker).body["provider"] == "box"
+    said = as_alice.post("workers", worker).body
+    assert (said["provider"], said["base_facts"]) == ("box", {})
+    assert said["base_missing"].startswith("chatty has no base weights")
+    refused = as_alice.patch(f"workers/{said['id']}", {"base_directory": "/no/such/model"})
+    assert (refused.status, list(refused.body["errors"])) == (400, ["base_directory"])
     assert as_alice.delete(path).status == 409
     assert as_alice.patch(path, {"base_url": "http://box.example:10"}).body["has_api_key"] is False
 

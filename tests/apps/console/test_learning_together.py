@@ -59,7 +59,7 @@ def test_only_whose_line_is_their_own_is_offered(project: Project, first: Worker
     make_worker(project, "parrot")
 
     def offered(worker: Worker | None) -> list[str] | None:
-        fields = WorkerForm(project=project, worker=worker).fields
+        fields = WorkerForm(project=project, worker=worker, kind="desk").fields
         return [one.name for one in fields["learns_with"].queryset] if "learns_with" in fields else None  # type: ignore[attr-defined]
 
     assert [offered(one) for one in (None, second, first)] == [["first"], ["first"], None]

@@ -255,6 +255,55 @@ def test_an_openclaw_worker_names_its_openclaw_and_the_agent_there(scene: Scene,
     assert "agent_id" not in client.get(path("worker-change", "desk")).content.decode()
 
 
+def test_a_worker_is_asked_for_what_its_kind_needs_and_nothing_else(scene: Scene, client: Client) -> None:
+    page = client.get(path("worker-new")).content.decode()
+    assert all(f'href="?kind={kind}"' in page for kind in Worker.Kind.values)
+    shown = {}
+    for kind in Worker.Kind.values:
+        form = client.get(path("worker-new"), {"kind": kind}).context["form"]
+        shown[kind] = {field.name: field.field.required for field in form.visible_fields()}
+    assert list(shown["echo"]) == ["name"]
+    assert (shown["chat"]["provider"], shown["outside"]["provider"], shown["openclaw"]["agent_server"]) == (
+        True, False, True,
+    )  # fmt: skip
+    assert [kind for kind in shown if "agent_id" in shown[kind]] == ["openclaw"]
+    assert [kind for kind in shown if "top_p" in shown[kind]] == ["chat", "openclaw"]
+    assert [kind for kind in shown if "base_directory" not in shown[kind]] == ["echo"]
+    assert client.get(path("worker-new"), {"kind": "robot"}).status_code == 400
+    refused = client.post(path("worker-new"), {"name": "w", "kind": "chat", "base_model": "m"})
+    assert (refused.status_code, "provider" in refused.context["form"].errors) == (400, True)
+
+
+def test_base_weights_stand_on_worker_run_and_adapter_pages(scene: Scene, client: Client) -> None:
+    manifest = {"base_model": "/models/mine", "base_sha256": "ab" * 32}
+    Adapter.objects.filter(pk=scene.adapter.pk).update(manifest=manifest, run_id=scene.run.pk)
+    Worker.objects.filter(pk=scene.worker.pk).update(
+        base_directory="/models/mine", base_facts={"model_type": "llama", "fingerprint": "cd" * 32, "parameters": 7}
+    )
+    for page in (path("worker", scene.worker.name), path("adapter", scene.adapter.pk), path("run", scene.run.pk)):
+        said = client.get(page).content.decode()
+        assert "/models/mine" in said, page
+    assert "files cdcdcdcdcdcd" in client.get(path("worker", scene.worker.name)).content.decode()
+    assert "abababababababab" in client.get(path("adapter", scene.adapter.pk)).content.decode()
+    box = Provider.objects.create(project=scene.project, name="own", kind="vllm", base_url="https://box.example.com")
+    make_worker(scene.project, "adder", Worker.Kind.CHAT, provider=box, base_model="m")
+    assert "none: nothing of it trains" in client.get(path("worker", "adder")).content.decode()
+
+
+def test_a_candidate_has_its_button_and_a_page_that_says_what_it_does(scene: Scene, client: Client) -> None:
+    candidate = make_adapter(scene.worker, 9, Adapter.State.CANDIDATE)
+    page = client.get(path("adapter", candidate.pk)).content.decode()
+    for name in ("adapter-promote", "adapter-canary", "adapter-shadow"):
+        assert path(name, candidate.pk) in page, name
+    asked = client.get(path("adapter-promote", candidate.pk)).content.decode()
+    assert "you would put it into service without proof" in asked
+    Segment.objects.create(
+        kind="adopt", subject_id=candidate.pk, project_id=scene.project.pk, links=["adapters.gate"], queue="gates"
+    )
+    page = client.get(path("adapter", candidate.pk)).content.decode()
+    assert path("adapter-canary", candidate.pk) not in page
+
+
 def test_a_refused_worker_says_which_field_is_at_fault_and_keeps_what_was_typed(scene: Scene, client: Client) -> None:
     answer = client.post(path("worker-new"), {"name": "Not A Name", "kind": "chat", "system_prompt": "Be kind."})
     assert answer.status_code == 422 or answer.status_code == 400

@@ -54,7 +54,7 @@ QUERIES: Mapping[str, int] = {
     "my_feedback": 15,
     "task_versions": 13,
     "workers": 12,
-    "worker": 18,
+    "worker": 19,  # the newest adapter's base
     "providers": 12,
     "provider": 13,
     "sessions": 13,
@@ -62,7 +62,7 @@ QUERIES: Mapping[str, int] = {
     "exchange": 20,
     "datasets": 11,
     "dataset": 11,
-    "blockers": 18,
+    "blockers": 19,  # what waits for a server, workers without base weights
     "dead_letters": 12,
     "audit": 13,
     "exports": 10,

@@ -61,7 +61,16 @@ def answers_of(run: TrainingRun) -> dict[str, Any]:
 def test_an_honest_batch_is_asked_and_goes_on(batch: Batch) -> None:
     run = ask(batch)
     assert run.state == TrainingRun.State.QUEUED
-    assert answers_of(run) == {"G1": True, "G2": None, "G3": True, "G6": True, "G8": True, "G10": True}
+    assert answers_of(run) == {
+        "G1": True,
+        "G2": None,
+        "G3": True,
+        "G6": True,
+        "G8": True,
+        "G10": True,
+        "G11": True,
+        "G12": True,
+    }
 
 
 def test_imitation_of_too_few_solved_tasks_is_refused_in_words(batch: Batch) -> None:
@@ -191,7 +200,7 @@ def test_every_gate_answers_for_pairs_or_says_why_it_was_not_asked(project: Proj
     words = {one["gate"]: one["words"] for one in run.gates}
     assert (run.state, answers_of(run)) == (
         "queued",
-        {"G1": True, "G2": None, "G3": True, "G6": True, "G8": True, "G10": True},
+        {"G1": True, "G2": None, "G3": True, "G6": True, "G8": True, "G10": True, "G11": True, "G12": True},
     )
     assert words["G1"] == "2 distinct tasks are solved, dpo wants 2"
     assert words["G2"].startswith("not asked: ")

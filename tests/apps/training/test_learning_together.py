@@ -51,7 +51,7 @@ def first(project: Project, server: TruthfulServer) -> Worker:
     provider = Provider.objects.create(
         project=project, name="box", kind="vllm", base_url=server.url, allow_private=True
     )
-    return make_worker(project, "first", Worker.Kind.CHAT, provider=provider, base_model="desk")
+    return make_worker(project, "first", Worker.Kind.CHAT, provider=provider, base_model="desk", base_directory="desk")
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def second(first: Worker) -> Worker:
         Worker.Kind.CHAT,
         provider=first.provider,
         base_model="desk",
+        base_directory="desk",
         system_prompt="You are the second.",
         learns_with=first,
     )

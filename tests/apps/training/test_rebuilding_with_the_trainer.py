@@ -6,17 +6,21 @@ import pytest
 from pytest_django import Settings
 
 from apps.accounts.models import Project
+from apps.adapters.artifacts import path_of
 from apps.adapters.gating import inspect_files
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
+from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.pipeline.forgetting import forget_person
 from apps.rollouts.models import Rollout
+from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.training.services import dispatch_run
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainSpec
+from tentalis.core.packing import pack_float32, unpack_int32
 from tests.apps.training.test_per_user import read_batch, serve, talk_once
 from tests.factories import make_user, make_worker
 
@@ -35,10 +39,25 @@ def train(run: TrainingRun) -> Adapter:
     return Adapter.objects.get(run_id=run.pk)
 
 
+def tell_logprobs(task: Task, adapter: Adapter | None) -> None:
+    """Give a task's answers the log-probs that the model would have told."""
+    from gpu_workers.engine.engine import Engine
+    from tests.gpu_workers.learning.training_factory import tiny_model
+
+    engine = Engine("tiny", tiny_model())
+    if adapter is not None:
+        engine.load_adapter("it", path_of(adapter.uri))
+    for exchange in Exchange.objects.filter(attempt__task=task):
+        prompt, tokens = unpack_int32(exchange.prompt_token_ids), unpack_int32(exchange.token_ids)
+        (scored,) = engine.score([prompt], [tokens], "it" if adapter else None)
+        Exchange.objects.filter(pk=exchange.pk).update(logprobs=pack_float32(scored.tolist()))
+
+
 def learn(helper: Worker, *people: str) -> Adapter:
     for name in people:
         task = talk_once(helper, name, find_deployed(helper))
         Rollout.objects.filter(task=task).update(reward=float(name != "bob"))
+        tell_logprobs(task, find_deployed(helper))
     adapter = train(TrainingRun.objects.get(state="queued"))
     serve(adapter)
     return adapter

@@ -1,4 +1,4 @@
-"""The gates G1 to G10: what passes, what does not, and what could not be asked."""
+"""The gates G1 to G12: what passes, what does not, and what could not be asked."""
 
 import math
 
@@ -6,10 +6,12 @@ import pytest
 
 from tentalis.core.learning.refusals import (
     GateAnswer,
+    ask_base,
     ask_environment,
     ask_finishing,
     ask_finite,
     ask_leak,
+    ask_learning_rate,
     ask_losses,
     ask_quantised,
     ask_replay,
@@ -54,6 +56,12 @@ CASES: list[tuple[GateAnswer, str, bool | None, str]] = [
     (ask_skills(None, None), "G9", None, "nobody measured what"),
     (ask_quantised(None), "G10", True, "not quantised"),
     (ask_quantised({"quantization_config": {"quant_method": "awq"}}), "G10", False, "quantised (awq)"),
+    (ask_base("", "the built-in model"), "G11", True, "the built-in model"),
+    (ask_base("adder has no base weights", ""), "G11", False, "no base weights"),
+    (ask_learning_rate(4e-3, 136_000), "G12", True, "takes large steps"),
+    (ask_learning_rate(1e-5, 7_000_000_000), "G12", True, "7,000,000,000 parameters"),
+    (ask_learning_rate(4e-3, 7_000_000_000), "G12", False, "at most 0.001"),
+    (ask_learning_rate(4e-3, None), "G12", False, "of unknown size"),
 ]
 
 

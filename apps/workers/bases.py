@@ -1,0 +1,226 @@
+"""The base weights under a worker's adapters: where they are, what they are, whether its server serves the same."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any
+
+from django.conf import settings
+
+from apps.base.errors import BadInputError, TentalisError
+from apps.inference.client import ModelClient
+from apps.workers.base_names import BUILT_IN, name_base
+from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
+from tentalis.core.canon import content_hash
+
+MOST_JSON_BYTES = 64 * 2**20
+MOST_FILES = 1_000
+SPELLED = 6
+WANTED = "wanted a directory with config.json, a tokenizer and weights (*.safetensors), as the training box sees it"
+
+
+class BaseWeightsError(BadInputError):
+    """A directory holds no base model, or another than the model server serves; the message says what was found."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, errors={"base_directory": [message]})
+
+
+@dataclass(frozen=True)
+class BaseFacts:
+    """What is known of a base model by its files.
+
+    Args:
+        fingerprint: sha256 of its config, its tokenizer and the names, shapes and sizes of its weights, not the weights
+            themselves: those are hashed by the trainer, and stand in each adapter's manifest.
+        parameters: numbers in its weights; None where they are not here (a service has them).
+    """
+
+    fingerprint: str
+    model_type: str
+    parameters: int | None
+    context_tokens: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def say_missing(worker: Worker) -> str:
+    """Why a worker without base weights trains nothing, and what to do; "" where it has some."""
+    if name_base(worker):
+        return ""
+    server = worker.provider.name if worker.provider else "the installation's model server"
+    return (
+        f"{worker.name} has no base weights: {find_base_model(worker) or 'its model'!r} is served by {server}, and "
+        "nobody said in which directory the training box finds the same model (base_directory)"
+    )
+
+
+def require_base(worker: Worker) -> str:
+    """As `name_base`. Raises BaseWeightsError where it has none: nothing stands in for it."""
+    if not (base := name_base(worker)):
+        raise BaseWeightsError(say_missing(worker))
+    return base
+
+
+def read_base(directory: str, *, with_weights: bool) -> BaseFacts:
+    """What a directory holds, by its small files and the heads of its weights.
+
+    Args:
+        with_weights: the trainer reads them there; False where a service has them.
+    Raises:
+        BaseWeightsError: there is no base model, in words that tell nothing of what else is there.
+    """
+    root = Path(directory)
+    if not root.is_absolute():
+        raise BaseWeightsError(f"{WANTED}: an absolute path; found {directory!r}")
+    config = _read_json(root / "config.json", directory)
+    if not isinstance(config.get("model_type"), str):
+        raise BaseWeightsError(f"{WANTED}; config.json in {directory!r} names no model_type")
+    tokenizer = _hash_tokenizer(root, directory)
+    shapes = dict(_read_weights(root, directory)) if with_weights else {}
+    if with_weights and not shapes:
+        raise BaseWeightsError(f"{WANTED}; found no *.safetensors in {directory!r}")
+    text = config.get("text_config")
+    inner: Mapping[str, Any] = text if isinstance(text, dict) else config
+    context = inner.get("max_position_embeddings")
+    return BaseFacts(
+        fingerprint=content_hash({"config": config, "tokenizer": tokenizer, "weights": shapes}),
+        model_type=config["model_type"][:64],
+        parameters=sum(math.prod(shape) for _, shape in shapes.values()) if with_weights else None,
+        context_tokens=context if isinstance(context, int) else None,
+    )
+
+
+def reads_weights(backend: str = "") -> bool:
+    """Whether trainings by this backend, "" the installation's, read the weights from the directory."""
+    return (backend or settings.TENTALIS["TRAINER_BACKEND"]) != "tinker"
+
+
+def check_directory(worker: Worker, *, backend: str = "") -> BaseFacts | None:
+    """What its directory holds; None for the built-in model, and where none was said.
+
+    Raises:
+        BaseWeightsError: it holds no base model.
+    """
+    if worker.base_directory in {"", BUILT_IN}:
+        return None
+    return read_base(worker.base_directory, with_weights=reads_weights(backend))
+
+
+def compare_with_server(worker: Worker, client: ModelClient) -> str:
+    """What of the model that answers is seen to be the one in the directory, in words.
+
+    Its tokenizer is asked for what some tokens write. Whether the weights are the same is seen by the trainer, which
+    compares the first log-probs.
+
+    Raises:
+        BaseWeightsError: the server serves another model.
+        TentalisError: it cannot be asked.
+    """
+    vocabulary = _read_vocabulary(Path(worker.base_directory))
+    chosen = _choose_tokens(vocabulary)
+    if not client.tells_tokens or not chosen:
+        return "the model server tells nothing that the files could be compared with"
+    model, seen = find_base_model(worker), 0
+    for token_id, written in chosen:
+        pieces = client.spell([token_id], model=model)
+        if pieces is None:
+            continue
+        seen += 1
+        if _plain(pieces[0]) != _plain(written):
+            raise BaseWeightsError(
+                f"{model!r} of the model server has another tokenizer than {worker.base_directory!r}: token {token_id} "
+                f"writes {pieces[0]!r} there and {written!r} here"
+            )
+    return (
+        f"its tokenizer spells {seen} tokens as the model server does"
+        if seen
+        else "the tokenizer could not be compared"
+    )
+
+
+def check_against_server(worker: Worker, client: ModelClient) -> str:
+    """As `compare_with_server`; where the server cannot be asked, that is the answer.
+
+    Raises:
+        BaseWeightsError: the server serves another model.
+    """
+    try:
+        return compare_with_server(worker, client)
+    except BaseWeightsError:
+        raise
+    except TentalisError as error:
+        return f"the model server could not be asked: {str(error)[:200]}"
+
+
+def _plain(piece: str) -> str:
+    return piece.replace("Ġ", "").replace("▁", "").strip()
+
+
+def _choose_tokens(vocabulary: Mapping[str, int]) -> list[tuple[int, str]]:
+    """Some words of a vocabulary, spread over it, in plain letters, so that every server spells them alike."""
+    words = sorted(
+        (number, text) for text, number in vocabulary.items() if _plain(text).isascii() and _plain(text).isalnum()
+    )
+    step = max(1, len(words) // SPELLED)
+    return words[step // 2 :: step][:SPELLED]
+
+
+def _read_vocabulary(root: Path) -> dict[str, int]:
+    try:
+        told = json.loads(_read_bytes(root / "tokenizer.json"))["model"]["vocab"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    if isinstance(told, list):  # unigram: [piece, score] by number
+        told = {one[0]: number for number, one in enumerate(told) if isinstance(one, list) and one}
+    return {text: number for text, number in told.items() if isinstance(text, str) and isinstance(number, int)}
+
+
+def _read_bytes(path: Path, most: int = MOST_JSON_BYTES) -> bytes:
+    """A plain file of at most so many bytes. Raises OSError."""
+    found = path.stat()
+    if not S_ISREG(found.st_mode) or found.st_size > most:
+        raise OSError("not a plain file of an expected size")
+    return path.read_bytes()
+
+
+def _read_json(path: Path, directory: str) -> dict[str, Any]:
+    try:
+        found = json.loads(_read_bytes(path))
+    except (OSError, ValueError):
+        raise BaseWeightsError(f"{WANTED}; found no readable {path.name} in {directory!r}") from None
+    if not isinstance(found, dict):
+        raise BaseWeightsError(f"{WANTED}; {path.name} in {directory!r} is no JSON object")
+    return found
+
+
+def _hash_tokenizer(root: Path, directory: str) -> str:
+    for name in ("tokenizer.json", "tokenizer.model", "vocab.json"):
+        try:
+            return hashlib.sha256(_read_bytes(root / name)).hexdigest()
+        except OSError:
+            continue
+    raise BaseWeightsError(f"{WANTED}; found no tokenizer.json in {directory!r}")
+
+
+def _read_weights(root: Path, directory: str) -> Iterator[tuple[str, tuple[str, list[int]]]]:
+    """Tensor -> (type, shape), from the heads of the files alone."""
+    for path in sorted(root.glob("*.safetensors"))[:MOST_FILES]:
+        try:
+            if not S_ISREG(path.stat().st_mode):
+                raise OSError("not a plain file")
+            with path.open("rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                if size > MOST_JSON_BYTES:
+                    raise ValueError("no safetensors head")
+                head = json.loads(file.read(size))
+            head.pop("__metadata__", None)
+            yield from ((name, (str(told["dtype"]), [int(n) for n in told["shape"]])) for name, told in head.items())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise BaseWeightsError(f"{WANTED}; {path.name} in {directory!r} is no whole safetensors file") from None
