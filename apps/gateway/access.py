@@ -67,8 +67,8 @@ def read_token(headers: Mapping[str, str]) -> str:
         if scheme.lower() == "bearer" and text:
             return text.strip()
         raise _refuse(401, f"{WANTED}; found the scheme {scheme[:20]!r}", "invalid_api_key")
-    if text := headers.get("x-api-key") or headers.get("api-key"):  # Anthropic's, Azure's
-        return text
+    if key := headers.get("x-api-key") or headers.get("api-key"):  # Anthropic's, Azure's
+        return key
     raise _refuse(401, f"{WANTED}; found none", "invalid_api_key")
 
 
