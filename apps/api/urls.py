@@ -58,8 +58,10 @@ router.register("dead-letters", DeadLetterViewSet, basename="dead-letter")
 
 conversation_paths = [
     re_path(r"^projects/(?P<slug>[-a-zA-Z0-9_]{1,64})/forget$", ForgetView.as_view(), name="project-forget"),
-    re_path(r"^sessions/(?P<pk>[0-9]{1,18})/feedback$", SessionFeedbackView.as_view(), name="session-feedback"),
-    re_path(r"^exchanges/(?P<pk>[0-9]{1,18})/feedback$", ExchangeFeedbackView.as_view(), name="exchange-feedback"),
+    re_path(r"^sessions/(?P<pk>.{1,400})/feedback$", SessionFeedbackView.as_view(), name="session-feedback"),
+    re_path(
+        r"^exchanges/(?P<pk>[0-9A-Za-z_-]{1,80})/feedback$", ExchangeFeedbackView.as_view(), name="exchange-feedback"
+    ),
 ]
 
 urlpatterns = [

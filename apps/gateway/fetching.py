@@ -217,4 +217,4 @@ def read_wait(value: str | None) -> float | None:
             found = math.ceil(parsedate_to_datetime(value).timestamp() - time.time())
         except (ValueError, OverflowError):
             return None
-    return max(0.0, min(found, LIMITS.retry_after_s)) if math.isfinite(found) else None
+    return None if math.isnan(found) else max(0.0, min(found, LIMITS.retry_after_s))

@@ -29,7 +29,7 @@ class UnboundedAnswerError(UnreadableAnswerError):
 
 
 class Relay:
-    """Carries one answer, whole or streamed. Pure: bytes in, bytes out.
+    """Carries one answer, whole or streamed, under an id by which it can be spoken of. Pure: bytes in, bytes out.
 
     Args:
         dialect: what the caller speaks. body: its request in that dialect.
@@ -63,6 +63,7 @@ class Relay:
         self._dialect = dialect
         self._body = body
         self._id = id
+        self._answer_id = dialect.answer_id(id)
         self._created = created
         self._upstream = upstream
         self._passes_own = passes_own
@@ -94,6 +95,7 @@ class Relay:
             UnreadableAnswerError: it is none.
         """
         answer, own = self._read(raw), raw
+        own_id = answer.get("id")
         if self._upstream is not None:
             answer = self._upstream.to_chat(answer, created=self._created)
             raw = orjson.dumps(answer)
@@ -104,11 +106,14 @@ class Relay:
         self.served = _read_model(answer)
         self.usage = read_usage(answer.get("usage"))
         if self._passes_own:
-            return own
+            return self._rename(own, own_id)
         if self._is_native and not (self._question.hides_ids or self._question.hides_logprobs):
-            return raw
+            return self._rename(raw, own_id)
         stripped = self._question.strip(answer) or answer
-        return orjson.dumps(stripped if self._is_native else self._dialect.from_chat(stripped, self._body, id=self._id))
+        if not self._is_native:
+            return orjson.dumps(self._dialect.from_chat(stripped, self._body, id=self._id))
+        stripped["id"] = self._answer_id
+        return orjson.dumps(stripped)
 
     def feed(self, data: bytes) -> bytes:
         """Whatever of a stream has come, as events for the caller; what ends the stream is left to `finish`."""
@@ -126,6 +131,11 @@ class Relay:
             if self._passes_own:
                 self._pass(event, out)
         return b"".join(out)
+
+    def _rename(self, raw: bytes, own_id: object) -> bytes:
+        """An answer as it came, under our id: written into it where the server's stands once and for all."""
+        old, new = orjson.dumps(own_id), orjson.dumps(self._answer_id)
+        return raw.replace(old, new) if isinstance(own_id, str) and raw.count(old) == 1 else raw
 
     def finish(self) -> bytes:
         """The last events of a stream that is whole."""
@@ -161,12 +171,15 @@ class Relay:
         if stripped is None:
             return
         if self._is_native:
+            stripped["id"] = self._answer_id
             out += (b"data: ", orjson.dumps(stripped), b"\n\n")
         else:
             out.append(self._stream.feed(stripped))
 
     def _pass(self, event: Json, out: list[bytes]) -> None:
         """An event as the server sent it; the one that ends the stream waits for `finish`."""
+        if event.get("type") == "message_start" and isinstance(message := event.get("message"), dict):
+            message["id"] = self._answer_id
         if self._is_done:
             self._last = dump_event(event)
         else:

@@ -1,18 +1,15 @@
 """What the edge reads back of what was recorded: a session's exchanges, the conversation an answer goes on from."""
 
-import re
 import time
 from typing import Any
-from uuid import UUID
 
 from apps.gateway.edge import Earlier
 from apps.gateway.tables import Caller
 from apps.inference.models import Exchange, Session
-from apps.inference.selectors import find_session_exchanges, read_conversations
+from apps.inference.selectors import find_session_exchanges, read_conversations, read_public_id
 from tentalis.core.packing import unpack_int32
 
 WAIT_S = 2.0
-_ID = re.compile(r"[a-z]{1,40}[-_]([0-9a-f]{32})")
 
 
 def read_traces(caller: Caller, key: str, after: int, limit: int) -> dict[str, Any] | None:
@@ -82,12 +79,12 @@ def read_earlier(caller: Caller, answer_id: str) -> Earlier | None:
 
     What was just answered is given a moment to be stored.
     """
-    match = _ID.fullmatch(answer_id)
-    if match is None:
+    public_id = read_public_id(answer_id)
+    if public_id is None:
         return None
     until = time.monotonic() + WAIT_S
     wanted = Exchange.objects.select_related("session").filter(
-        project_id=caller.project, agent=caller.agent, public_id=UUID(match[1]), choice=0
+        project_id=caller.project, agent=caller.agent, public_id=public_id, choice=0
     )
     while (exchange := wanted.first()) is None:
         if time.monotonic() > until:

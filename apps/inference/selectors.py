@@ -3,8 +3,10 @@
 However many exchanges are asked for, it is one query, and none where each of them stands alone.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import orjson
 from django.db import connection
@@ -33,6 +35,18 @@ LATEST_LINKS = _CHAIN.format(
     columns=f"one.session_id, {_LINK}",
 )
 """For sessions' ids: (session, *Link) of their latest exchanges and of all that those stand on."""
+
+
+_ANSWER_ID = re.compile(r"[a-z]{1,40}[-_]([0-9a-f]{32})")
+
+
+def read_public_id(text: str) -> UUID | None:
+    """An exchange's public id, as it is or in an answer's own (`chatcmpl-…`, `msg_…`); None where it is neither."""
+    match = _ANSWER_ID.fullmatch(text)
+    try:
+        return UUID(match[1] if match is not None else text)
+    except ValueError:
+        return None
 
 
 class IncompleteConversationError(ConflictError):

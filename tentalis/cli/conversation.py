@@ -83,7 +83,7 @@ def exchange(
 
 @app.command()
 def feedback(
-    session_id: Annotated[int, typer.Argument(min=1, help="Number of the session.")],
+    session_id: Annotated[str, typer.Argument(help="Number of the session, or its key.")],
     score: Annotated[float | None, typer.Option(min=0, max=1, help="0 to 1.")] = None,
     text: Annotated[str, typer.Option(help="What was good or bad.")] = "",
     as_json: AsJson = False,

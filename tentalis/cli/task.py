@@ -20,7 +20,7 @@ def submit(
     prompt: Annotated[str, typer.Argument(help="What is to be done; @FILE reads a file, - standard input.")],
     project: Project = "",
     environment: Annotated[
-        str, typer.Option("--environment", "-e", help="chat, terminal, swe, gui or desk; default: fits the worker.")
+        str, typer.Option("--environment", "-e", help="chat or desk; default: fits the worker.")
     ] = "",
     worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
     group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,

@@ -12,6 +12,11 @@ from tentalis.mcp.shapes import Feedback
 from tentalis.mcp.tasks import ADDS
 
 Number = Annotated[int | None, Field(ge=1)]
+Session = Annotated[int | str | None, Field(description="Its number, or the key that its agent named it by.")]
+Exchange = Annotated[
+    int | str | None,
+    Field(description="Its number, its public id, or the id of the answer's body: chatcmpl-…, msg_…, resp_…."),
+]
 
 
 def add_feedback_tools(server: MCPServer[Any], connect: Connect) -> None:
@@ -21,8 +26,8 @@ def add_feedback_tools(server: MCPServer[Any], connect: Connect) -> None:
     async def give_feedback(
         ctx: Context[Any, Any],
         task_id: Number = None,
-        session_id: Number = None,
-        exchange_id: Number = None,
+        session_id: Session = None,
+        exchange_id: Exchange = None,
         score: Annotated[float | None, Field(ge=0, le=1, description="Only if the person gave one.")] = None,
         text: Annotated[str, Field(max_length=20_000, description="What the person said, in their words.")] = "",
         edited_answer: Annotated[str, Field(description="What would have been right.")] = "",
@@ -32,7 +37,7 @@ def add_feedback_tools(server: MCPServer[Any], connect: Connect) -> None:
 
         Say what it is about: a task, a session (its last answer) or one exchange of a session.
         """
-        about = [number for number in (task_id, session_id, exchange_id) if number is not None]
+        about = [one for one in (task_id, session_id, exchange_id) if one not in (None, "")]
         if len(about) != 1:
             raise ToolError(f"wanted task_id, session_id or exchange_id, one of them; found {len(about)}")
         if score is None and not text and not edited_answer and preferred_attempt is None:
@@ -43,8 +48,8 @@ def add_feedback_tools(server: MCPServer[Any], connect: Connect) -> None:
         async with connect(ctx) as client:
             if task_id is not None:
                 row = await client.give_task_feedback(task_id, **given)
-            elif session_id is not None:
+            elif session_id:
                 row = await client.give_session_feedback(session_id, **given)
             else:
-                row = await client.give_exchange_feedback(about[0], **given)
+                row = await client.give_exchange_feedback(exchange_id or "", **given)
             return Feedback.model_validate(row)

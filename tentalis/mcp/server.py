@@ -3,7 +3,10 @@
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import Tool
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -22,9 +25,26 @@ INSTRUCTIONS = (
 )
 
 
+class StrictServer(MCPServer[Any]):
+    """Refuses arguments that a tool does not have: what is dropped in silence is taken for done."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        for tool in tools:
+            tool.input_schema["additionalProperties"] = False
+        return tools
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        known = next((tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name), None)
+        if known is not None and (unknown := sorted(set(arguments) - set(known))):
+            wanted = ", ".join(known) or "none"
+            raise ToolError(f"{name} has no argument {', '.join(unknown)[:200]}; it takes {wanted}")
+        return await super().call_tool(name, arguments, context)
+
+
 def make_server(connect: Connect) -> MCPServer[Any]:
     """The server with all its tools; each call asks `connect` for a client."""
-    server: MCPServer[Any] = MCPServer(
+    server: MCPServer[Any] = StrictServer(
         "tentalis", title="Tentalis", instructions=INSTRUCTIONS, log_level="WARNING", subscriptions=False
     )
     add_task_tools(server, connect)

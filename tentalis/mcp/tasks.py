@@ -19,7 +19,8 @@ ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_h
 SETTLED = frozenset({"done", "failed", "cancelled"})
 LOOK_EVERY_S = 0.5
 State = Literal["queued", "working", "scoring", "in_review", "learning", "done", "failed", "cancelled"]
-Environment = Literal["chat", "terminal", "swe", "gui", "desk"]
+Environment = Literal["chat", "desk"]
+"""The worlds there are; others are known and wait for their sandbox."""
 TaskId = Annotated[int, Field(ge=1, description="Number of the task.")]
 ProjectSlug = Annotated[str, Field(description="Slug; empty: the only one the token may be used in.")]
 Limit = Annotated[int, Field(ge=1, le=200)]

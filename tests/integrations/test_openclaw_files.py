@@ -77,7 +77,7 @@ def test_the_same_key_acts_once(skill: Skill) -> None:
         (("assign", "--worker", "nobody", "Hello."), 1, "no worker 'nobody'"),
         (("assign", "--metadata", "[]", "Hello."), 1, "must be a JSON object"),
         (("result", "--task", "987654", "Hello."), 1, "[not_found]"),
-        (("feedback", "--session", "nobody", "Good."), 1, "found 0"),
+        (("feedback", "--session", "nobody", "Good."), 1, "no session 'nobody'"),
         (("feedback", "--task", "1", "--score", "7", "Good."), 2, "must be from 0 to 1"),
         (("feedback", "Good."), 2, "--task"),
     ],

@@ -3,6 +3,7 @@
 from asgiref.sync import sync_to_async
 
 from apps.accounts.models import Project
+from apps.environments.registry import WORLDS
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Session
 from tentalis.mcp.sessions import INTERNAL_MARK
@@ -82,12 +83,19 @@ def make_talk(project: Project) -> tuple[Session, Exchange]:
 async def test_what_a_person_said_of_an_answer_is_kept_on_its_turn(
     open_client: Open, agents_token: str, shop: Project
 ) -> None:
-    session, first = await sync_to_async(make_talk)(shop)
+    _, first = await sync_to_async(make_talk)(shop)
     async with open_client(agents_token) as client:
         of_first = await call(client, "give_feedback", exchange_id=first.pk, score=0.0, text="Wrong order.")
-        of_last = await call(client, "give_feedback", session_id=session.pk, score=1.0)
+        of_last = await call(client, "give_feedback", session_id="judged", score=1.0)
+        by_answer = await call(client, "give_feedback", exchange_id=f"msg_{first.public_id.hex}", text="Really.")
+        unknown = await refused(client, "give_feedback", session_key="judged", hint="Look twice.", score=1.0)
+        assert "has no argument hint, session_key; it takes" in unknown
+        worlds = next(tool for tool in (await client.list_tools()).tools if tool.name == "submit_task")
+        assert worlds.input_schema["additionalProperties"] is False
+        assert set(worlds.input_schema["properties"]["environment"]["enum"]) == set(WORLDS)
+    assert by_answer["task"] == of_first["task"]
     assert of_first["task"] != of_last["task"]
-    kept = await sync_to_async(lambda: list(Feedback.objects.order_by("id").select_related("task")))()
+    kept = await sync_to_async(lambda: list(Feedback.objects.order_by("id").select_related("task")[:2]))()
     assert [(one.pk, one.score, one.text) for one in kept] == [
         (of_first["id"], 0.0, "Wrong order."),
         (of_last["id"], 1.0, ""),

@@ -1,22 +1,27 @@
 """Turns of conversations, words on them, and forgetting a person."""
 
+import time
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from django.http import Http404
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
-from apps.api.lookup import find_project_for, find_row
-from apps.api.permissions import current_user
+from apps.api.lookup import find_project_for, find_row, refuse
+from apps.api.permissions import current_user, visible_projects
 from apps.api.serializers.conversations import ForgetIn, ForgetOut, TurnOut
 from apps.api.serializers.judgement import FeedbackIn, FeedbackOut
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.api.views.feedback import read_words, show_feedback
+from apps.api.views.sessions import MAX_DIGITS, WHICH, match_exchange
+from apps.base.errors import BadInputError
 from apps.conversations.models import Turn
 from apps.conversations.services import hash_subject
 from apps.inference.models import Exchange, Session
@@ -51,6 +56,14 @@ class TurnViewSet(ResourceViewSet):
         return self.show(self.get_object())
 
 
+SESSION = OpenApiParameter(
+    "id", OpenApiTypes.STR, OpenApiParameter.PATH, description="Its number, or the key that its caller named it by."
+)
+EXCHANGE = OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, description=WHICH)
+STORED_WITHIN_S = 1.0
+"""The gateway answers a moment before what it answered is stored."""
+LOOK_EVERY_S = 0.1
+MOST_NAMED = 10
 SPEAKING = [OpenApiExample("The user was not content", {"score": 0, "text": "The fee was missing."}, request_only=True)]
 
 
@@ -59,14 +72,11 @@ class SessionFeedbackView(ApiView):
 
     rights: ClassVar = {"post": Right.FEEDBACK_WRITE}
 
-    @extend_schema(request=FeedbackIn, responses={201: FeedbackOut}, examples=SPEAKING)
+    @extend_schema(parameters=[SESSION], request=FeedbackIn, responses={201: FeedbackOut}, examples=SPEAKING)
     def post(self, request: Request, pk: str) -> Response:
         """Judge the last answer of a conversation: what an agent or app sends when its user reacts. It beats what the
         user's next words show; 409 says why an answer cannot be learnt from."""
-        session = find_row(
-            request, own_of(request, Session.objects.select_related("project")), int(pk), field="session",
-            right=Right.FEEDBACK_WRITE,
-        )  # fmt: skip
+        session = find_session(request, pk, right=Right.FEEDBACK_WRITE)
         words = read_words(self.read_body(FeedbackIn))
         return show_feedback(flow.give_conversation_feedback(session=session, by=current_user(request), **words))
 
@@ -76,11 +86,10 @@ class ExchangeFeedbackView(ApiView):
 
     rights: ClassVar = {"post": Right.FEEDBACK_WRITE}
 
-    @extend_schema(request=FeedbackIn, responses={201: FeedbackOut}, examples=SPEAKING)
+    @extend_schema(parameters=[EXCHANGE], request=FeedbackIn, responses={201: FeedbackOut}, examples=SPEAKING)
     def post(self, request: Request, pk: str) -> Response:
-        """Judge one answer, by its exchange's number; see the session's."""
-        rows = Exchange.objects.select_related("project", "session__project").filter(session__isnull=False)
-        exchange = find_row(request, own_of(request, rows), int(pk), field="exchange", right=Right.FEEDBACK_WRITE)
+        """Judge one answer, by any id that its caller has of it; see the session's."""
+        exchange = find_exchange(request, pk, right=Right.FEEDBACK_WRITE)
         session: Any = exchange.session
         words = read_words(self.read_body(FeedbackIn))
         given = flow.give_conversation_feedback(session=session, exchange=exchange, by=current_user(request), **words)
@@ -112,6 +121,46 @@ class ForgetView(ApiView):
             found = forget_person(project=project, by=by, **body)
         data = {"dry_run": dry_run, "subject_hash": hash_subject(subject), **asdict(found)}
         return Response(ForgetOut(data).data)
+
+
+def find_session(request: Request, text: str, *, right: Right) -> Session:
+    """By its number, or by its caller's key where one session alone has that.
+
+    Raises:
+        NotFoundError, NotAllowedError: as `find_row`. BadInputError: several have the key.
+    """
+    rows: QuerySet[Session] = own_of(request, Session.objects.select_related("project"))
+    seen = rows.filter(project__in=visible_projects(request))
+    is_number = text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS
+    found = list(seen.filter(pk=int(text))) if is_number else []
+    found = found or list(seen.filter(key=text).order_by("pk")[:MOST_NAMED])
+    if len(found) > 1:
+        numbers = ", ".join(str(session.pk) for session in found)
+        message = f"session: several have the key {text[:80]!r}; name one by its number: {numbers}"
+        raise BadInputError(message, errors={"session": [message]})
+    if not found:
+        raise refuse("session", "session", text)
+    return find_row(request, rows, found[0].pk, field="session", right=right)
+
+
+def find_exchange(request: Request, text: str, *, right: Right) -> Exchange:
+    """By any id that `match_exchange` knows. What was just answered is given a moment to be stored.
+
+    Raises:
+        NotFoundError, NotAllowedError: as `find_row`.
+    """
+    try:
+        wanted = match_exchange(text)
+    except Http404:
+        raise refuse("exchange", "exchange", text) from None
+    rows = Exchange.objects.select_related("project", "session__project").filter(session__isnull=False)
+    seen = own_of(request, rows).filter(wanted, project__in=visible_projects(request)).order_by("pk")
+    until = time.monotonic() + (0 if text.isdecimal() else STORED_WITHIN_S)
+    while (found := seen.first()) is None and time.monotonic() < until:
+        time.sleep(LOOK_EVERY_S)
+    if found is None:
+        raise refuse("exchange", "exchange", text)
+    return find_row(request, rows, found.pk, field="exchange", right=right)
 
 
 def own_of(request: Request, rows: QuerySet[Any]) -> QuerySet[Any]:

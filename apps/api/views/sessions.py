@@ -1,7 +1,6 @@
 """Sessions and exchanges: what the gateway saw. An agent sees its own."""
 
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.http import Http404
@@ -17,11 +16,12 @@ from apps.api.permissions import current_user
 from apps.api.serializers.sessions import ExchangeDetailOut, ExchangeOut, SessionOut
 from apps.api.views.base import ResourceViewSet
 from apps.inference.models import Exchange, Session
-from apps.inference.selectors import read_conversations
+from apps.inference.selectors import read_conversations, read_public_id
 from tentalis.core.packing import unpack_int32
 
 MAX_DIGITS = 18
-ID = OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, description="Its number, or its public id.")
+WHICH = "Its number, its public id (`X-Tentalis-Exchange`), or the id of the answer's body: chatcmpl-…, msg_…, resp_…."
+ID = OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, description=WHICH)
 
 
 class SessionFilterSet(ProjectFilterSet):
@@ -74,11 +74,11 @@ class ExchangeViewSet(OwnOfAgents):
     queryset = Exchange.objects.select_related("project", "provider")
     serializer_class = ExchangeOut
     filterset_class = ExchangeFilterSet
-    lookup_value_regex = r"[0-9a-f-]{1,36}"
+    lookup_value_regex = r"[0-9a-z_-]{1,80}"
     rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ}
 
     def get_object(self) -> Exchange:
-        """By number, or by the public id that the gateway's answers carry."""
+        """By number, or by an id that the gateway's answers carry."""
         exchange: Exchange | None = self.get_queryset().filter(match_exchange(self.kwargs["pk"])).order_by("pk").first()
         if exchange is None:
             raise Http404
@@ -93,13 +93,12 @@ class ExchangeViewSet(OwnOfAgents):
 
 
 def match_exchange(text: str) -> Q:
-    """By number or public id. Raises Http404 for what is neither."""
-    if text.isdigit() and len(text) <= MAX_DIGITS:
+    """By number, public id or the id of an answer's body. Raises Http404 for what is none of them."""
+    if text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS:
         return Q(pk=int(text))
-    try:
-        return Q(public_id=UUID(text))
-    except ValueError:
-        raise Http404 from None
+    if (public_id := read_public_id(text)) is None:
+        raise Http404
+    return Q(public_id=public_id)
 
 
 def read_exchange(exchange: Exchange) -> Exchange:

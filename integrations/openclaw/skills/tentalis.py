@@ -122,21 +122,19 @@ def submit_result(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def submit_feedback(given: argparse.Namespace) -> dict[str, Any]:
-    path = f"sessions/{find_session(given.session)}/feedback" if given.session else "feedback"
-    body: dict[str, Any] = {"text": read(given.text)} | ({} if given.session else {"task": given.task})
+    path, quote = "feedback", urllib.parse.quote
+    body: dict[str, Any] = {"text": read(given.text)}
+    if given.session:
+        path = f"sessions/{quote(given.session, safe='')}/feedback"
+    elif given.exchange:
+        path = f"exchanges/{quote(given.exchange, safe='')}/feedback"
+    else:
+        body["task"] = given.task
     if given.score is not None:
         body["score"] = given.score
     if given.better:
         body["edited_answer"] = read(given.better)
     return show(call("POST", path, body, key=given.key))
-
-
-def find_session(key: str) -> int:
-    """The number of this agent's session, by what the agent calls it."""
-    found = call("GET", "sessions", query={"key": key})["results"]
-    if len(found) != 1:
-        raise RefusedError(f"wanted one session {key!r} of this agent, found {len(found)}")
-    return int(found[0]["id"])
 
 
 def check(given: argparse.Namespace) -> dict[str, Any]:
@@ -178,7 +176,7 @@ def make_parser() -> argparse.ArgumentParser:
     one.add_argument("prompt", help="what is to be done; - reads it from standard input")
     one.add_argument("--worker", default="", help="who does it; default: the project's only one")
     one.add_argument("--project", default="", help="default: the only one of this token")
-    one.add_argument("--environment", default="chat", choices=["chat", "terminal", "swe", "gui", "desk"])
+    one.add_argument("--environment", default="chat", choices=["chat", "desk"])
     one.add_argument("--metadata", default="", help="a JSON object kept with the task")
     one.set_defaults(run=assign)
 
@@ -192,6 +190,7 @@ def make_parser() -> argparse.ArgumentParser:
     about = three.add_mutually_exclusive_group(required=True)
     about.add_argument("--task", type=int)
     about.add_argument("--session", default="", help="id of a session of this agent: its last answer is meant")
+    about.add_argument("--exchange", default="", help="id of one answer, as its body or X-Tentalis-Exchange says it")
     three.add_argument("--score", type=score, default=None, help="from 0 to 1, only if the person gave one")
     three.add_argument("--better", default="", help="what would have been right")
     three.add_argument("text", help="what the person said, in their words; - reads it from standard input")

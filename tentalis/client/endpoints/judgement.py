@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from tentalis.client.endpoints.calls import Answer, Call, Sender
 
@@ -57,13 +58,17 @@ class Judgement(Sender[Answer]):
         """Judge a task nobody asked about; `words` as in `give_feedback`."""
         return self._post("feedback", task=task_id, **words)
 
-    def give_session_feedback(self, session_id: int, **words: Any) -> Answer:
-        """Judge the last answer of a conversation; `words` as in `give_feedback`."""
-        return self._post(f"sessions/{session_id}/feedback", **words)
+    def give_session_feedback(self, session_id: int | str, **words: Any) -> Answer:
+        """Judge the last answer of a conversation, by its number or its key; `words` as in `give_feedback`."""
+        return self._post(f"sessions/{quote(str(session_id), safe='')}/feedback", **words)
 
-    def give_exchange_feedback(self, exchange_id: int, **words: Any) -> Answer:
-        """Judge one answer of a conversation; `words` as in `give_feedback`."""
-        return self._post(f"exchanges/{exchange_id}/feedback", **words)
+    def give_exchange_feedback(self, exchange_id: int | str, **words: Any) -> Answer:
+        """Judge one answer of a conversation; `words` as in `give_feedback`.
+
+        Args:
+            exchange_id: its number, its public id, or the id of the answer's body.
+        """
+        return self._post(f"exchanges/{quote(str(exchange_id), safe='')}/feedback", **words)
 
     def list_turns(self, **params: Any) -> Answer:
         return self._get("turns", **params)

@@ -52,6 +52,19 @@ def test_an_answer_comes_without_the_tokens_nobody_asked_for_and_is_kept_with_th
     assert json.loads(record.request) == HELLO | {"model": "helper"}
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("kind", ["vllm", "custom"])
+def test_an_answers_own_id_names_its_exchange(
+    project: Project, helper: Worker, token: str, upstream: StubUpstream, kind: str, is_stream: bool
+) -> None:
+    make_chat_worker(project, make_provider(project, upstream.url, name="other", kind=kind), "other")
+    with GatewayThread() as gateway:
+        response = gateway.chat("other", token=token, stream=is_stream)
+        ids = {chunk["id"] for chunk in Streamed(response).chunks} if is_stream else {response.json()["id"]}
+        assert ids == {f"chatcmpl-{response.headers['X-Tentalis-Exchange']}"}
+        assert b'"stub-' in gateway.records[0].answer
+
+
 def test_tokens_that_were_asked_for_stay(gateway: GatewayThread, token: str) -> None:
     answer = gateway.chat("helper", token=token, logprobs=True, return_token_ids=True).json()
     assert answer["choices"][0]["token_ids"]

@@ -141,9 +141,12 @@ def test_what_is_no_answer_is_said_to_be_none(raw: bytes, words: str) -> None:
         make_relay(ASKED).carry(raw)
 
 
-def test_an_answer_that_nothing_is_hidden_from_goes_through_byte_for_byte() -> None:
-    raw = b'{ "choices": [ {"index": 0, "message": {"content": "\\u00e4"}} ],  "model": "m" }'
-    assert make_relay(ASKED, kind="custom").carry(raw) == raw
+def test_an_answer_that_nothing_is_hidden_from_goes_through_byte_for_byte_but_for_its_id() -> None:
+    raw = b'{ "id": "x-7", "choices": [ {"index": 0, "message": {"content": "\\u00e4 x-7"}} ],  "model": "m" }'
+    named = raw.replace(b'"x-7"', b'"chatcmpl-%s"' % (b"0" * 32))
+    assert make_relay(ASKED, kind="custom").carry(raw) == named
+    twice = raw.replace(b'"m"', b'"x-7"')  # which of them is the id cannot be told by its bytes
+    assert make_relay(ASKED, kind="custom").carry(twice) == twice
 
 
 MESSAGE = {
@@ -169,7 +172,7 @@ ASKED_MESSAGES = ASKED | {"max_tokens": 5}
 def test_a_caller_of_messages_gets_a_servers_own_message_and_chat_is_recorded() -> None:
     raw = orjson.dumps(MESSAGE)
     relay = make_relay(ASKED_MESSAGES, kind="anthropic", api="messages", passes_own=True)
-    assert relay.carry(raw) == raw
+    assert relay.carry(raw) == raw.replace(b'"msg_1"', b'"msg_%s"' % (b"0" * 32))
     kept = orjson.loads(relay.kept[0])
     assert kept["choices"][0]["message"]["content"] == "hi"
     assert (relay.served, relay.usage.completion) == ("claude", 2)
@@ -181,7 +184,7 @@ def test_a_caller_of_messages_gets_a_servers_own_events_the_last_one_when_it_is_
     out = relay.feed(data)
     assert relay.is_done
     assert b"message_stop" not in out
-    assert out + relay.finish() == data
+    assert out + relay.finish() == data.replace(b'"msg_1"', b'"msg_%s"' % (b"0" * 32))
     assert b'"content":"hi"' in b"".join(relay.kept)
     assert b"".join(relay.kept).endswith(b"data: [DONE]\n\n")
 
