@@ -12,8 +12,13 @@ from django.utils.translation import gettext_lazy
 from apps.base.errors import BadInputError
 
 REVIEW: Final = "review"
+REVIEWS: Final = "reviews"
 APPROVALS: Final = "approvals"
-PAGES: Mapping[str, str | Promise] = {REVIEW: gettext_lazy("Reviewing"), APPROVALS: gettext_lazy("Approvals")}
+PAGES: Mapping[str, str | Promise] = {
+    REVIEW: gettext_lazy("Reviewing"),
+    REVIEWS: gettext_lazy("The queue of reviews"),
+    APPROVALS: gettext_lazy("Approvals"),
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ KEYS: tuple[Key, ...] = (
     Key("mark", "m", gettext_lazy("Mark words: arrows move, Shift stretches, Enter marks"), _STEP),
     Key("prefer", "p", gettext_lazy("This answer is best"), _ANSWERS),
     Key("rank", "r", gettext_lazy("Rank this answer next"), _ANSWERS),
+    Key("none-good", "x", gettext_lazy("Even the best is not good enough"), _ANSWERS),
     Key("compare", "v", gettext_lazy("Show differences"), _ANSWERS),
     Key("overall", "o", gettext_lazy("Overall score"), _WHOLE),
     Key("words", "t", gettext_lazy("What should the worker learn?"), _WHOLE),
@@ -67,6 +73,9 @@ KEYS: tuple[Key, ...] = (
     Key("give-back", "g", gettext_lazy("Give it back"), _REVIEW),
     Key("leave-field", "Escape", gettext_lazy("Leave a field"), _REVIEW, is_fixed=True),
     Key("help", "?", gettext_lazy("These keys"), _REVIEW, is_fixed=True),
+    Key("queue-next", "n", gettext_lazy("Take the next review"), _QUEUE, REVIEWS),
+    Key("queue-undo", "z", gettext_lazy("Undo the last one sent"), _QUEUE, REVIEWS),
+    Key("queue-help", "?", gettext_lazy("Show the keys"), _QUEUE, REVIEWS, is_fixed=True),
     Key("proposal-next", "j", gettext_lazy("Choose the next"), _QUEUE, APPROVALS, also="ArrowDown"),
     Key("proposal-previous", "k", gettext_lazy("Choose the one before"), _QUEUE, APPROVALS, also="ArrowUp"),
     Key("proposal-help", "?", gettext_lazy("Show the keys"), _QUEUE, APPROVALS, is_fixed=True),

@@ -112,6 +112,7 @@ class FeedbackForm(forms.Form):
         required=False,
         max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
+        help_text=gettext_lazy("Trainings by imitation or preference learn it; to others it is a hint at most."),
     )
     active_s = forms.FloatField(required=False, min_value=0, max_value=MAX_ACTIVE_S, widget=forms.HiddenInput)
     draft_version = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)

@@ -107,6 +107,9 @@ function showWhole(answer) {
   if (!row) return;
   const left = answer.offsetLeft - 3;
   const right = answer.offsetLeft + answer.offsetWidth + 3 - row.clientWidth;
+  for (const link of document.querySelectorAll(".jump a")) {
+    link.toggleAttribute("aria-current", link.hash === `#${answer.id}`);
+  }
   if (left < row.scrollLeft || right > row.scrollLeft) row.scrollLeft = left; // where the row snaps to
 }
 
@@ -135,13 +138,13 @@ function score(value) {
   set(step ? step.querySelector("[data-judge]") : form.querySelector(".verdict [data-judge]"), value);
 }
 
-// a thumb judges and goes on to the next step: five steps are five keys
+// a thumb judges and goes on to the answer's next step: five steps are five keys; another answer is gone to by its key
 function thumb(value) {
   const step = here() ?? steps()[0];
   if (!step) return score(value);
   if (here() === null) goTo(step);
   set(step.querySelector("[data-judge]"), value);
-  const all = steps();
+  const all = [...step.closest(".answer").querySelectorAll(".judged-step")];
   const next = all[all.indexOf(step) + 1];
   if (next) goTo(next);
 }
@@ -171,6 +174,13 @@ function rank() {
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
+function noneGood() {
+  const box = form.querySelector("[name=none_good][type=checkbox], [name=preferred_attempt][value=none]");
+  if (!box) return;
+  box.checked = box.type === "radio" || !box.checked;
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
 function click(selector) {
   document.querySelector(selector)?.click();
 }
@@ -198,6 +208,7 @@ const keys = new Keys(
     { id: "mark", run: () => marks.begin(here()) },
     { id: "prefer", run: prefer },
     { id: "rank", run: rank },
+    { id: "none-good", run: noneGood },
     { id: "compare", target: "[data-key=compare]", run: () => click("[data-key=compare]") },
     { id: "overall", target: "#id_score", run: () => document.getElementById("id_score").focus() },
     { id: "words", target: "#id_text", run: () => document.getElementById("id_text").focus() },

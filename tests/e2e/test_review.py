@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from django.test import Client
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, Route, expect
 
@@ -22,6 +23,28 @@ COUNT = """
     addEventListener("keydown", (event) => pressed.push(event.key), true);
     addEventListener("pointerdown", () => pointed++, true);
 """
+
+
+# each control that a person can use, alone on an empty form: [its name, what would be sent then]
+GESTURES = """() => {
+    const form = document.getElementById("judgement");
+    const silent = ["csrfmiddlewaretoken", "review", "active_s", "draft_version"];
+    const read = () => Object.fromEntries([...new FormData(form)].filter(([name]) => !silent.includes(name)));
+    const found = [];
+    const tell = (one) => one.dispatchEvent(new Event("input", { bubbles: true }));
+    for (const one of form.querySelectorAll("button[type=button], input:not([type=hidden]), textarea")) {
+        if (one.type === "radio" && one.value === "") continue;
+        form.reset();
+        if (one.type === "range") { one.value = "0"; tell(one); }
+        else if (one.type === "number") { one.value = "rank" in one.dataset ? "1" : "0"; tell(one); }
+        else if (one.matches("textarea")) { one.value = "Charge the fee."; tell(one); }
+        else one.click();
+        found.push([one.id || one.textContent || one.ariaLabel, read()]);
+        if (one.type === "button") one.setAttribute("aria-pressed", "false");
+    }
+    form.reset();
+    return found;
+}"""
 
 
 @pytest.fixture
@@ -107,6 +130,10 @@ def test_every_key_of_the_register_does_what_the_help_says(address: str, opened:
     expect(step[2].locator(".wrong input")).to_be_checked()
     expect(number[1]).to_have_attribute("placeholder", "1")
     expect(number[2]).to_have_attribute("placeholder", "0")
+    press("x")
+    expect(page.locator("[name=none_good]")).to_be_checked()
+    press("x")
+    expect(page.locator("[name=none_good]")).not_to_be_checked()
     press("c")
     page.keyboard.type("jump over 5 dogs?")
     expect(step[2].locator("textarea")).to_have_value("jump over 5 dogs?")
@@ -174,10 +201,52 @@ def test_twelve_answers_are_within_reach_at_any_width(address: str, opened: tupl
         assert box["x"] + box["width"] <= width
     page.keyboard.press("p")
     expect(page.locator(".answer").last.locator(".best input")).to_be_checked()
-    if width == 390:  # beneath each other: the way to each is at the top
-        page.get_by_role("navigation", name="Answers").get_by_role("link", name="Answer B").click()
-        expect(page.locator("#answer-B")).to_be_in_viewport()
+    page.get_by_role("navigation", name="Answers").get_by_role("link", name="Answer B").click()
+    expect(page.locator("#answer-B")).to_be_in_viewport()
+    for name in ("Prompt", "Send feedback"):  # wherever one is
+        expect(page.get_by_text(name, exact=True).first).to_be_in_viewport()
     assert page.evaluate("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert watch.problems == []
+
+
+def test_the_queue_and_what_stood_behind_a_review_take_the_next_one_by_a_key(
+    address: str, opened: tuple[Page, Watch]
+) -> None:
+    page, watch = opened
+    first, second = make_review(), make_review(prompt="The next one.")
+    sign_in(page, address, "bob")
+    page.goto(address + reverse("console:review-list", args=("desk",)))
+    page.keyboard.press("n")
+    page.wait_for_url(re.compile(f"/reviews/{first.pk}/"))
+    page.keyboard.press("o")
+    page.keyboard.type("0")  # alone, and taken
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url(re.compile(f"/reviews/{second.pk}/"))
+    assert first.given.get().score == 0
+    page.goto(address + reverse("console:review", args=("desk", first.pk)))
+    page.keyboard.press("n")
+    page.wait_for_url(re.compile(r"/reviews/(\?.*)?$"))  # none is free: the second is bob's own
+    assert watch.problems == []
+
+
+def test_every_control_of_the_review_changes_what_is_sent_and_is_taken_alone(
+    address: str, opened: tuple[Page, Watch]
+) -> None:
+    page, watch = opened
+    review = make_review(attempts=3, steps=1)
+    open_review(page, address, review)
+    sent = page.evaluate(GESTURES)
+    assert len(sent) > 30
+    project = review.project.slug
+    client = Client()
+    client.force_login(make_user("bob"))
+    for name, data in sent:
+        assert data, name
+        fresh = make_review(attempts=3, steps=1)
+        claim(review=fresh, by=make_user("bob"))
+        address_of = reverse("console:review", args=(project, fresh.pk))
+        assert client.post(address_of, data).status_code == 302, (name, data)
+        assert fresh.given.exists(), name
     assert watch.problems == []
 
 
@@ -341,7 +410,7 @@ def test_without_scripts_answers_are_ranked_and_a_preview_is_shown(address: str,
     page.get_by_label("Comment, Answer A, step 3").fill("Here it goes wrong.")
     page.get_by_label("The answer as it should have been").fill("answer 7")
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator("#preview")).to_contain_text("A right answer is: answer 7")
+    expect(page.locator("#preview")).to_contain_text("Here it goes wrong.")
     expect(page.locator("#preview ins")).to_have_text("7")
     page.get_by_role("button", name="Send feedback").click()
     expect(page.locator(".undo")).to_contain_text("recorded")
