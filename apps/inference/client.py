@@ -254,6 +254,11 @@ class ModelClient:
         """Names the server answers to: base models and adapters."""
         return list(self._routes.find_directories())
 
+    def find_context(self, model: str) -> int | None:
+        """Tokens that prompt and answer of a model may have together; None where the server does not say."""
+        told = self._routes.find_cards().get(model, {}).get("max_model_len")
+        return told if isinstance(told, int) and told > 0 else None
+
     def find_directories(self) -> dict[str, str]:
         """Each of these names -> the directory it was loaded from, "" where the server does not say."""
         return self._routes.find_directories()

@@ -31,10 +31,14 @@ class LoraRoutes:
 
     def find_directories(self) -> dict[str, str]:
         """Name -> directory it was loaded from, base models among them; "" where the server does not say."""
+        return {name: str(card.get("root") or "") for name, card in self.find_cards().items()}
+
+    def find_cards(self) -> dict[str, dict[str, Any]]:
+        """Name -> what the server says of that model."""
         answer = self._transport.call_api("GET", "/models")
         try:
-            return {str(model["id"]): str(model.get("root") or "") for model in answer["data"]}
-        except (KeyError, TypeError, AttributeError) as error:
+            return {str(model["id"]): dict(model) for model in answer["data"]}
+        except (KeyError, TypeError, ValueError) as error:
             raise ProviderAnswerError(
                 f"{self._base_url}: wanted a list of models, found {str(answer)[:200]}"
             ) from error

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -57,6 +58,7 @@ class Probe:
         can_train: both: what it says can be trained on.
         streams, calls_tools: tried.
         latency_ms: of the answer; first_token_ms: of the stream's first words.
+        context_tokens: of prompt and answer together, where the server says.
         is_priced: it is known what the model costs.
         remarks: what else a person should know.
     """
@@ -76,6 +78,7 @@ class Probe:
     calls_tools: bool | None = None
     latency_ms: float | None = None
     first_token_ms: float | None = None
+    context_tokens: int | None = None
     is_priced: bool = False
     remarks: list[str] = field(default_factory=list)
 
@@ -146,6 +149,7 @@ def _try_all(probe: Probe, kind: ProviderKind, client: ModelClient, transport: T
     if not _try_answer(probe, kind, client, has_key=has_key):
         return
     probe.ok = True
+    _try_length(probe, kind, client)
     _try_stream(probe, kind, transport)
     _try_tools(probe, client)
     trained = "what it says can be trained on" if probe.can_train else "what it says cannot be trained on"
@@ -213,6 +217,21 @@ def _try_answer(probe: Probe, kind: ProviderKind, client: ModelClient, *, has_ke
     if not has_key:
         probe.remarks.append("It answers without a key.")
     return True
+
+
+def _try_length(probe: Probe, kind: ProviderKind, client: ModelClient) -> None:
+    """How long a conversation may be: of a vendor's model everybody knows it, of one's own only the server."""
+    if not (kind.is_local or kind.kind == "custom"):
+        return
+    with suppress(TentalisError):
+        probe.context_tokens = client.find_context(probe.model)
+    if probe.context_tokens is not None:
+        probe.remarks.append(f"Prompt and answer may have {probe.context_tokens:,} tokens together.")
+    else:
+        probe.remarks.append(
+            "It does not say how many tokens prompt and answer may have together: where that is little, set a worker's "
+            "longest answer (max_tokens), which is 1,024 where nothing is set."
+        )
 
 
 def _try_stream(probe: Probe, kind: ProviderKind, transport: Transport) -> None:

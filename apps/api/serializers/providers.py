@@ -41,6 +41,9 @@ class ProbeOut(serializers.Serializer[Any]):
     accepts_key = serializers.BooleanField(allow_null=True)
     knows_model = serializers.BooleanField(allow_null=True)
     tells_tokens = serializers.BooleanField(allow_null=True)
+    context_tokens = serializers.IntegerField(
+        allow_null=True, default=None, help_text="Of prompt and answer together; null: the server does not say."
+    )
     tells_logprobs = serializers.BooleanField(allow_null=True)
     can_train = serializers.BooleanField(help_text="What it says can be trained on.")
     streams = serializers.BooleanField(allow_null=True)

@@ -8,7 +8,7 @@ from apps.base.errors import ConflictError
 from apps.inference.grants import require_granted
 from apps.inference.openclaw import OpenClawServer
 from apps.inference.services import client_for
-from apps.workers.agents.chat import ChatAgent
+from apps.workers.agents.chat import MAX_TOKENS, ChatAgent
 from apps.workers.agents.desk import BASE_MODEL, DeskAgent
 from apps.workers.agents.echo import EchoAgent
 from apps.workers.agents.openclaw import OpenClawAgent
@@ -44,7 +44,16 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
             top_k=top_k,
             **worker.sampling,
         )
-    return ChatAgent(client, system_prompt=worker.system_prompt, top_k=top_k, **worker.sampling)
+    sampling = {"max_tokens": find_longest_answer(worker), **worker.sampling}
+    return ChatAgent(client, system_prompt=worker.system_prompt, top_k=top_k, **sampling)
+
+
+def find_longest_answer(worker: "Worker") -> int:
+    """Tokens of an answer where nobody set it: the usual, but at most half of what the model takes, as far as known."""
+    told = [worker.base_facts.get("context_tokens")]
+    if (server := worker.provider) and server.probe.get("model") == (worker.base_model or server.default_model):
+        told.append(server.probe.get("context_tokens"))
+    return min([MAX_TOKENS, *(max(1, one // 2) for one in told if isinstance(one, int))])
 
 
 def _make_openclaw(worker: "Worker", task_id: int | None) -> OpenClawAgent:

@@ -78,6 +78,26 @@ class Watcher(Vendor):
     held: list[bool] = []
 
 
+class Small(Vendor):
+    """Says how much its models take, as vLLM and our engine do."""
+
+    def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = super()._serve(path, body)
+        if path == "/v1/models":
+            said["data"][0]["max_model_len"] = 512
+        return status, said
+
+
+def test_a_test_says_how_long_a_conversation_may_be(project: Project, admin: User, vendor: Vendor) -> None:
+    with Small(is_plain=True, models=["gpt"], tool_calls=[CALL], usage=USAGE) as server:
+        found = probe(project, admin, server.url)
+    assert found.context_tokens == 512
+    assert "Prompt and answer may have 512 tokens together." in found.remarks
+    silent = probe(project, admin, vendor.url, name="silent")
+    assert silent.context_tokens is None
+    assert any("longest answer" in remark for remark in silent.remarks)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_no_connection_is_held_while_a_server_is_asked() -> None:
     root, project = make_user("root", is_superuser=True), make_project()

@@ -9,7 +9,7 @@ from apps.adapters.models import Adapter
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
 from apps.inference.models import Provider
-from apps.workers.agents import get_agent
+from apps.workers.agents import find_longest_answer, get_agent
 from apps.workers.agents.chat import ChatAgent
 from apps.workers.agents.desk import DeskAgent
 from apps.workers.agents.echo import EchoAgent
@@ -41,6 +41,26 @@ def test_a_desk_worker_needs_nothing_but_a_name(project: Project, alice: User) -
 def test_a_chat_worker_takes_the_default_model_of_its_server(project: Project, alice: User) -> None:
     worker = create_worker(project=project, name="writer", kind="chat", provider=make_provider(project), by=alice)
     assert worker.base_model == "qwen"
+    assert isinstance(get_agent(worker), ChatAgent)
+
+
+@pytest.mark.parametrize(
+    ("facts", "probe", "most"),
+    [
+        ({}, {}, 1024),
+        ({"context_tokens": 512}, {}, 256),
+        ({"context_tokens": None}, {"model": "qwen", "context_tokens": 300}, 150),
+        ({"context_tokens": 512}, {"model": "another", "context_tokens": 300}, 256),
+        ({"context_tokens": 32_768}, {"model": "qwen", "context_tokens": 32_768}, 1024),
+    ],
+)
+def test_the_usual_longest_answer_leaves_room_for_the_prompt(
+    project: Project, facts: dict[str, Any], probe: dict[str, Any], most: int
+) -> None:
+    provider = make_provider(project)
+    provider.probe = probe
+    worker = Worker(project=project, kind="chat", provider=provider, base_facts=facts)
+    assert find_longest_answer(worker) == most
     assert isinstance(get_agent(worker), ChatAgent)
 
 
