@@ -220,9 +220,10 @@ class GatewayServer:
             if is_so
         ]
         reasons += edge.find_troubles() if is_readiness else []
+        remarks = edge.knowledge.servers_away if is_readiness and not reasons else []
         body = {
-            "status": "unavailable" if reasons else "ok",
-            "reasons": reasons,
+            "status": "unavailable" if reasons else "degraded" if remarks else "ok",
+            "reasons": reasons or remarks,
             "in_flight": edge.in_flight,
             "loop_lag_ms": round(1000 * edge.lag_s, 1),
         }

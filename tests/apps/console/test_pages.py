@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 # what everybody may do: change their own console, take home what they see
 OWN_FORMS = re.compile(r"^/(sign-out|preferences/theme|p/desk/(views|tour|exports))/")
-MOST_QUERIES = 27
+MOST_QUERIES = 28
 ROW_ACTIONS = (
     "task-cancel",
     "review-claim",
