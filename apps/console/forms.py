@@ -6,7 +6,9 @@ from typing import Any
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest
+from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.hashing import HashingBusyError
@@ -14,9 +16,11 @@ from apps.accounts.models import Project
 from apps.accounts.tries import TooManySignInsError, forgive_try
 from apps.base.errors import TentalisError
 from apps.console import services
+from apps.environments.registry import WORLDS
 from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
+from tentalis.core.task_files import MOST_CHARS, guess_form
 
 MAX_PROMPT = 100_000
 MATCHES = (
@@ -75,22 +79,100 @@ def find_address(request: HttpRequest | None) -> str:
     return str(request.META.get("REMOTE_ADDR", "")) if request is not None else ""
 
 
-class TaskForm(forms.Form):
-    """A new task."""
+class PlacedForm(forms.Form):
+    """Who does the work of tasks, where, and how often."""
 
     worker = forms.ModelChoiceField(Worker.objects.none(), empty_label=None)
-    environment = forms.ChoiceField(choices=Environment.choices, help_text="The world the task is worked in.")
+    environment = forms.ChoiceField(help_text=_("The world the tasks are worked in."))
+    group_size = forms.IntegerField(
+        label=_("Attempts"),
+        min_value=1,
+        max_value=64,
+        required=False,
+        help_text=_(
+            "How often each is tried; attempts are compared with each other. Empty: the project's usual number."
+        ),
+    )
+
+    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        workers = Worker.objects.filter(project=project, is_active=True)
+        self.fields["worker"].queryset = workers  # type: ignore[attr-defined]
+        self.fields["environment"].choices = [  # type: ignore[attr-defined]
+            (name, label) for name, label in Environment.choices if name in WORLDS
+        ]
+        self.fields["group_size"].widget.attrs["placeholder"] = project.group_size
+        kinds = {kind for (kind,) in workers.values_list("kind")}
+        if kinds == {Worker.Kind.DESK}:
+            self.fields["environment"].initial = Environment.DESK
+
+
+class TextFileField(forms.FileField):
+    """A file of text in UTF-8; its cleaned value is (its name, its text), None where none was chosen."""
+
+    def __init__(self, *, most_bytes: int, endings: str, **kwargs: Any) -> None:
+        super().__init__(required=False, widget=forms.FileInput(attrs={"accept": endings}), **kwargs)
+        self.most_bytes = most_bytes
+
+    def clean(self, data: Any, initial: Any = None) -> Any:
+        found: UploadedFile[bytes] | None = super().clean(data, initial)
+        if found is None:
+            return None
+        if (found.size or 0) > self.most_bytes:
+            wanted = now_in_words("Wanted a file of at most %(most)s bytes, found %(size)s.")
+            raise ValidationError(wanted % {"most": f"{self.most_bytes:,}", "size": f"{found.size:,}"})
+        try:
+            return found.name or "", found.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            wanted = now_in_words("Wanted text in UTF-8, found a byte that is none at place %(place)s.")
+            raise ValidationError(wanted % {"place": f"{error.start:,}"}) from None
+
+
+class TaskFileForm(PlacedForm):
+    """Many new tasks, out of a file or pasted. Its cleaned `tasks` is the text that was given and its form."""
+
+    file = TextFileField(
+        label=_("A file"),
+        most_bytes=MOST_CHARS,
+        endings=".csv,.jsonl,.ndjson,.txt,text/csv,text/plain",
+        help_text=_("CSV, JSON lines, or a text with one prompt a line. It takes the place of the text."),
+    )
+    text = forms.CharField(
+        label=_("Or the text itself"),
+        required=False,
+        max_length=MOST_CHARS,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false"}),
+    )
+    form = forms.ChoiceField(
+        label=_("Written as"),
+        required=False,
+        choices=[
+            ("", _("as it looks")),
+            ("lines", _("one prompt a line")),
+            ("csv", _("CSV with a header")),
+            ("jsonl", _("JSON lines")),
+        ],
+    )
+
+    field_order = ("worker", "environment", "file", "text", "form", "group_size")
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        name, text = data.get("file") or ("", data.get("text") or "")
+        if not self.errors and not text.strip():
+            raise ValidationError(_("Choose a file, or paste the tasks."))
+        data["tasks"] = {"text": text, "form": data.get("form") or guess_form(name, text)}
+        return data
+
+
+class TaskForm(PlacedForm):
+    """A new task."""
+
     prompt = forms.CharField(
         max_length=MAX_PROMPT,
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text="What the worker is asked, word for word.",
-    )
-    group_size = forms.IntegerField(
-        label="Attempts",
-        min_value=1,
-        max_value=64,
-        required=False,
-        help_text="How often it is tried; attempts are compared with each other. Empty: the project's usual number.",
     )
     reference = forms.CharField(
         label=_("The right answer"),
@@ -108,14 +190,7 @@ class TaskForm(forms.Form):
         help_text=_("Shows at once whether this answer would count as right. It is not kept."),
     )
 
-    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        workers = Worker.objects.filter(project=project, is_active=True)
-        self.fields["worker"].queryset = workers  # type: ignore[attr-defined]
-        self.fields["group_size"].widget.attrs["placeholder"] = project.group_size
-        kinds = {kind for (kind,) in workers.values_list("kind")}
-        if kinds == {Worker.Kind.DESK}:
-            self.fields["environment"].initial = Environment.DESK
+    field_order = ("worker", "environment", "prompt", "group_size", "reference", "reference_match", "example")
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}

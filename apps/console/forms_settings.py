@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from django import forms
-from django.core.files.uploadedfile import UploadedFile
 from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
+from apps.console.forms import TextFileField
 from apps.console.words_groups import group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
 from tentalis.core.learning.gate import GatePolicy
@@ -264,29 +264,20 @@ def make_field(item: "dataclasses.Field[Any]", hint: Any) -> forms.Field:
     return forms.CharField(required=False, max_length=LONG, **common)
 
 
-class CalendarFileField(forms.FileField):
+class CalendarFileField(TextFileField):
     """An .ics file; its cleaned value is its text, None where none was chosen."""
 
     def __init__(self) -> None:
         super().__init__(
-            required=False,
+            most_bytes=4 * MOST_CALENDAR_CHARS,
+            endings=".ics,text/calendar",
             label=_("Calendar from a file"),
             help_text=_("An .ics file takes the place of the text."),
-            widget=forms.FileInput(attrs={"accept": ".ics,text/calendar"}),
         )
 
     def clean(self, data: Any, initial: Any = None) -> Any:
-        found: UploadedFile[bytes] | None = super().clean(data, initial)
-        if found is None:
-            return None
-        if (found.size or 0) > 4 * MOST_CALENDAR_CHARS:
-            wanted = now_in_words("Wanted a calendar of at most %(most)s characters, found %(size)s bytes.")
-            raise forms.ValidationError(wanted % {"most": f"{MOST_CALENDAR_CHARS:,}", "size": f"{found.size:,}"})
-        try:
-            return found.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            wanted = now_in_words("Wanted an iCalendar text in UTF-8, found a byte that is none at place %(place)s.")
-            raise forms.ValidationError(wanted % {"place": f"{error.start:,}"}) from None
+        found = super().clean(data, initial)
+        return found and found[1]
 
 
 class WordsField(forms.CharField):

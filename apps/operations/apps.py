@@ -8,8 +8,6 @@ class OperationsConfig(AppConfig):
     label = "operations"
 
     def ready(self) -> None:
-        from apps.base import views
-        from apps.operations import metrics, servers
+        from apps.operations import metrics
 
         metrics.register()
-        views.REMARKS.append(servers.say_now_away)

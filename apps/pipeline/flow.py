@@ -225,6 +225,31 @@ def submit(
     return task
 
 
+def submit_file(
+    *,
+    project: Project,
+    text: str,
+    form: str,
+    environment: str,
+    by: User,
+    worker: Worker | None = None,
+    group_size: int | None = None,
+) -> list[Task]:
+    """Accept all tasks of a file (see `tentalis.core.task_files`), or none, and start the work on them.
+
+    Raises:
+        BadInputError: naming each line that is not what is wanted.
+    """
+    rows = tasks.read_file(text, form=form)
+    with transaction.atomic():
+        made = tasks.submit_tasks(
+            project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size
+        )
+        if made[0].worker.kind != Worker.Kind.OUTSIDE:
+            outbox.start_many("work", [(task.pk, task.project_id) for task in made])
+    return made
+
+
 def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:
     """Take an outside agent's own work on a queued task; it is scored and reviewed like any."""
     with transaction.atomic():

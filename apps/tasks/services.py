@@ -13,7 +13,8 @@ from apps.adapters.models import Adapter
 from apps.adapters.selectors import choose_adapter
 from apps.adapters.serving import load
 from apps.audit.kinds import Kind
-from apps.audit.services import move, record
+from apps.audit.models import AuditEntry
+from apps.audit.services import move, record, record_many
 from apps.base.errors import BadInputError, ConflictError
 from apps.environments.registry import get_world
 from apps.inference.errors import ModelNotServedError
@@ -21,10 +22,12 @@ from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.tasks.errors import NoAnswerError
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
+from apps.tasks.references import read_reference
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
+from tentalis.core.task_files import TaskFileError, TaskRow, read_task_rows
 from tentalis.core.worlds import AttemptDraft, World
 
 MAX_PROMPT_CHARS = 100_000
@@ -76,6 +79,80 @@ def submit_task(
         )
         record(Kind.TASK_SUBMITTED, subject=task, by=by.handle, payload={"environment": environment})
     return task
+
+
+def submit_tasks(
+    *,
+    project: Project,
+    rows: Sequence[TaskRow],
+    environment: str,
+    by: User,
+    worker: Worker | None = None,
+    group_size: int | None = None,
+) -> list[Task]:
+    """Accept the tasks of a file, all of them or none. Nothing is started here.
+
+    Args:
+        group_size: of those whose row says none; None takes the project's.
+    Raises:
+        BadInputError: each line that is not what is wanted, up to `MOST_FAULTS`, at `text`.
+        NotAllowedError: `by` may not submit to this project.
+    """
+    require_right(by, project, Right.TASKS_WRITE)
+    worker = worker or _only_worker(project)
+    usual = project.group_size if group_size is None else group_size
+    made: list[Task] = []
+    faults: dict[int, str] = {}
+    for row in rows:
+        size = usual if row.group_size is None else row.group_size
+        reference = row.reference if row.match is None else read_reference(row.reference, row.match)
+        errors = _find_faults(project, row.prompt, environment, worker, size, row.metadata, None, reference)
+        if common := {name: words for name, words in errors.items() if name in {"environment", "worker"}}:
+            raise BadInputError("; ".join(words[0] for words in common.values()), errors=common)
+        if errors:
+            faults[row.line] = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
+        made.append(
+            Task(
+                project=project,
+                worker=worker,
+                submitted_by=by,
+                environment=environment,
+                prompt=row.prompt,
+                reference=reference,
+                metadata=dict(row.metadata),
+                group_size=size,
+                seed=row.seed,
+            )
+        )
+    if faults:
+        raise _refuse_file(TaskFileError(faults))
+    with transaction.atomic():
+        Task.objects.bulk_create(made)
+        record_many(
+            AuditEntry(
+                kind=Kind.TASK_SUBMITTED,
+                subject_type="task",
+                subject_id=task.pk,
+                project_id=project.pk,
+                actor=by.handle,
+                payload={"environment": environment},
+            )
+            for task in made
+        )
+    return made
+
+
+def read_file(text: str, *, form: str) -> list[TaskRow]:
+    """The tasks of a file, which are not checked further. Raises BadInputError naming lines, at `text`."""
+    try:
+        return read_task_rows(text, form=form)
+    except TaskFileError as error:
+        raise _refuse_file(error) from None
+
+
+def _refuse_file(error: TaskFileError) -> BadInputError:
+    words = [f"line {line}: {fault}" if line else fault for line, fault in error.faults.items()]
+    return BadInputError(str(error), errors={"text": words})
 
 
 def _only_worker(project: Project) -> Worker:

@@ -54,6 +54,41 @@ def submit(
         typer.echo(f"task {task['id']} is {task['state']} for {task['worker']}")
 
 
+@app.command("import")
+def import_tasks(
+    file: Annotated[str, typer.Argument(help="FILE.csv, FILE.jsonl, FILE.txt (a prompt a line); - standard input.")],
+    project: Project = "",
+    environment: Annotated[str, typer.Option("--environment", "-e", help="Default: fits the worker.")] = "",
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
+    form: Annotated[str, typer.Option(help="lines, csv or jsonl; default: by the file's name or beginning.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Submit the tasks of a file, all of them or none.
+
+    CSV has a header: prompt, and maybe reference, match (exact, contains or number), group_size, seed; other columns
+    become metadata. A JSON line is an object of prompt, reference, metadata, group_size and seed.
+    """
+    from tentalis.cli.session import choose_project, open_client
+    from tentalis.core.task_files import guess_form
+
+    text = _read_prompt("-" if file == "-" else f"@{file}")
+    with open_client() as client:
+        slug = choose_project(client, project)
+        made = client.import_tasks(
+            project=slug,
+            text=text,
+            form=form or guess_form(file, text),
+            environment=environment or _fit_environment(client, slug, worker),
+            worker=worker or None,
+            group_size=group_size,
+        )
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(f"{made['count']} tasks are queued, {made['tasks'][0]} to {made['tasks'][-1]}")
+
+
 @app.command("list")
 def list_tasks(
     project: Project = "",

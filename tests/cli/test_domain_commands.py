@@ -43,6 +43,18 @@ def test_a_task_goes_in_and_comes_out(signed_in: Run, tmp_path: Path) -> None:
     assert [row["prompt"] for row in signed_in("task", "list", "--json", "-n", "1").json] == ["From a file."]
 
 
+def test_a_file_of_tasks_goes_in(signed_in: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"prompt": "One", "reference": "1"}\n{"prompt": "Two"}\n')
+    made = signed_in("task", "import", str(file), "--group-size", "2", "--json")
+    assert made.json["count"] == 2
+    assert [task.prompt for task in Task.objects.filter(pk__in=made.json["tasks"]).order_by("pk")] == ["One", "Two"]
+    file.write_text('{"question": "One"}\n')
+    refused = signed_in("task", "import", str(file))
+    assert refused.code == 1
+    assert "line 1: wanted prompt, reference" in refused.err
+
+
 def test_a_failure_is_one_line_and_exit_1(signed_in: Run) -> None:
     for arguments, words in (
         (("task", "show", "999"), "none that you may see"),

@@ -132,6 +132,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},
         "POST tasks": {"project": slug, "prompt": "Say hello.", "environment": "chat", "worker": "echo"},
+        "POST tasks/import": {"project": slug, "environment": "chat", "form": "lines", "text": "Hi.", "worker": "echo"},
         "POST attempts": {"task": ids["task"], "steps": [{"text": "so"}], "answer": "hi"},
         "POST reviews/claim": {"project": slug},
         "POST reviews/{review}/feedback": {"score": 1, "text": "Good."},
@@ -163,6 +164,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         },
         "POST rewards/{secret}": {"query": ["Hi?Hi."], "prompts": ["Hi?"], "labels": [f'{{"task": {ids["task"]}}}']},
         "POST runs": {"project": slug, "worker": "echo"},
+        "POST dead-letters/replay": {"project": slug},
         "POST reward-models": {"project": slug, "worker": "echo"},
     }
 

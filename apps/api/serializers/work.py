@@ -24,6 +24,7 @@ from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS
+from tentalis.core.task_files import FORMS, MOST_CHARS, MOST_TASKS
 
 MAX_PROMPT_CHARS = 100_000
 MAX_STEPS = 500
@@ -190,6 +191,35 @@ class TaskIn(StrictSerializer):
     parent: Any = WholeNumberField(required=False, allow_null=True, min_value=1, help_text="Task this one is part of.")
     metadata = ObjectField(required=False, max_bytes=20_000)
     seed = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=2**53 - 1)
+
+
+TASK_FILE = (
+    "lines: a prompt a line. csv: a header with prompt, maybe reference, match (exact, contains or number), group_size "
+    "and seed; other columns become metadata. jsonl: objects of prompt, reference, metadata, group_size and seed."
+)
+
+
+class TaskFileIn(StrictSerializer):
+    """Many new tasks: a file, taken whole or not at all."""
+
+    project = TextField(max_length=64)
+    environment = WordField(choices=Environment.choices)
+    worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
+    group_size = WholeNumberField(
+        required=False, min_value=1, max_value=64, help_text="Of tasks that say none. Default: the project's."
+    )
+    form = WordField(
+        choices=[(form, form) for form in FORMS],
+        help_text=TASK_FILE,
+    )
+    text = TextField(max_length=MOST_CHARS, help_text=f"At most {MOST_TASKS:,} tasks.")
+
+
+class TaskFileOut(serializers.Serializer[Any]):
+    """What became of a file."""
+
+    count = serializers.IntegerField()
+    tasks = serializers.ListField(child=serializers.IntegerField(), help_text="Ids, in the file's order.")
 
 
 class ScoreOut(serializers.ModelSerializer[StepScore]):

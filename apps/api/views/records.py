@@ -274,7 +274,7 @@ class DeadLetterViewSet(ResourceViewSet):
         self.read_body(NoFields)
         return self.show(flow.replay(segment=segment, by=current_user(request)))
 
-    @extend_schema(request=ReplayIn, responses=ReplayedOut)
+    @extend_schema(request=ReplayIn, responses=ReplayedOut, operation_id="dead_letters_replay_all")
     @action(detail=False, methods=["post"], url_path="replay")
     def replay_all(self, request: Request) -> Response:
         """Take up a project's dead letters, the oldest first, a thousand at most."""

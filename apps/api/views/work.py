@@ -22,6 +22,8 @@ from apps.api.serializers.work import (
     AttemptIn,
     AttemptOut,
     StepOut,
+    TaskFileIn,
+    TaskFileOut,
     TaskIn,
     TaskOut,
     WorkerChange,
@@ -131,6 +133,7 @@ class TaskViewSet(ResourceViewSet):
         "retrieve": Right.TASKS_READ,
         "attempts": Right.ATTEMPTS_READ,
         "create": Right.TASKS_WRITE,
+        "import_file": Right.TASKS_WRITE,
         "cancel": Right.TASKS_WRITE,
     }
 
@@ -151,6 +154,17 @@ class TaskViewSet(ResourceViewSet):
         response = self.show(task, 201)
         response["Location"] = f"/api/v1/tasks/{task.pk}"
         return response
+
+    @extend_schema(request=TaskFileIn, responses={201: TaskFileOut})
+    @action(detail=False, methods=["post"], url_path="import", filterset_class=None)
+    def import_file(self, request: Request) -> Response:
+        """Submit the tasks of a file, all of them or none; a fault names its line."""
+        body = self.read_body(TaskFileIn)
+        project = find_project_for(request, body.pop("project"), Right.TASKS_WRITE)
+        if "worker" in body:
+            body["worker"] = find_worker(project, body["worker"])
+        made = flow.submit_file(project=project, by=current_user(request), **body)
+        return Response({"count": len(made), "tasks": [task.pk for task in made]}, status=201)
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])

@@ -7,6 +7,7 @@ from apps.console.views import judging, review_bulk, reviews, tasks
 urlpatterns = [
     path("tasks/", tasks.list_tasks, name="task-list"),
     path("tasks/new/", tasks.submit_task, name="task-new"),
+    path("tasks/import/", tasks.import_tasks, name="task-import"),
     path("tasks/<int:task_id>/", tasks.show_task, name="task"),
     path("tasks/<int:task_id>/cancel/", tasks.cancel_task, name="task-cancel"),
     path("tasks/<int:task_id>/feedback/", judging.give_task_feedback, name="task-feedback"),

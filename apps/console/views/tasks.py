@@ -6,11 +6,12 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms import TaskForm, show_error
+from apps.console.forms import TaskFileForm, TaskForm, show_error
 from apps.console.selectors import work
 from apps.console.selectors.presence import find_present
 from apps.console.selectors.proposals import find_of_task
@@ -33,6 +34,10 @@ from apps.environments.registry import get_world
 from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.tasks.models import Task
+from apps.tasks.services import read_file
+from tentalis.core.task_files import MOST_TASKS
+
+PREVIEWED = 5
 
 
 @require_GET
@@ -77,6 +82,31 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
     return show(
         request, scene, "task_new", {"form": form, "tried": tried, "fragments": {"reference_tried"}}, status=status
     )
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.TASKS_WRITE)
+def import_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Tasks out of a file: looked at first where that is asked for, taken whole or not at all."""
+    form = TaskFileForm(posted(request), request.FILES or None, project=scene.project)
+    context: dict[str, Any] = {"form": form, "most": MOST_TASKS}
+    status = 400 if request.method == "POST" else 200
+    if request.method == "POST" and form.is_valid():
+        try:
+            if "check" in request.POST:
+                rows = read_file(**form.cleaned_data["tasks"])
+                context |= {"count": len(rows), "rows": rows[:PREVIEWED]}
+                status = 200
+            else:
+                count = len(_submit_file(scene, form.cleaned_data))
+                messages.success(
+                    request, ngettext("%(n)s task is queued.", "%(n)s tasks are queued.", count) % {"n": count}
+                )
+                return leave(scene, "task-list")
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+    return show(request, scene, "task_import", context, status=status)
 
 
 @require_GET
@@ -135,4 +165,15 @@ def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:
         by=scene.user,
         group_size=data["group_size"],
         reference=data["reference"],
+    )
+
+
+def _submit_file(scene: Scene, data: Mapping[str, Any]) -> list[Task]:
+    return flow.submit_file(
+        project=scene.project,
+        environment=data["environment"],
+        by=scene.user,
+        worker=data["worker"],
+        group_size=data["group_size"],
+        **data["tasks"],
     )

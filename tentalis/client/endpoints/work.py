@@ -55,6 +55,27 @@ class Work(Sender[Answer]):
             seed=seed,
         )
 
+    def import_tasks(
+        self,
+        *,
+        project: str,
+        text: str,
+        form: str,
+        environment: str,
+        worker: str | None = None,
+        group_size: int | None = None,
+    ) -> Answer:
+        """Submit the tasks of a file, all of them or none."""
+        return self._post(
+            "tasks/import",
+            project=project,
+            text=text,
+            form=form,
+            environment=environment,
+            worker=worker,
+            group_size=group_size,
+        )
+
     def list_tasks(self, **params: Any) -> Answer:
         return self._get("tasks", **params)
 

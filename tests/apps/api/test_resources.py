@@ -9,6 +9,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.console.models import SavedView
 from apps.feedback.models import Review
+from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.edges.caller import Caller
@@ -123,6 +124,30 @@ def test_a_task_is_submitted_shown_listed_and_cancelled(as_alice: Caller, projec
     assert as_alice.post(f"{path}/cancel").body["state"] == "cancelled"
     again = as_alice.post(f"{path}/cancel")
     assert (again.status, again.body["code"]) == (409, "illegal_move")
+
+
+def test_a_file_of_tasks_is_taken_whole_or_not_at_all(as_alice: Caller, project: Project, worker: Worker) -> None:
+    body = {"project": project.slug, "environment": "chat", "form": "csv"}
+    good = "prompt,reference,topic\nWhat is 3 + 4?,7,sums\nSay hello.,,\n"
+    made = as_alice.post("tasks/import", body | {"text": good, "group_size": 3})
+    assert (made.status, made.body["count"]) == (201, 2), made
+    first, second = Task.objects.order_by("pk")
+    assert made.body["tasks"] == [first.pk, second.pk]
+    assert (first.reference, first.metadata) == ({"match": "number", "value": "7"}, {"topic": "sums"})
+    assert (second.reference, second.group_size, second.state) == (None, 3, "queued")
+    assert Segment.objects.filter(kind="work", subject_id__in=[first.pk, second.pk]).count() == 2
+    assert [entry.subject_id for entry in AuditEntry.objects.filter(kind="task.submitted")] == [first.pk, second.pk]
+
+    bad = "prompt,reference,match\nWhat is 1 + 1?,two,number\nSay hello.,,\nNo.,a,fuzzy\n"
+    refused = as_alice.post("tasks/import", body | {"text": bad})
+    assert refused.status == 400, refused
+    lines = refused.body["errors"]["text"]
+    assert [line.partition(":")[0] for line in lines] == ["line 2", "line 4"]
+    assert "must hold a number, found 'two'" in lines[0]
+    unread = as_alice.post("tasks/import", body | {"form": "jsonl", "text": '{"question": 1}'})
+    assert (unread.status, unread.body["errors"]["text"][0][:7]) == (400, "line 1:")
+    assert as_alice.post("tasks/import", body | {"environment": "swe", "text": good}).status == 400
+    assert Task.objects.count() == 2
 
 
 def test_an_outside_agent_hands_in_its_own_work(as_alice: Caller, project: Project, worker: Worker) -> None:

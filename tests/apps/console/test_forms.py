@@ -1,6 +1,10 @@
 """What people do on the pages, by plain forms: each reaches its service, and a refusal stands beside the form."""
 
+import html
+from typing import Any
+
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
@@ -109,7 +113,41 @@ def test_a_reference_is_tried_on_an_example_before_anything_is_submitted(
     assert "Wrong:" in try_it(reference="7", reference_match="exact", example="The answer is 7.")
     assert "reference must hold a number" in try_it(reference="seven", reference_match="number", example="7")
     assert "a ticket takes no reference" in try_it(reference="7", example="7", environment="desk")
-    assert "needs a sandbox" in try_it(reference="7", example="7", environment="swe")
+    assert 'value="swe"' not in client.get(address).content.decode()  # nor any other world that is not there
+    assert not Task.objects.exists()
+
+
+def test_a_file_of_tasks_is_looked_at_then_taken(alice: User, project: Project, worker: Worker) -> None:
+    client, address = sign_in(alice), path("task-import", slug="shop")
+    data = {"worker": str(worker.pk), "environment": "chat"}
+    pasted = {"text": "prompt,reference\nWhat is 3 + 4?,7\nName a colour.,\n"}
+    looked = client.post(address, data | pasted | {"check": "1"}).content.decode()
+    assert "2 tasks can be read" in looked
+    assert "Name a colour." in looked
+    assert not Task.objects.exists()
+    file = SimpleUploadedFile("tasks.txt", "Say hello.\n\nSay goodbye.\n".encode("utf-8-sig"))
+    taken = client.post(address, data | pasted | {"file": file}, follow=True).content.decode()
+    assert "2 tasks are queued." in taken
+    assert [task.prompt for task in Task.objects.order_by("pk")] == ["Say hello.", "Say goodbye."]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "Choose a file, or paste the tasks."),
+        ({"text": "prompt,reference,match\nOne?,one,number\n"}, "line 2: reference: reference must hold a number"),
+        ({"file": SimpleUploadedFile("a.csv", b"\xff\xfe")}, "found a byte that is none at place 0"),
+        ({"text": '{"question": 1}'}, "line 1: wanted prompt, reference"),
+    ],
+)
+def test_a_file_with_a_fault_is_refused_whole(
+    alice: User, project: Project, worker: Worker, given: dict[str, Any], words: str
+) -> None:
+    answer = sign_in(alice).post(
+        path("task-import", slug="shop"), {"worker": str(worker.pk), "environment": "chat"} | given
+    )
+    assert answer.status_code == 400
+    assert words in html.unescape(answer.content.decode())
     assert not Task.objects.exists()
 
 
