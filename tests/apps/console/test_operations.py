@@ -156,6 +156,14 @@ def test_what_cannot_be_taken_back_asks_first(scene: Scene, client: Client) -> N
         assert "There is nothing to do" in client.get(path(name, row.pk)).content.decode(), name
 
 
+def test_a_run_that_has_not_begun_does_not_say_what_it_continues(scene: Scene, client: Client) -> None:
+    waiting = get_into_trouble(scene.worker)["waiting"]
+    TrainingRun.objects.filter(pk=waiting.pk).update(attempt=0, parent=None)
+    page = client.get(path("run", waiting.pk)).content.decode()
+    assert "what serves when it begins" in page
+    assert "the base model</dd>" not in page
+
+
 def test_a_run_is_tried_again_from_its_page_with_other_fields(scene: Scene, client: Client) -> None:
     page = client.get(path("run-retry", scene.failed_run.pk)).content.decode()
     assert "the same judged attempts" in page
