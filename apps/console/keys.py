@@ -62,7 +62,7 @@ KEYS: tuple[Key, ...] = (
     Key("mark", "m", gettext_lazy("Mark words: arrows move, Shift stretches, Enter marks"), _STEP),
     Key("prefer", "p", gettext_lazy("This answer is best"), _ANSWERS),
     Key("rank", "r", gettext_lazy("Rank this answer next"), _ANSWERS),
-    Key("none-good", "x", gettext_lazy("Even the best is not good enough"), _ANSWERS),
+    Key("none-good", "b", gettext_lazy("Even the best is not good enough"), _ANSWERS),
     Key("compare", "v", gettext_lazy("Show differences"), _ANSWERS),
     Key("overall", "o", gettext_lazy("Overall score"), _WHOLE),
     Key("words", "t", gettext_lazy("What should the worker learn?"), _WHOLE),
