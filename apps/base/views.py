@@ -1,5 +1,7 @@
 """Health: alive, ready, and figures for Prometheus."""
 
+from collections.abc import Callable
+
 import redis
 from django.conf import settings
 from django.db import connection
@@ -10,6 +12,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
 
+REMARKS: list[Callable[[], list[str]]] = []
+"""What higher floors have to say of readiness, in words."""
+
 _is_migrated = False
 
 
@@ -19,11 +24,14 @@ def show_alive(request: HttpRequest) -> JsonResponse:
 
 
 def show_ready(request: HttpRequest) -> JsonResponse:
-    """200 when database, migrations and broker are as they should be, else 503 with the reasons."""
+    """200 when database, migrations and broker are as they should be, else 503 with the reasons.
+
+    What is wrong and keeps nobody from being served here, such as a model server that is away, makes it `degraded`.
+    """
     reasons = [reason for reason in (find_database_fault(), find_broker_fault()) if reason]
-    return JsonResponse(
-        {"status": "not ready" if reasons else "ready", "reasons": reasons}, status=503 if reasons else 200
-    )
+    remarks = [] if reasons else [words for find in REMARKS for words in find()]
+    status = "not ready" if reasons else "degraded" if remarks else "ready"
+    return JsonResponse({"status": status, "reasons": reasons or remarks}, status=503 if reasons else 200)
 
 
 def show_metrics(request: HttpRequest) -> HttpResponse:

@@ -17,6 +17,7 @@ from apps.base.errors import NotSignedInError
 from apps.gateway.errors import RefusalError
 from apps.gateway.loading import Credential, load_credentials, load_tables, read_digest, verify_token
 from apps.gateway.tables import Tables
+from apps.operations.servers import say_now_away
 from apps.tasks.models import Task
 
 logger = logging.getLogger(__name__)
@@ -39,11 +40,13 @@ class Knowledge:
     Attributes:
         tables: of the last refresh.
         is_fresh: the database answered the last time it was asked.
+        servers_away: model servers in use that do not answer, in words.
     """
 
     def __init__(self) -> None:
         self.tables = Tables()
         self.is_fresh = False
+        self.servers_away: list[str] = []
         self._credentials: dict[bytes, Credential] = {}
         self._refused: dict[bytes, float] = {}
         self._tasks: set[tuple[int, int]] = set()
@@ -147,6 +150,7 @@ class Knowledge:
                 holding = load_credentials({credential.key_id for credential in known.values()})
                 self._loop.call_soon_threadsafe(self._replace, tables, known, holding)
                 self._digest = digest
+            self.servers_away = say_now_away()
             self.is_fresh = True
 
     def _replace(self, tables: Tables, known: dict[bytes, Credential], holding: dict[str, Credential]) -> None:

@@ -21,9 +21,10 @@ from apps.gateway.counting import count_tokens
 from apps.gateway.dialects import DIALECTS, BadRequestError
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError, refuse_model
-from apps.gateway.exchange import Exchange
+from apps.gateway.exchange import EXCHANGE_HEADER, Exchange
 from apps.gateway.metrics import CONTENT_TYPE
 from apps.gateway.origins import answer_preflight, make_base
+from apps.gateway.passing import PASSED, pass_on
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller
 from tentalis.inbound.connections import Connections
@@ -40,7 +41,8 @@ DIALECT_PATHS = {
     "/v1/messages": "messages",
 }
 _APIS = DIALECT_PATHS | {path.removeprefix("/v1"): api for path, api in DIALECT_PATHS.items()}
-"""Some clients leave `/v1` out, of these and of the models."""
+"""Some clients leave `/v1` out, of these and of `_SHORT`."""
+_SHORT = frozenset(path.removeprefix("/v1") for path in ("/v1/models", *PASSED))
 _SESSION = re.compile(r"/sessions/(?P<session>[^/].*?)(?P<rest>/v1(?:/.*)?|/traces|/done)")
 
 FindTraces = Callable[[Caller, str, int, int], Awaitable["dict[str, Any] | None"]]
@@ -123,10 +125,11 @@ class GatewayServer:
             in_path, path = match["session"], match["rest"]
         if request.method == "POST" and (api := _APIS.get(path)) is not None:
             return await Exchange(self.edge, request, api, in_path).answer()
-        if path == "/models" or path.startswith("/models/"):
+        if path in _SHORT or path.startswith("/models/"):
             path = f"/v1{path}"
         rest = await self._answer_rest(request, path, in_path)
-        rest.headers.update(make_base(request.headers, next(self.edge.ids), self.edge.origins))
+        id = rest.headers.get(EXCHANGE_HEADER) or next(self.edge.ids)
+        rest.headers.update(make_base(request.headers, id, self.edge.origins))
         return rest
 
     async def _answer_rest(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
@@ -217,9 +220,10 @@ class GatewayServer:
             if is_so
         ]
         reasons += edge.find_troubles() if is_readiness else []
+        remarks = edge.knowledge.servers_away if is_readiness and not reasons else []
         body = {
-            "status": "unavailable" if reasons else "ok",
-            "reasons": reasons,
+            "status": "unavailable" if reasons else "degraded" if remarks else "ok",
+            "reasons": reasons or remarks,
             "in_flight": edge.in_flight,
             "loop_lag_ms": round(1000 * edge.lag_s, 1),
         }
@@ -232,6 +236,16 @@ class GatewayServer:
         )
 
 
+Answer = Callable[[GatewayServer, web.BaseRequest, Caller, str], Awaitable[web.StreamResponse]]
+
+
+def _make_passer(path: str) -> Answer:
+    async def answer(server: GatewayServer, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
+        return await pass_on(server.edge, request, caller, path, session)
+
+    return answer
+
+
 class Closed(NamedTuple):
     """What is behind a path for some alone.
 
@@ -240,7 +254,7 @@ class Closed(NamedTuple):
     """
 
     takes: Right
-    answer: Callable[[GatewayServer, web.BaseRequest, Caller, str], Awaitable[web.StreamResponse]]
+    answer: Answer
 
 
 REQUIRE: Mapping[Right, Callable[[Caller], None]] = {
@@ -257,6 +271,7 @@ CLOSED: Mapping[str, Closed] = {
     "GET /v1/models": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
     "GET /v1/models/{model}": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
     "POST /v1/messages/count_tokens": Closed(Right.GATEWAY_USE, GatewayServer._count_tokens),
+    **{f"POST {path}": Closed(Right.GATEWAY_USE, _make_passer(path)) for path in PASSED},
     "GET /sessions/{session}/traces": Closed(Right.SESSIONS_READ, GatewayServer._list_traces),
     "POST /sessions/{session}/done": Closed(Right.GATEWAY_USE, GatewayServer._close),
 }

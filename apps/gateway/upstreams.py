@@ -37,6 +37,7 @@ class Endpoint:
         urls = backend.kind.urls(base_url)
         self.base_url = base_url
         self.trusts_private = backend.trusts_private
+        self.api = urls.api
         self.chat = URL(urls.chat, encoded=True)
         self.completions = URL(urls.completions or urls.chat, encoded=True)
         self.tokenize = URL(f"{urls.root}/tokenize", encoded=True) if backend.kind.tokenizes else None

@@ -3,7 +3,12 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.operations.models import Alarm
+from apps.operations.models import Alarm, ServerLook
+
+
+@admin.register(ServerLook)
+class ServerLookAdmin(ReadOnlyAdmin):
+    list_display = ["name", "away_since", "words", "latency_ms", "looked_at"]
 
 
 @admin.register(Alarm)

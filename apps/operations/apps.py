@@ -8,6 +8,8 @@ class OperationsConfig(AppConfig):
     label = "operations"
 
     def ready(self) -> None:
-        from apps.operations import metrics
+        from apps.base import views
+        from apps.operations import metrics, servers
 
         metrics.register()
+        views.REMARKS.append(servers.say_now_away)

@@ -54,6 +54,9 @@ _UNTAKEN = """
 SELECT count(*), coalesce(extract(epoch FROM now() - min(untaken_since)), 0)
 FROM training_trainingrun WHERE state IN ('queued', 'running') AND untaken_since IS NOT NULL
 """
+_SERVERS = """
+SELECT name, coalesce(extract(epoch FROM now() - away_since), 0), words FROM operations_serverlook ORDER BY provider_id
+"""
 _POSITIONS = 'SELECT name, segment, "offset" FROM inference_spoolposition'
 
 
@@ -92,6 +95,15 @@ class Supervised:
 
 
 @dataclass(frozen=True)
+class Server:
+    """A model server in use; how long it has been away, 0 while it answers."""
+
+    name: str
+    away_s: float
+    words: str
+
+
+@dataclass(frozen=True)
 class Figures:
     """All of them. Ages are in seconds; None: it never happened.
 
@@ -120,6 +132,7 @@ class Figures:
     spool_behind_bytes: int = 0
     spool_rejected_bytes: int = 0
     services: tuple[Supervised, ...] = ()
+    servers: tuple[Server, ...] = ()
     alarms: dict[str, int] = field(default_factory=dict)
 
 
@@ -148,10 +161,11 @@ def measure() -> Figures:
         delivery_s=float(delivery_s),
         untaken=untaken,
         untaken_s=float(untaken_s),
-        disks=tuple(_find_disks()),
+        disks=tuple(find_disks()),
         spool_behind_bytes=measure_behind(spool, positions),
         spool_rejected_bytes=_size(spool / "rejected"),
-        services=tuple(_find_services()),
+        services=tuple(find_services()),
+        servers=tuple(Server(name, float(away_s), words) for name, away_s, words in _ask(_SERVERS)),
         alarms=dict(_ask("SELECT rule, count(*) FROM operations_alarm WHERE state = 'open' GROUP BY rule")),
     )
 
@@ -178,7 +192,8 @@ def _since(kind: Kind) -> float | None:
     return None if age is None else float(age)
 
 
-def _find_disks() -> Iterator[Disk]:
+def find_disks() -> Iterator[Disk]:
+    """Where the installation writes."""
     for name, path in (("home", settings.HOME), ("artifacts", settings.ARTIFACTS), ("spool", settings.HOME / "spool")):
         there = next((found for found in (path, *path.parents) if found.exists()), None)
         if there is not None:
@@ -186,7 +201,8 @@ def _find_disks() -> Iterator[Disk]:
             yield Disk(name, usage.free, usage.total)
 
 
-def _find_services() -> Iterator[Supervised]:
+def find_services() -> Iterator[Supervised]:
+    """What this machine's supervisor says of its processes; nothing where there is none, or it cannot say."""
     try:
         state = read_state(Home(settings.HOME))
     except PlatformError:

@@ -64,6 +64,7 @@ def describe(now: Figures) -> Iterator[tuple[str, str, tuple[str, ...], Values]]
         service,
         [((s.name,), float(s.state in {"ready", "done"})) for s in now.services],
     )
+    yield "server_away_seconds", "Model servers in use.", ("server",), [((s.name,), s.away_s) for s in now.servers]
     if now.backup_s is not None:
         yield "backup_age_seconds", "Since the last backup.", none, [((), now.backup_s)]
     if now.drill_s is not None:

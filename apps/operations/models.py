@@ -9,6 +9,29 @@ from apps.audit.kinds import Kind
 from apps.base.models import Stateful
 
 
+class ServerLook(models.Model):
+    """The last look at a model server that workers use: whether it answers.
+
+    Attributes:
+        provider_id: of `inference.Provider`; 0: the installation's own engine.
+        projects: ids of the projects whose workers use it.
+        looked_at: database time; away_since: when it was first found away; None while it answers.
+        words: what it said last that was no answer; "" for none.
+        latency_ms: of its last answer.
+    """
+
+    provider_id = models.BigIntegerField(unique=True)
+    name = models.CharField(max_length=100)
+    projects = models.JSONField(default=list)
+    looked_at = models.DateTimeField()
+    away_since = models.DateTimeField(null=True)
+    words = models.CharField(max_length=500, blank=True, default="")
+    latency_ms = models.FloatField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'away' if self.away_since else 'answers'}"
+
+
 class Alarm(Stateful):
     """One rule of `apps.operations.rules` that was broken by one thing, from its opening to its end.
 

@@ -19,6 +19,7 @@ CONNECTIONS_SHARE = 0.9
 SPOOL_BYTES = 32 * 2**20
 RESTARTED_S = 600.0
 DOWN_S = 60.0
+AWAY_S = 60.0
 HOUR_S = 3600.0
 
 Broken = Iterator[tuple[str, str]]
@@ -119,6 +120,12 @@ def _down(now: Figures) -> Broken:
             yield service.name, f"{service.name} is {service.state}"
 
 
+def _servers(now: Figures) -> Broken:
+    for server in now.servers:
+        if server.away_s:
+            yield server.name, f"{server.name} is away for {_minutes(server.away_s)}: {server.words}"
+
+
 def _backup(now: Figures) -> Broken:
     most_s = settings.TENTALIS["BACKUP_MAX_AGE_HOURS"] * HOUR_S
     if most_s and (now.age_s if now.backup_s is None else now.backup_s) > most_s:
@@ -146,6 +153,7 @@ RULES = (
     Rule("gateway.rejected", 0, _rejected),
     Rule("service.restarted", 0, _restarts),
     Rule("service.down", DOWN_S, _down),
+    Rule("server.away", AWAY_S, _servers),
     Rule("backup.old", 0, _backup),
     Rule("drill.old", 0, _drill),
 )

@@ -10,6 +10,7 @@ from django.db import connection
 from apps.audit.chain import seal_entries
 from apps.conversations.keeping import delete_old_sessions
 from apps.conversations.services import drop_sealed
+from apps.operations.servers import look as look_at_servers
 from apps.operations.services import watch
 from apps.pipeline import sweep
 from apps.pipeline.file_retention import delete_old_files
@@ -74,6 +75,7 @@ SERVERS_TIMETABLE = Timetable(
     (
         Entry("sweep adapters", 10.0, sweep.sweep_adapters),
         Entry("watch canaries", 5.0, sweep.watch_canaries),
+        Entry("look at model servers", 15.0, look_at_servers),
         Entry("watch what serves", 30.0, watch_served),
         Entry("tend the cluster", 5.0, sweep.tend_cluster),
     ),

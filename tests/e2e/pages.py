@@ -71,6 +71,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "dataset": path("dataset", scene.project.datasets.get().pk),
         "blockers": path("blockers"),
         "dead_letters": path("dead-letters"),
+        "health": path("health"),
         "audit": path("audit"),
         "exports": path("exports"),
         "members": path("members"),

@@ -126,7 +126,7 @@ def _find_away(project: Project) -> list[Alarm]:
         "%(n)s pieces of work wait for a server that is away: %(reason)s",
         waits.count,
     )
-    return [Alarm(words % {"n": _cap(waits.count), "reason": waits.reason}, "dead-letters", _("See the queues"))]
+    return [Alarm(words % {"n": _cap(waits.count), "reason": waits.reason}, "health", _("See its health"))]
 
 
 def _find_dead(project: Project) -> list[Alarm]:

@@ -53,6 +53,7 @@ urlpatterns = [
     path("datasets/", datasets.list_datasets, name="dataset-list"),
     path("datasets/<int:dataset_id>/", datasets.show_dataset, name="dataset"),
     path("blockers/", upkeep.show_blockers, name="blockers"),
+    path("health/", upkeep.show_health, name="health"),
     path("dead-letters/", upkeep.list_dead_letters, name="dead-letters"),
     path("dead-letters/replay/", upkeep.replay_all, name="replay-all"),
     path("dead-letters/<int:segment_id>/replay/", upkeep.replay, name="replay"),

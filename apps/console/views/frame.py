@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.db.models import OuterRef
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -21,6 +23,7 @@ from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.selectors.live import find_latest_entry_id
 from apps.console.selectors.work import count_open_reviews
+from apps.operations.servers import away_of
 
 P = ParamSpec("P")
 SWITCHER = 30
@@ -32,12 +35,14 @@ class Scene:
     """A user at work in a project.
 
     Attributes:
+        servers_away: (name, since) of model servers that the project's workers use and that do not answer.
         heard: id of the last audit entry when the page was begun; its live updates start there.
     """
 
     user: User
     project: Project
     rights: frozenset[Right]
+    servers_away: Sequence[tuple[str, datetime]] = ()
     heard: int = field(default_factory=find_latest_entry_id)
 
     def may(self, right: Right) -> bool:
@@ -72,6 +77,10 @@ class Scene:
         return self.may(Right.AUDIT_READ)
 
     @property
+    def may_see_health(self) -> bool:
+        return self.may(Right.METRICS_READ)
+
+    @property
     def may_see_members(self) -> bool:
         return self.may(Right.MEMBERS_READ)
 
@@ -102,10 +111,12 @@ def project_view(
         @wraps(view)
         def look(request: HttpRequest, slug: str, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             user: Any = request.user
-            project = Project.objects.visible_to(user).filter(slug=slug).first()
+            found = Project.objects.visible_to(user).filter(slug=slug)
+            project: Any = found.annotate(away=away_of(OuterRef("pk"))).first()
             if project is None:
                 raise Http404(f"no project {slug}")
-            scene = Scene(user, project, find_rights(user, project))
+            away = [(one["name"], datetime.fromisoformat(one["since"])) for one in project.away]
+            scene = Scene(user, project, find_rights(user, project), away)
             if right is not None and not scene.may(right):
                 raise PermissionDenied(f"This takes the right {right.value} in {project.name}.")
             if request.session.get(LAST_PROJECT) != slug:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.rights import Right
 from apps.audit.kinds import Kind
 from apps.console.selectors import upkeep
+from apps.console.selectors.health import read_health
 from apps.console.selectors.timetable import read_timetable
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.console.views.training import read_choice
@@ -31,6 +32,13 @@ def show_blockers(request: HttpRequest, scene: Scene) -> HttpResponse:
         "fragments": {"blockers"},
     }
     return show(request, scene, "blockers", context)
+
+
+@require_GET
+@project_view(Right.METRICS_READ)
+def show_health(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """How everything is that the project's work needs."""
+    return show(request, scene, "health", {"health": read_health(scene.project), "fragments": {"health"}})
 
 
 @require_GET

@@ -64,6 +64,7 @@ QUERIES: Mapping[str, int] = {
     "dataset": 11,
     "blockers": 19,  # what waits for a server, workers without base weights
     "dead_letters": 12,
+    "health": 17,
     "audit": 13,
     "exports": 10,
     "members": 11,  # those who are invited

@@ -277,6 +277,7 @@ class Server:
                 web.post("/v1/chat/completions", self.answer),
                 web.post("/v1/completions", self.answer),
                 web.post("/tokenize", self.tokenize),
+                web.post(r"/v1/{what:embeddings|rerank|moderations|images/\w+|audio/\w+}", self.hand_over),
                 web.get("/v1/models", self.list_models),
                 web.post("/v1/load_lora_adapter", self.load),
                 web.post("/v1/unload_lora_adapter", self.unload),
@@ -301,6 +302,23 @@ class Server:
             return _refuse(self.plan.status, f"the stub was told to answer {self.plan.status}", "stub")
         tokens = prompt_tokens_of(body["messages"])
         return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
+
+    async def hand_over(self, request: web.Request) -> web.Response:
+        """An embedding, a sound, or whatever else was asked for."""
+        raw = await request.read()
+        is_json = request.content_type == "application/json"
+        body = orjson.loads(raw) if is_json else {"form": raw.decode("latin-1")}
+        self.seen.append(
+            {"path": request.path, "body": body, "headers": {k.lower(): v for k, v in request.headers.items()}}
+        )
+        if self.plan.status != 200:
+            headers = {"Retry-After": self.plan.retry_after} if self.plan.retry_after else {}
+            return _refuse(self.plan.status, f"the stub was told to answer {self.plan.status}", "stub", headers)
+        if request.path.endswith("/speech"):
+            return web.Response(body=b"ID3sound", content_type="audio/mpeg")
+        data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}]
+        usage = {"prompt_tokens": 7, "total_tokens": 7}
+        return web.json_response({"object": "list", "data": data, "model": "base", "text": "heard", "usage": usage})
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await self.see(request)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from apps.audit.chain import seal_entries
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
-from apps.operations.figures import Disk, Figures, Queue, Supervised, measure, measure_behind
+from apps.operations.figures import Disk, Figures, Queue, Server, Supervised, measure, measure_behind
 from apps.operations.metrics import describe
 from apps.operations.models import Alarm
 from apps.operations.rules import RULES, Rule, Trouble, find_troubles
@@ -53,6 +53,7 @@ BROKEN: dict[str, Figures] = {
     "gateway.rejected": replace(FINE, spool_rejected_bytes=1),
     "service.restarted": replace(FINE, services=(Supervised("web", "ready", 1, JUST_NOW),)),
     "service.down": replace(FINE, services=(Supervised("web", "backing off", 0, None),)),
+    "server.away": replace(FINE, servers=(Server("box", 61.0, "it cannot be reached"),)),
     "backup.old": replace(FINE, backup_s=3 * DAY_S),
     "drill.old": replace(FINE, drill_s=36 * DAY_S),
 }
