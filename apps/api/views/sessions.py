@@ -1,25 +1,36 @@
 """Sessions and exchanges: what the gateway saw. An agent sees its own."""
 
+import json
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
-from django.http import Http404
+from django.http import Http404, StreamingHttpResponse
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
+from apps.api.downloads import iterate_rows, stream
 from apps.api.filters import ProjectFilterSet
 from apps.api.permissions import current_user
 from apps.api.serializers.sessions import ExchangeDetailOut, ExchangeOut, SessionOut
 from apps.api.views.base import ResourceViewSet
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations, read_public_id
+from tentalis.core.canon import canonical_json
+from tentalis.core.lineage import Conversation, make_answer
 from tentalis.core.packing import unpack_int32
 
 MAX_DIGITS = 18
+FORMATS = ("jsonl", "chat")
+EXPORTED_AT_ONCE = 100
 WHICH = "Its number, its public id (`X-Tentalis-Exchange`), or the id of the answer's body: chatcmpl-…, msg_…, resp_…."
 ID = OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, description=WHICH)
 
@@ -62,6 +73,15 @@ class ExchangeFilterSet(ProjectFilterSet):
     worker = filters.CharFilter(field_name="worker_name")
     adapter = filters.CharFilter(field_name="adapter_name")
     public_id = filters.UUIDFilter()
+    session_key = filters.CharFilter(field_name="session__key", label="Key of its session, as its caller named it.")
+    end_user = filters.CharFilter(field_name="session__end_user", label="Who talked to the agent.")
+    since = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gte", label="From then on.")
+    until = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="lt", label="Before then.")
+    text = filters.CharFilter(method="that_say", label="Words in its answer or in what was newly said before it.")
+
+    def that_say(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        spelled = json.dumps(value, ensure_ascii=False)[1:-1]  # as jsonb writes it
+        return queryset.filter(Q(text__icontains=value) | Q(messages__icontains=spelled))
 
     class Meta:
         model = Exchange
@@ -75,7 +95,11 @@ class ExchangeViewSet(OwnOfAgents):
     serializer_class = ExchangeOut
     filterset_class = ExchangeFilterSet
     lookup_value_regex = r"[0-9a-z_-]{1,80}"
-    rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ}
+    rights: ClassVar = {
+        "list": Right.SESSIONS_READ,
+        "retrieve": Right.SESSIONS_READ,
+        "export": Right.SESSIONS_READ,
+    }
 
     def get_object(self) -> Exchange:
         """By number, or by an id that the gateway's answers carry."""
@@ -91,6 +115,37 @@ class ExchangeViewSet(OwnOfAgents):
         self.check_no_parameters()
         return Response(ExchangeDetailOut(read_exchange(self.get_object())).data)
 
+    @extend_schema(
+        parameters=[OpenApiParameter("format", str, enum=FORMATS, default="jsonl")],
+        responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.BINARY, "One exchange a line.")},
+    )
+    @action(detail=False, pagination_class=None)
+    def export(self, request: Request) -> StreamingHttpResponse:
+        """Every exchange the filters leave, oldest first: `jsonl` as one exchange is shown, `chat` as
+        `{"messages": […], "tools": […]}` with the answer last, of those that have one, as other tools train on it."""
+        form = request.query_params.get("format", "jsonl")
+        if form not in FORMATS:
+            raise ValidationError({"format": [f"wanted one of {', '.join(FORMATS)}, found {form[:40]!r}"]})
+        self.extra_parameters = {"format"}
+        rows = self.filter_queryset(self.get_queryset())
+        return stream(request, write_lines(rows, form), media_type="application/x-ndjson", filename="exchanges.jsonl")
+
+
+def write_lines(rows: QuerySet[Exchange], form: str) -> Iterator[bytes]:
+    """A line an exchange; in `chat` none for what has no answer, or not its whole conversation."""
+    found = iterate_rows(rows)
+    while page := list(islice(found, EXPORTED_AT_ONCE)):
+        conversations = read_conversations(page)
+        for exchange in page:
+            whole: Any = put_together(exchange, conversations.get(exchange.pk))
+            if form == "jsonl":
+                yield JSONRenderer().render(ExchangeDetailOut(whole).data) + b"\n"
+            elif whole.is_whole and exchange.messages and exchange.status < 400 and not exchange.is_truncated:
+                answer = make_answer(exchange.text, exchange.tool_calls)
+                tools = {"tools": exchange.request["tools"]} if exchange.request.get("tools") else {}
+                if answer is not None:
+                    yield canonical_json({"messages": [*exchange.messages, answer], **tools}) + b"\n"
+
 
 def match_exchange(text: str) -> Q:
     """By number, public id or the id of an answer's body. Raises Http404 for what is none of them."""
@@ -103,7 +158,11 @@ def match_exchange(text: str) -> Q:
 
 def read_exchange(exchange: Exchange) -> Exchange:
     """The row with its whole conversation in place of what is stored of it; `tokens` None where none were told."""
-    conversation = read_conversations([exchange]).get(exchange.pk)
+    return put_together(exchange, read_conversations([exchange]).get(exchange.pk))
+
+
+def put_together(exchange: Exchange, conversation: Conversation | None) -> Exchange:
+    """See `read_exchange`."""
     whole: Any = exchange
     whole.is_whole = conversation is not None and conversation.is_whole
     whole.tokens = None
