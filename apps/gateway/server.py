@@ -27,6 +27,7 @@ from apps.gateway.origins import answer_preflight, make_base
 from apps.gateway.passing import PASSED, pass_on
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller
+from apps.gateway.traces import read_response
 from tentalis.inbound.connections import Connections
 from tentalis.limits import LIMITS
 
@@ -199,6 +200,13 @@ class GatewayServer:
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
         return _json(page)
 
+    async def _show_response(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
+        found = await self.edge.knowledge.ask(lambda: read_response(caller, wanted))
+        if found is None:
+            message = f"Response with id {wanted[:100]!r} not found."
+            raise RefusalError(message, status=404, code="not_found", param="response_id")
+        return _json(found)
+
     async def _close(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
         if self._close_session is None or not await self._close_session(caller, session):
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
@@ -270,6 +278,7 @@ OPEN: Mapping[str, Callable[[GatewayServer, web.BaseRequest], web.Response]] = {
 CLOSED: Mapping[str, Closed] = {
     "GET /v1/models": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
     "GET /v1/models/{model}": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
+    "GET /v1/responses/{response}": Closed(Right.GATEWAY_USE, GatewayServer._show_response),
     "POST /v1/messages/count_tokens": Closed(Right.GATEWAY_USE, GatewayServer._count_tokens),
     **{f"POST {path}": Closed(Right.GATEWAY_USE, _make_passer(path)) for path in PASSED},
     "GET /sessions/{session}/traces": Closed(Right.SESSIONS_READ, GatewayServer._list_traces),
@@ -284,12 +293,14 @@ def list_routes() -> list[str]:
 
 
 def _find_route(path: str, in_path: str) -> tuple[str, str]:
-    """(path with placeholders, the model or session that it names)."""
+    """(path with placeholders, the model, answer or session that it names)."""
     if path.startswith("/v1/models/"):
         model = path.removeprefix("/v1/models/")
         return ("/v1/models/{model}", model) if model else ("/v1/models", "")
     if path == "/v1/models":
         return path, ""
+    if path.startswith("/v1/responses/"):
+        return "/v1/responses/{response}", path.removeprefix("/v1/responses/")
     return (f"/sessions/{{session}}{path}" if in_path and path in {"/traces", "/done"} else path), in_path
 
 

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from apps.gateway.dialects import DIALECTS
 from apps.gateway.edge import Earlier
 from apps.gateway.tables import Caller
 from apps.inference.models import Exchange, Session
@@ -72,6 +73,32 @@ def read_traces(caller: Caller, key: str, after: int, limit: int) -> dict[str, A
         "has_more": len(found) > limit,
         "last_id": page[-1].pk if page else after,
     }
+
+
+def read_response(caller: Caller, answer_id: str) -> dict[str, Any] | None:
+    """An answer of /v1/responses once more, as far as it is kept; None where its caller's agent was given none such."""
+    public_id = read_public_id(answer_id)
+    exchange = Exchange.objects.filter(
+        project_id=caller.project, agent=caller.agent, public_id=public_id, choice=0, api="responses", status=200
+    ).first()
+    if public_id is None or exchange is None:
+        return None
+    conversation = read_conversations([exchange], tokens=False).get(exchange.pk)
+    asked = dict(conversation.request) if conversation is not None else {}
+    asked["tools"] = [{"type": "function", **tool["function"]} for tool in asked.get("tools") or ()]
+    asked["max_output_tokens"] = asked.get("max_tokens")
+    message = {"content": exchange.text, "reasoning_content": exchange.reasoning, "tool_calls": exchange.tool_calls}
+    answer = {
+        "created": int(exchange.created_at.timestamp()),
+        "model": exchange.adapter_name or exchange.model,
+        "choices": [{"message": message, "finish_reason": exchange.finish_reason}],
+        "usage": {
+            "prompt_tokens": exchange.prompt_tokens,
+            "completion_tokens": exchange.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": exchange.cached_tokens},
+        },
+    }
+    return DIALECTS["responses"].from_chat(answer, asked, id=public_id.hex)
 
 
 def read_earlier(caller: Caller, answer_id: str) -> Earlier | None:

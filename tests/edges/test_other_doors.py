@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
+from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import httpx
 import pytest
@@ -27,7 +28,7 @@ from apps.console.exports.sources import SOURCES
 from apps.console.routing import websocket_urlpatterns
 from apps.feedback.models import Feedback, StepFeedback
 from apps.gateway.server import list_routes
-from apps.inference.models import Session
+from apps.inference.models import Exchange, Session
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -139,13 +140,21 @@ def gateway(transactional_db: None) -> Iterator[GatewayThread]:
         for role in [*EVERY_ROLE.values(), "second-agent"]:
             user = User.objects.get(username=role)
             Session.objects.create(project=project, key=role, agent=user.handle)
+            Exchange.objects.create(
+                project=project, agent=user.handle, api="responses", model="m", public_id=answer_of(role)
+            )
         with GatewayThread() as running:
             yield running
 
 
+def answer_of(role: str) -> UUID:
+    """Public id of an answer that was given to it."""
+    return uuid5(NAMESPACE_DNS, role)
+
+
 def ask(gateway: GatewayThread, route: str, token: str, session: str, *, is_below: bool = False, slug: str = "") -> int:
     verb, path = route.split(" ")
-    path = path.format(session=session, model="helper")
+    path = path.format(session=session, model="helper", response=f"resp_{answer_of(session).hex}")
     path = f"/sessions/{session}{path}" if is_below and path.startswith("/v1") else path
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     headers |= {"X-Tentalis-Project": slug} if slug else {}

@@ -232,7 +232,9 @@ def test_the_schedule_pauses_what_trains_after_hours_and_lets_it_go_on_when_they
 def test_a_run_that_was_refused_is_tried_again_when_somebody_asks(worker: Worker) -> None:
     boss, charlie = make_user("boss", is_superuser=True), make_user("charlie")
     run = queue(worker)
-    with pytest.raises(IllegalMoveError, match="cannot be tried again: wanted failed, refused or cancelled, found queued"):
+    with pytest.raises(
+        IllegalMoveError, match="cannot be tried again: wanted failed, refused or cancelled, found queued"
+    ):
         trainings.retry_run(run=run, by=boss)
     TrainingRun.objects.filter(pk=run.pk).update(state="refused", failure="G1: 12 distinct tasks are solved")
     run.refresh_from_db()

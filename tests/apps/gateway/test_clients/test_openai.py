@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import openai
 import pytest
@@ -10,7 +11,9 @@ from openai.types.chat import ChatCompletionToolParam
 from openai.types.responses import FunctionToolParam
 from pydantic import BaseModel
 
+from apps.inference.models import Exchange
 from tests.apps.gateway.test_clients.conftest import WEATHER, Place
+from tests.apps.gateway.test_edge import wait_for
 
 pytestmark = pytest.mark.django_db
 
@@ -129,6 +132,19 @@ def test_a_parsed_response(place: Place, client: OpenAI) -> None:
     assert answer.output_parsed == Weather(city="Zürich")
     wanted = place.upstream.requests[-1]["body"]["response_format"]["json_schema"]
     assert (wanted["name"], wanted["strict"]) == ("Weather", True)
+
+
+def test_a_response_is_retrieved(place: Place, client: OpenAI) -> None:
+    place.upstream.plan(reasoning="hm", tool_calls=[["look", "{}"]])
+    tool: Any = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
+    given = client.responses.create(model="helper", input="Look!", tools=[tool])
+    wait_for(lambda: Exchange.objects.filter(public_id=UUID(given.id.removeprefix("resp_"))).exists())
+    again = client.responses.retrieve(given.id)
+    assert (again.id, again.status, again.output_text) == (given.id, given.status, given.output_text)
+    assert [item.type for item in again.output] == [item.type for item in given.output]
+    assert again.usage == given.usage
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve("resp_" + "0" * 32)
 
 
 def test_tools_as_codex_sends_them(place: Place, client: OpenAI) -> None:
