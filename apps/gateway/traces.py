@@ -77,11 +77,12 @@ def read_traces(caller: Caller, key: str, after: int, limit: int) -> dict[str, A
 
 def read_response(caller: Caller, answer_id: str) -> dict[str, Any] | None:
     """An answer of /v1/responses once more, as far as it is kept; None where its caller's agent was given none such."""
-    public_id = read_public_id(answer_id)
+    if (public_id := read_public_id(answer_id)) is None:
+        return None
     exchange = Exchange.objects.filter(
         project_id=caller.project, agent=caller.agent, public_id=public_id, choice=0, api="responses", status=200
     ).first()
-    if public_id is None or exchange is None:
+    if exchange is None:
         return None
     conversation = read_conversations([exchange], tokens=False).get(exchange.pk)
     asked = dict(conversation.request) if conversation is not None else {}
