@@ -38,7 +38,8 @@ def make_task(project: Project, worker: Worker | None = None, **values: Any) -> 
 def make_attempt(task: Task, index: int = 0, *, tokens: int = 6, **values: Any) -> Attempt:
     """An answered attempt of two steps with exact tokens; `tokens=0` makes one whose server told none.
 
-    Its tokens are halved between the steps, and the last token of the first is a tool's.
+    Attempts of different indices are no copies of each other: their tools gave back something else. Its tokens are
+    halved between the steps, and the last token of the first is a tool's.
     """
     sampled = [place != tokens // 2 - 1 for place in range(tokens)]
     exchange = Exchange.objects.create(
@@ -56,7 +57,13 @@ def make_attempt(task: Task, index: int = 0, *, tokens: int = 6, **values: Any) 
     for place, text in enumerate(("one", "two")):
         span = (place * tokens // 2, (place + 1) * tokens // 2) if tokens else (None, None)
         Step.objects.create(
-            attempt=attempt, index=place, kind="step", text=text, token_start=span[0], token_end=span[1]
+            attempt=attempt,
+            index=place,
+            kind="step",
+            text=text,
+            tool_result=str(index) if index else "",
+            token_start=span[0],
+            token_end=span[1],
         )
     return attempt
 

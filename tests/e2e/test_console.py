@@ -104,7 +104,7 @@ def test_a_review_is_taken_and_answered(address: str, opened: tuple[Page, Watch]
     page.get_by_label("Score, Answer A, step 2").fill("0.5")
     page.get_by_label("Overall score").fill("0.7")
     page.get_by_label("What should the worker learn?").fill("Old customers pay no surcharge.")
-    page.get_by_label("Best: Answer C").check()
+    page.get_by_label("Best: Answer B").check()
     page.get_by_role("button", name="Send feedback").click()
     expect(page.get_by_role("status")).to_contain_text("is recorded and will be learned from")
     feedback = Feedback.objects.get(review=scene.review)
