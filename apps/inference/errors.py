@@ -47,10 +47,14 @@ class ServerRestsError(ProviderBusyError):
 
 
 class ProviderAnswerError(ProviderBusyError):
-    """The server said yes and then something that is not an answer (a broken proxy, say): a later try may succeed."""
+    """The server said yes and then something that is not an answer (a broken proxy, say): a later try may succeed.
+
+    It is there, so it is not waited for: each such try counts.
+    """
 
     status = 502
     code = "provider_answer_unreadable"
+    is_away = False
 
 
 class ProviderRefusedError(TentalisError):

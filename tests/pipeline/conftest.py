@@ -25,7 +25,7 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     try:
         with (
             FakeModelServer(reply=replies, models=["chat"]) as model,
-            FakeModelServer(models=["chat"], mode="broken") as broken,
+            FakeModelServer(models=["chat"], mode="garbage") as broken,
         ):
             settings = {
                 "TENTALIS_REDIS_URL": broker.url,
@@ -58,8 +58,8 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
 
 @pytest.fixture
 def line(running_line: Line) -> Iterator[Line]:
-    """The line, with nothing in anybody's hands, and one of its two model servers broken."""
+    """The line, with nothing in anybody's hands, and one of its two model servers talking nonsense."""
     running_line.replies.hold()
-    running_line.broken.mode = "broken"
+    running_line.broken.mode = "garbage"
     yield running_line
     running_line.replies.release()
