@@ -39,7 +39,16 @@ _OF_EXCHANGE = (
     "sampling",
     "error",
 )
-_OF_WORKER = ("project", "name", "kind", "base_directory", "adapters_per", "user_batch_tasks", "learns_with")
+_OF_WORKER = (
+    "project",
+    "name",
+    "kind",
+    "base_directory",
+    "base_facts",
+    "adapters_per",
+    "user_batch_tasks",
+    "learns_with",
+)
 _TOLD = (
     *_OF_ATTEMPT,
     *(f"exchange__{name}" for name in (*_OF_EXCHANGE, "session__end_user")),

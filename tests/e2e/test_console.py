@@ -106,7 +106,7 @@ def test_a_review_is_taken_and_answered(address: str, opened: tuple[Page, Watch]
     page.get_by_label("What should the worker learn?").fill("Old customers pay no surcharge.")
     page.get_by_label("Best: Answer B").check()
     page.get_by_role("button", name="Send feedback").click()
-    expect(page.get_by_role("status")).to_contain_text("is recorded and will be learned from")
+    expect(page.get_by_role("status")).to_contain_text("is recorded")
     feedback = Feedback.objects.get(review=scene.review)
     assert (feedback.score, feedback.author) == (0.7, "user:bob")
     assert watch.problems == []
