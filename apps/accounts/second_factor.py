@@ -171,7 +171,7 @@ def note_new_factor(*, user: User, kind: str, is_first: bool, keep: str) -> list
     record(Kind.SECOND_FACTOR_ADDED, subject=user, by=user.handle, payload={"kind": kind})
     if not is_first:
         return []
-    _end_sign_ins(user, by=user.handle, keep=keep)
+    end_sign_ins(user, by=user.handle, keep=keep)
     return make_recovery_codes(user=user)
 
 
@@ -194,7 +194,7 @@ def reset_second_factor(*, user: User, by: str) -> bool:
         had = has_second_factor(user)
         for rows in (AuthenticatorApp.objects, Passkey.objects, RecoveryCode.objects):
             rows.filter(user=user).delete()
-        _end_sign_ins(user, by=by)
+        end_sign_ins(user, by=by)
         if had:
             record(Kind.SECOND_FACTOR_REMOVED, subject=user, by=by, payload={"kind": "all"})
     return had
@@ -286,7 +286,7 @@ def _use_recovery_code(user: User, code: str) -> bool:
     return True
 
 
-def _end_sign_ins(user: User, *, by: str, keep: str = "") -> None:
+def end_sign_ins(user: User, *, by: str, keep: str = "") -> None:
     """Sessions but one, and the tokens of signing in with what was made with them."""
     end_tokens(ApiToken.objects.filter(user=user, revoked_at=None).exclude(confirmed_at=None), by=by)
     if ended := BrowserSession.objects.filter(user=user).exclude(pk=keep).delete()[0]:

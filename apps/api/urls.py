@@ -12,6 +12,7 @@ from apps.api.views.judgement import ReviewViewSet
 from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentViewSet, SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.managers import ManagerRunViewSet
+from apps.api.views.people import UserViewSet
 from apps.api.views.prices import CostView, PriceViewSet
 from apps.api.views.providers import ProviderGrantViewSet, ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, GainView, LearningView, QueuesView
@@ -26,6 +27,7 @@ app_name = "api"
 
 router = SimpleRouter(trailing_slash=False)
 router.register("projects", ProjectViewSet)
+router.register("users", UserViewSet)
 router.register("members", MemberViewSet)
 router.register("invitations", InvitationViewSet)
 router.register("tokens", TokenViewSet, basename="token")

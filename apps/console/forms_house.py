@@ -123,6 +123,26 @@ class MemberForm(forms.Form):
     role = forms.ChoiceField(label=_("Role"), choices=Role.choices, initial=Role.REVIEWER)
 
 
+class PersonForm(forms.Form):
+    """One more account."""
+
+    username = forms.CharField(label=_("User name"), max_length=150, help_text=_("Letters, digits and @ . + - _"))
+    email = forms.EmailField(
+        label=_("E-mail"), required=False, help_text=_("For people to read; nothing is sent there.")
+    )
+
+
+class ProjectForm(forms.Form):
+    """One more project."""
+
+    name = forms.CharField(label=_("Name"), max_length=200)
+    slug = forms.SlugField(
+        label=_("Short name"),
+        max_length=64,
+        help_text=_("Lower-case letters, digits and hyphens. It stands in addresses and names, and stays."),
+    )
+
+
 class TokenForm(forms.Form):
     """A new token."""
 

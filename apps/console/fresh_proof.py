@@ -49,6 +49,9 @@ TAKES_PROOF: Mapping[str, Callable[[HttpRequest], bool]] = {
     "webhook-secret": _always,
     # who belongs to a project
     "members": _always,
+    "people": _always,
+    "person-reset": _always,
+    "person-switch": _always,
     "member-role": _always,
     "member-remove": _always,
     "member-leave": _always,

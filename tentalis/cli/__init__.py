@@ -43,6 +43,7 @@ COMMANDS: dict[str, Entry] = {
     "logout": Entry("tentalis.cli.account", "logout", "Revoke the token and forget it."),
     "whoami": Entry("tentalis.cli.account", "whoami", "Show who you are on the platform."),
     "project": Entry("tentalis.cli.project", "app", "Projects, and why nothing trains."),
+    "user": Entry("tentalis.cli.user", "app", "Accounts of people, for admins."),
     "member": Entry("tentalis.cli.member", "app", "Who belongs to a project."),
     "worker": Entry("tentalis.cli.worker", "app", "The agents that do tasks."),
     "model": Entry("tentalis.cli.model", "app", "The servers of models, their keys and prices."),

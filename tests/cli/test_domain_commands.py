@@ -204,6 +204,21 @@ def test_a_token_is_printed_once_listed_and_revoked(signed_in: Run) -> None:
     assert token.revoked_at is not None
 
 
+def test_accounts_are_made_reset_and_switched_off(signed_in: Run) -> None:
+    assert "admins of the installation" in signed_in("user", "list").err
+    User.objects.filter(username="alice").update(is_superuser=True)
+    made = signed_in("user", "create", "dora")
+    dora = User.objects.get(username="dora")
+    assert dora.check_password(made.out.strip())
+    again = signed_in("user", "reset", "dora", "--json").json["password"]
+    dora.refresh_from_db()
+    assert dora.check_password(again)
+    assert signed_in("user", "deactivate", "dora").out == "dora is switched off\n"
+    assert signed_in("user", "deactivate", "dora", "--undo").out == "dora is switched on\n"
+    assert signed_in("user", "reset", "nobody").code == 2
+    assert "dora" in signed_in("user", "list").out
+
+
 def test_signing_out_ends_the_token_and_removes_it(signed_in: Run, home: Path) -> None:
     file = home / "credentials.toml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -88,7 +88,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     token, _ = create_token(user=owner, name="owner's", scopes=["tasks:read"], by=owner)
     invitation, _ = invite(project=project, username="newcomer", role="viewer", by=owner)
     rows = {
-        "invitation": invitation,
+        "invitation": invitation, "user": make_user("bob"),
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
         "manager_run": manager_run, "reward_model": reward_model,
@@ -108,6 +108,9 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST login": {"username": "alice", "password": "alice-has-a-password"},
         "POST projects": {"slug": "fresh", "name": "Fresh"},
         "PATCH projects/{slug}": {"name": "Renamed"},
+        "POST users": {"username": "newcomer"},
+        "PATCH users/{user}": {"may_make_projects": False},
+        "POST users/{user}/reset-password": {"draw": True},
         "POST members": {"project": slug, "username": "new-agent", "role": "agent"},
         "POST invitations": {"project": slug, "username": "somebody", "role": "viewer"},
         "PATCH members/{member}": {"role": "viewer"},

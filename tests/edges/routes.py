@@ -13,7 +13,7 @@ from apps.api.views.docs import UnknownPathView
 PREFIX = "api/v1/"
 BRIDGE = "bridge/"
 PLACEHOLDERS = {
-    "projects": "{slug}", "members": "{member}", "invitations": "{invitation}",
+    "projects": "{slug}", "users": "{user}", "members": "{member}", "invitations": "{invitation}",
     "tokens": "{token}", "providers": "{provider}", "provider-grants": "{grant}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",

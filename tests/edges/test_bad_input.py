@@ -95,7 +95,7 @@ def admin(ids: dict[str, Any]) -> Caller:
 BODIES = load_bodies()
 TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}", "provider-grants": "{grant}",
-    "prices": "{price}",
+    "prices": "{price}", "users": "{user}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
     "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",

@@ -35,6 +35,7 @@ DANGEROUS = {
     "rotate_secret",
     # members
     "invite", "withdraw", "leave", "add_member", "add_agent", "change_member", "remove_member",
+    "create_person", "reset_password", "set_active",
     # erasing
     "forget_person", "delete_project", "delete_sessions",
     # signing in

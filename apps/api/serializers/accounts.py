@@ -5,7 +5,7 @@ from typing import Any
 from django.core.validators import RegexValidator
 from rest_framework import serializers
 
-from apps.accounts.models import ApiToken, Invitation, Member, Project, Role
+from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.api.serializers.strict import (
     ObjectField,
@@ -80,6 +80,59 @@ class ProjectIn(ProjectChange):
 
     slug = TextField(max_length=64, validators=[SLUG])
     name = TextField(max_length=200)
+
+
+class UserOut(serializers.ModelSerializer[User]):
+    """A person's account."""
+
+    class Meta:
+        model = User
+        fields = [
+            "id",
+            "username",
+            "email",
+            "is_active",
+            "is_superuser",
+            "may_make_projects",
+            "date_joined",
+            "last_login",
+        ]
+
+
+class NewUserOut(UserOut):
+    """An account whose password was just set."""
+
+    password = serializers.CharField(help_text="Theirs from now on; it is in this answer and nowhere else.")
+
+    class Meta(UserOut.Meta):
+        fields = [*UserOut.Meta.fields, "password"]
+
+
+class PasswordIn(StrictSerializer):
+    """A password for somebody."""
+
+    password = TextField(required=False, max_length=1000, help_text="Default: one is drawn.")
+
+
+class ResetIn(PasswordIn):
+    """Another password for somebody: this one, or one that is drawn."""
+
+    password = TextField(required=False, max_length=1000)
+    draw = TrueFalseField(required=False, help_text="true: one is drawn.")
+
+
+class UserIn(PasswordIn):
+    """A new person. They are in no project before they accept an invitation."""
+
+    username = TextField(max_length=150, validators=[USERNAME])
+    email = TextField(required=False, max_length=254)
+
+
+class UserChange(StrictSerializer):
+    """What of an account can change."""
+
+    is_active = TrueFalseField(required=False, help_text="false: nobody signs in with it, its tokens open nothing.")
+    may_make_projects = TrueFalseField(required=False)
 
 
 class MemberOut(serializers.ModelSerializer[Member]):

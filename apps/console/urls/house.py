@@ -2,12 +2,16 @@
 
 from django.urls import path
 
-from apps.console.views import exports, forget, house, invited, own, second_factor, signing_in, tokens
+from apps.console.views import exports, forget, house, invited, own, people, second_factor, signing_in, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
     path("preferences/keys/", own.show_keys, name="keys"),
     path("preferences/theme/", own.choose_theme, name="theme"),
+    path("people/", people.show_people, name="people"),
+    path("people/<int:user_id>/password/", people.reset_password, name="person-reset"),
+    path("people/<int:user_id>/switch/", people.switch_person, name="person-switch"),
+    path("new-project/", people.make_project, name="project-new"),
     path("invitations/", invited.show_invitations, name="invitations"),
     path("invitations/<int:invitation_id>/answer/", invited.answer, name="invitation-answer"),
     path("invitations/<str:code>/", invited.show_invitation, name="invitation"),

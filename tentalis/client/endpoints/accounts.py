@@ -29,6 +29,21 @@ class Accounts(Sender[Answer]):
     def whoami(self) -> Answer:
         return self._get("whoami")
 
+    def list_users(self, **params: Any) -> Answer:
+        """People of the installation; takes an admin."""
+        return self._get("users", **params)
+
+    def create_user(self, *, username: str, email: str | None = None, password: str | None = None) -> Answer:
+        """An account; its `password` is in this answer and nowhere else."""
+        return self._post("users", username=username, email=email, password=password)
+
+    def change_user(self, user_id: int, **changes: Any) -> Answer:
+        return self._patch(f"users/{user_id}", **changes)
+
+    def reset_password(self, user_id: int, *, password: str | None = None) -> Answer:
+        """Another password, drawn where none is given; it is in this answer and nowhere else."""
+        return self._post(f"users/{user_id}/reset-password", password=password, draw=None if password else True)
+
     def list_tokens(self, **params: Any) -> Answer:
         return self._get("tokens", **params)
 

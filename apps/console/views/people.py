@@ -1,0 +1,109 @@
+"""Accounts of people, and new projects: what stands above any project."""
+
+from functools import wraps
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.accounts import people
+from apps.accounts.models import User
+from apps.accounts.services import create_project, may_make_projects
+from apps.base.errors import TentalisError
+from apps.console.forms import show_error
+from apps.console.forms_house import PersonForm, ProjectForm
+from apps.console.views.frame import act, posted
+
+MOST = 500
+
+
+def admin_view(view: Any) -> Any:
+    """A page for admins of the installation; others are told so."""
+
+    @wraps(view)
+    def look(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not getattr(request.user, "is_superuser", False):
+            raise PermissionDenied("This takes an admin of the installation.")
+        answer: HttpResponse = view(request, *args, **kwargs)
+        return answer
+
+    return never_cache(login_required(look))
+
+
+@require_http_methods(["GET", "POST"])
+@admin_view
+def show_people(request: HttpRequest) -> HttpResponse:
+    """Everybody who has an account, and a form for one more."""
+    form, made, status = PersonForm(posted(request)), None, 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                made = people.create_person(by=request.user, **form.cleaned_data)  # type: ignore[arg-type]
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                form, status = PersonForm(), 200
+    return _show(request, form=form, made=made, status=status)
+
+
+@require_POST
+@admin_view
+def reset_password(request: HttpRequest, user_id: int) -> HttpResponse:
+    made = people.reset_password(user=_person_or_404(user_id), by=request.user)  # type: ignore[arg-type]
+    return _show(request, form=PersonForm(), made=made, status=200)
+
+
+@require_POST
+@admin_view
+def switch_person(request: HttpRequest, user_id: int) -> HttpResponse:
+    person, is_on = _person_or_404(user_id), request.POST.get("active") == "on"
+    done = _("%(name)s is switched on.") if is_on else _("%(name)s is switched off.")
+    by: Any = request.user
+    act(request, done % {"name": person.username}, lambda: people.set_active(user=person, is_active=is_on, by=by))
+    return redirect("console:people")
+
+
+@require_http_methods(["GET", "POST"])
+@never_cache
+@login_required
+def make_project(request: HttpRequest) -> HttpResponse:
+    """A new project; who makes it owns it."""
+    user: Any = request.user
+    if not may_make_projects(user):
+        raise PermissionDenied(
+            "Projects are made by admins of the installation, and by people to whom they granted it."
+        )
+    form, status = ProjectForm(posted(request)), 200
+    if request.method == "POST":
+        status = 400
+        if form.is_valid():
+            try:
+                project = create_project(by=user, **form.cleaned_data)
+            except TentalisError as error:
+                show_error(form, error)
+                status = error.status
+            else:
+                messages.success(request, _("%(name)s is there. It is yours.") % {"name": project.name})
+                return redirect("console:worker-new", project.slug)
+    return render(request, "console/project_new.html", {"form": form}, status=status)
+
+
+def _person_or_404(user_id: int) -> User:
+    person = User.objects.filter(pk=user_id, is_agent=False).first()
+    if person is None:
+        raise Http404(f"no person {user_id}")
+    return person
+
+
+def _show(request: HttpRequest, *, form: PersonForm, made: people.Made | None, status: int) -> HttpResponse:
+    rows = User.objects.filter(is_agent=False).order_by("username")[:MOST]
+    context = {"form": form, "made": made, "rows": rows}
+    return render(request, "console/people.html", context, status=status)
