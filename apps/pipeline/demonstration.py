@@ -20,7 +20,7 @@ from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
-from tentalis.core.desk import make_tickets
+from tentalis.core.desk import make_tickets, say_house_rules
 
 Found = TypeVar("Found")
 
@@ -76,7 +76,7 @@ def make_demo_project(by: User) -> Worker:
         slug=f"demo-{number}",
         name=f"Ticket desk, demonstration {number}",
         by=by,
-        rubric="Answer tickets by the shop's house rules. Write the unit. Check the sum.",
+        rubric=f"Answer tickets by the shop's house rules. Write the unit. Check the sum.\n\n{say_house_rules()}",
         review_policy={"who": "ai", "ai_manager": "rule-book"},
         group_size=8,
         batch_tasks=24,

@@ -299,6 +299,14 @@ def render_parts(parts: Sequence[Part]) -> str:
     return "".join(f"<{kind}> {text}</{kind}>" for kind, text in parts)
 
 
+def say_house_rules() -> str:
+    """The house rules for people who judge, one a line: what a ticket is about, and which option is right."""
+    lines = [
+        f"- {family}{f' ({context})' if context else ''}: {option}" for (family, context), option in HOUSE_RULES.items()
+    ]
+    return "\n".join(["House rules:", *lines, "Every amount has its unit, and the sum is right."])
+
+
 def rule_book_hints(ticket: Ticket) -> tuple[str, str, str]:
     """Everything the rule book says of a ticket, as a manager's hints: which option, the unit, the sum."""
     return (f"use {ticket.house_option}", UNIT_HINT, SUM_HINT)

@@ -17,14 +17,14 @@ from django.utils import timezone, translation
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
-from apps.console.forms_house import CodeForm, MemberForm, PasswordForm
+from apps.console.forms_house import CodeForm, MemberForm, PasswordForm, PersonForm, ProjectForm
 from apps.console.fresh_proof import ProofForm
 from apps.console.models import TOUR_DISMISSED, Preference, SavedView
 from apps.console.preferences import change_preference, delete_view, find_views, save_view
 from apps.console.provider_forms import AllowanceForm
 from apps.console.selectors.tour import find_tour
 from apps.console.templatetags.console import clock, moment
-from apps.feedback.models import Feedback
+from apps.feedback.models import Feedback, Review
 from tests.factories import make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -140,6 +140,8 @@ FRAME = (
     "404.html",
     "503.html",
     "console/members.html",
+    "console/people.html",
+    "console/project_new.html",
     "console/_provider_grants.html",
 )
 """Before a project is open: what somebody needs to get in, and to let others in."""
@@ -153,7 +155,9 @@ def test_no_word_on_the_way_in_lacks_german(name: str) -> None:
     assert {word for word in said if known.gettext(word) == word} <= SAME
 
 
-@pytest.mark.parametrize("form", [PasswordForm, CodeForm, ProofForm, MemberForm, AllowanceForm])
+@pytest.mark.parametrize(
+    "form", [PasswordForm, CodeForm, ProofForm, MemberForm, PersonForm, ProjectForm, AllowanceForm]
+)
 def test_no_field_on_the_way_in_lacks_german(form: type[forms.Form]) -> None:
     known = gettext_module.translation("django", CATALOGUE.parents[1], ["de"])
     with translation.override("en"):
@@ -230,15 +234,29 @@ def test_views_are_refused_in_words(project: Project, alice: User, charlie: User
         delete_view(view=theirs, by=alice)
 
 
+def test_without_a_worker_the_first_step_is_to_add_one(client: Client, project: Project, alice: User) -> None:
+    new = reverse("console:worker-new", args=("shop",))
+    assert find_tour(project, alice).now == find_tour(project, alice).steps[0]
+    assert new in client.get(reverse("console:project", args=("shop",))).content.decode()
+    assert new in client.get(reverse("console:task-new", args=("shop",))).content.decode()
+
+
 def test_the_first_steps_follow_what_was_done_and_go_when_dismissed(
     client: Client, project: Project, alice: User
 ) -> None:
     home = reverse("console:project", args=("shop",))
     make_worker(project)
     assert "First steps" in client.get(home).content.decode()
+    assert find_tour(project, alice).steps[0].page == "task-new"
     task = make_task(project)
     assert [step.is_done for step in find_tour(project, alice).steps] == [True, False, False, False]
     type(task).objects.filter(pk=task.pk).update(state="in_review")
+    step = find_tour(project, alice).steps[2]
+    assert (step.page, step.args) == ("task-feedback", (task.pk,)), "nothing waits for a person, and the queue is empty"
+    page = client.get(home).content.decode()
+    assert reverse("console:task-feedback", args=("shop", task.pk)) in page
+    Review.objects.create(project=project, task=task, audience="human")
+    assert find_tour(project, alice).steps[2].page == "review-list"
     Feedback.objects.create(project=project, task=task, source="human", author="user:alice", score=1)
     assert [step.is_done for step in find_tour(project, alice).steps] == [True, True, True, False]
     client.post(reverse("console:tour-dismiss", args=("shop",)))

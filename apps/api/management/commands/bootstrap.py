@@ -13,6 +13,7 @@ from apps.accounts.services import add_member, create_project, create_token, cre
 from apps.base.errors import NotSignedInError
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
+from tentalis.core.desk import say_house_rules
 from tentalis.platform.errors import HomeError
 from tentalis.platform.home import write_private_file
 
@@ -20,7 +21,8 @@ ADMIN = "admin"
 PROJECT_SLUG = "desk"
 PROJECT: dict[str, Any] = {
     "name": "Ticket desk",
-    "rubric": "A ticket is answered right when its total follows the house rules and each step names its rule.",
+    "rubric": "A ticket is answered right when its total follows the house rules and each step names its rule.\n\n"
+    + say_house_rules(),
     "review_policy": {"ai_manager": "rule-book", "who": "ai", "rate": 1.0},
 }
 WORKER = "desk"
