@@ -232,23 +232,21 @@ def fail_link(
         segment = Segment.objects.select_for_update().filter(pk=claim.segment_id, fence=claim.fence).first()
         if segment is None:
             return
-        add_error(segment, error_type=error_type, message=message, is_wait=is_away or wait_s is not None)
         away_since = Coalesce("away_since", Now()) if is_away else None
         Segment.objects.filter(pk=segment.pk).update(away_since=away_since)
+        next_try_s = None
         if wait_s is not None and _is_younger(segment, WAITED_FOR):
-            _uncount_try(segment)
-            release(segment, wait_s=wait_s * random.uniform(1.0, 1.5))
-        elif is_away and (next_try_s := _wait_for_away(segment)) is not None:
-            _uncount_try(segment)
+            next_try_s = wait_s * random.uniform(1.0, 1.5)
+        elif is_away:
+            next_try_s = _wait_for_away(segment)
+        add_error(segment, error_type=error_type, message=message, is_wait=next_try_s is not None)
+        if next_try_s is not None:
+            Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
             release(segment, wait_s=next_try_s)
         elif is_final or segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
             bury(segment, reason=f"{error_type}: {message}")
         else:
             release(segment, wait_s=backoff_s(segment.attempts))
-
-
-def _uncount_try(segment: Segment) -> None:
-    Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
 
 
 def _wait_for_away(segment: Segment) -> float | None:

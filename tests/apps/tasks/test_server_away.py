@@ -127,6 +127,7 @@ def test_when_patience_is_over_the_task_fails_with_the_reason(task: Task, settin
     try_in_vain(task)
     task.refresh_from_db()
     assert (task.state, task.failed_link, GONE in task.failure) == ("failed", "tasks.work", True)
+    assert len(find_segment(task).errors) == 3, "the wait is one, each try that counts another"
 
 
 def test_time_a_task_waited_before_takes_nothing_from_the_patience(task: Task) -> None:
