@@ -24,6 +24,7 @@ QUERIES: Mapping[str, int] = {
     "task_long": 21,
     "failed_task": 17,
     "task_new": 13,
+    "task_import": 13,
     "feedback": 18,  # what its tokens and the reviewer's word are worth
     "reviews": 19,
     "review": 18,
