@@ -153,7 +153,7 @@ def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
         return run
     assert run.state == TrainingRun.State.SUCCEEDED, run.failure
     adapter = adopt(run)
-    assert {one["gate"] for one in run.gates} == {f"G{number}" for number in range(1, 11)}
+    assert {one["gate"] for one in run.gates} == {f"G{number}" for number in range(1, 13)}
     assert run.summary["length_after_tokens"] > 1
     assert "sampled by the installation's own" in adapter.verdicts.get(question="safe").words
     if adapter.state == Adapter.State.DEPLOYED:
