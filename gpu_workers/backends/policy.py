@@ -107,12 +107,14 @@ class PolicyCourse:
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
         self._lessons, self._refused = prepare_lessons(self._rollouts, spec, recipe, base)
-        self._require_what_answered(spec, Optimizer(start, recipe, base.device))
+        imitates = recipe.algorithm == "reward_weighted_sft"
+        if not imitates:  # which asks nobody how likely an answer was
+            self._require_what_answered(spec, Optimizer(start, recipe, base.device))
         if recipe.importance_cap is not None:
             self._lessons = self._score_start(Optimizer(start, recipe, base.device))
         self._held_out: list[Lesson] = []
         self._findings: dict[str, float] = {}
-        if recipe.algorithm == "reward_weighted_sft":
+        if imitates:
             self._lessons, self._held_out = hold_out(self._lessons, share=recipe.held_out_share)
         self._plan = plan_updates(self._lessons, recipe, seed=spec.seed)
 

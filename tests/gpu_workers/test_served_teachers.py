@@ -78,8 +78,9 @@ def test_an_answer_that_fills_the_teachers_context_is_scored_up_to_its_last_toke
         tokens = [rollout.token_ids[0]] * size
         long = replace(rollout, token_ids=tokens, logprobs=[-1.0] * size, sampled=[True] * size, steps=())
         spec = make_spec(
-            tmp_path / str(size), [long, *others], recipe=RECIPE, base_model="desk", options={"teacher_url": engine}
-        )
+            tmp_path / str(size), [long, *others], recipe=RECIPE, base_model="desk", options={"teacher_url": engine},
+            policy_version=1,  # one after theirs: what nobody sampled has no log-probs to be held against
+        )  # fmt: skip
         result = run(spec, lambda _: None)
         assert result.ok, result.error_message
         found.append((result.summary["rollouts_hinted"], result.summary.get("refused_hint_longer_than_the_context")))

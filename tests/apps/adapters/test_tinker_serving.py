@@ -79,7 +79,7 @@ def clerk(
         default_model="desk",
         by=make_user("root", is_superuser=True),
     )
-    return make_worker(project, "clerk", Worker.Kind.DESK, provider=provider)
+    return make_worker(project, "clerk", Worker.Kind.DESK, provider=provider, base_directory="desk")
 
 
 def work(clerk: Worker, alice: User) -> None:

@@ -171,20 +171,20 @@ def test_a_review_is_claimed_by_opening_it_and_closed_by_its_feedback(scene: Sce
     said = {
         "score": "0.4",
         "text": "The surcharge is waived.",
-        "preferred_attempt": "2",
+        "preferred_attempt": "0",  # attempts 2 and 3 read the same and stand on its card
         "edited_answer": "32.10",
         "a1-s2-score": "0",
         "a1-s2-comment": "Wrong from here on.",
-        "a3-comment": "The same mistake.",
+        "a0-comment": "The same mistake.",
     }
     answer = client.post(path("review", scene.review.pk), said)
     assert answer.headers["Location"] == path("review-list")
     feedback = Feedback.objects.get(review=scene.review)
     assert (feedback.score, feedback.author, feedback.edited_answer) == (0.4, "user:bob", "32.10")
     assert feedback.preferred_attempt is not None
-    assert feedback.preferred_attempt.index == 2
+    assert feedback.preferred_attempt.index == 0
     words = {(w.attempt.index, w.step.index if w.step else None): (w.score, w.comment) for w in feedback.steps.all()}
-    assert words == {(1, 2): (0.0, "Wrong from here on."), (3, None): (None, "The same mistake.")}
+    assert words == {(1, 2): (0.0, "Wrong from here on."), (0, None): (None, "The same mistake.")}
     scene.review.refresh_from_db()
     assert scene.review.state == Review.State.CLOSED
 
