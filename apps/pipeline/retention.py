@@ -101,7 +101,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         (
             *("adapters.Deployment", "auth.Permission", "contenttypes.ContentType", "inference.SpoolPosition"),
-            *("operations.Alarm", "training.GpuLease", "calibration.Rater"),
+            *("operations.Alarm", "operations.ServerLook", "training.GpuLease", "calibration.Rater"),
         ),
         FEW,
     ),
