@@ -26,7 +26,7 @@ def platform() -> Iterator[str]:
 def set_up(page: Page, address: str) -> None:
     """People review, one judged task is a batch, and it moves the weights so little that the gate lets it serve."""
     page.goto(f"{address}/p/desk/settings/")
-    page.get_by_label("Attempts at a task").fill("4")
+    page.get_by_label("Attempts at a task").fill("12")  # so many never read all the same
     page.get_by_label("Tasks in a training batch").fill("1")
     page.get_by_role("button", name="Save Project").click()
     expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
