@@ -36,6 +36,11 @@ class Rule(NamedTuple):
 
 RULES: Mapping[str, Rule] = {
     "POST /api/v1/projects": Rule("admin"),
+    "GET /api/v1/users": Rule("admin"),
+    "POST /api/v1/users": Rule("admin"),
+    "GET /api/v1/users/{pk}": Rule("admin"),
+    "PATCH /api/v1/users/{pk}": Rule("admin"),
+    "POST /api/v1/users/{pk}/reset-password": Rule("admin"),
     "GET /api/v1/invitations": Rule("a person", own=PEOPLE),
     "GET /api/v1/invitations/{pk}": Rule("own", own=PEOPLE),
     "POST /api/v1/invitations/{pk}/accept": Rule("own", own=PEOPLE),
