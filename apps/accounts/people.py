@@ -4,13 +4,11 @@ import secrets
 from typing import NamedTuple
 
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.password_validation import validate_password
-from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.models import User
 from apps.accounts.second_factor import end_sign_ins
-from apps.accounts.services import create_user
+from apps.accounts.services import check_new_password, create_user
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
@@ -91,8 +89,5 @@ def set_active(*, user: User, is_active: bool, by: User) -> User:
 def _choose_password(given: str, user: User) -> str:
     if not given:
         return secrets.token_urlsafe(PASSWORD_BYTES)
-    try:
-        validate_password(given, user)
-    except ValidationError as error:
-        raise BadInputError(" ".join(error.messages), errors={"password": list(error.messages)}) from None
+    check_new_password(given, user, field="password")
     return given

@@ -228,6 +228,14 @@ def find_projects_with(user: User, right: Right) -> QuerySet[Project]:
     return Project.objects.visible_to(user).filter(members__user=user, members__role__in=roles)
 
 
+def check_new_password(password: str, user: User, *, field: str) -> None:
+    """Raises BadInputError, at `field`, for what cannot be this user's password."""
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise BadInputError(" ".join(error.messages), errors={field: error.messages}) from None
+
+
 def change_password(*, user: User, current: str, new: str) -> None:
     """Give oneself another password. Every token of theirs ends with the old one, and every other session.
 
@@ -237,10 +245,7 @@ def change_password(*, user: User, current: str, new: str) -> None:
     """
     if user.is_agent or not user.check_password(current):
         raise NotSignedInError.at("current", "this is not your password")
-    try:
-        validate_password(new, user)
-    except ValidationError as error:
-        raise BadInputError(" ".join(error.messages), errors={"new": error.messages}) from None
+    check_new_password(new, user, field="new")
     hashed = make_password(new)  # before anything is locked
     with transaction.atomic():
         row = User.objects.select_for_update().get(pk=user.pk)

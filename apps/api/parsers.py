@@ -7,7 +7,8 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
 from apps.api.problems import BodyTooLargeError
-from tentalis.core.strict_json import StrictJsonError, read_json
+from apps.base.web_json import read_web_json
+from tentalis.core.strict_json import StrictJsonError
 from tentalis.limits import LIMITS
 
 MAX_BYTES = LIMITS.web_body_bytes
@@ -25,8 +26,7 @@ class StrictJSONParser(BaseParser):
         if len(body) > MAX_BYTES:
             raise BodyTooLargeError(f"wanted a body of at most {MAX_BYTES} bytes, found more")
         try:
-            text = body.decode("utf-8")
-            return read_json(text, most_levels=LIMITS.web_json_depth, most_digits=LIMITS.number_digits)
+            return read_web_json(body.decode("utf-8"))
         except UnicodeDecodeError:
             raise ParseError("wanted UTF-8, found other bytes") from None
         except StrictJsonError as error:

@@ -12,6 +12,7 @@ from django.forms.boundfield import BoundField
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.base.web_json import read_web_json
 from apps.console.selectors.review import Shown
 from apps.feedback.services import Said, StepWord
 from apps.feedback.words import MAX_ACTIVE_S, MAX_COMMENT_CHARS, MAX_LABEL_CHARS, MAX_SPANS, MAX_TEXT_CHARS
@@ -306,7 +307,7 @@ class FeedbackForm(forms.Form):
         if not text:
             return []
         try:
-            spans = json.loads(text)
+            spans = read_web_json(text)
             wanted = isinstance(spans, list) and len(spans) <= MAX_SPANS and all(_is_span(one, step) for one in spans)
         except ValueError:
             wanted = False

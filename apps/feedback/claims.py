@@ -219,7 +219,7 @@ def _find_candidates(project: Project, by: User, role: Role, filters: QueueFilte
         Q(purpose__in=[purpose for purpose in Review.Purpose if purpose != Review.Purpose.APPEAL])
         | ~Exists(Feedback.objects.filter(pk=OuterRef("about"), author=by.handle)),
         ~Exists(_has_spoken(by).filter(task=OuterRef("task"))),
-        Q(appellant__isnull=True) | ~Q(appellant=by),
+        ~Q(appellant=by),
     )
     if role not in MANAGERS:
         rows = rows.filter(needs_expert=False)

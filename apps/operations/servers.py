@@ -69,24 +69,13 @@ def look() -> int:
     with CancelScope(2 * ASKED_S), ScopedThreadPool(max_workers=AT_ONCE) as pool:
         answers = list(pool.map(_ask, clients))
     for server, (is_away, words, latency_ms) in zip(servers, answers, strict=True):
+        told = {"name": server.name, "projects": list(server.projects), "looked_at": Now(), "words": words[:500]}
+        if latency_ms is not None:
+            told["latency_ms"] = latency_ms
         ServerLook.objects.update_or_create(
             provider_id=server.provider.pk if server.provider else OWN,
-            defaults={
-                "name": server.name,
-                "projects": list(server.projects),
-                "looked_at": Now(),
-                "words": words[:500],
-                "away_since": Coalesce("away_since", Now()) if is_away else None,
-                **({} if latency_ms is None else {"latency_ms": latency_ms}),
-            },
-            create_defaults={
-                "name": server.name,
-                "projects": list(server.projects),
-                "looked_at": Now(),
-                "words": words[:500],
-                "away_since": Now() if is_away else None,
-                "latency_ms": latency_ms,
-            },
+            defaults=told | {"away_since": Coalesce("away_since", Now()) if is_away else None},
+            create_defaults=told | {"away_since": Now() if is_away else None},
         )
     ids = [server.provider.pk if server.provider else OWN for server in servers]
     ServerLook.objects.exclude(provider_id__in=ids).delete()

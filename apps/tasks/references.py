@@ -1,12 +1,13 @@
 """References as people type them, and what one would say of an answer."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from apps.base.errors import BadInputError
+from apps.base.web_json import read_web_json
 from apps.environments.registry import get_world
+from tentalis.core.strict_json import StrictJsonError
 from tentalis.core.worlds import AttemptDraft
 
 _NUMBER: Final = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d{1,3})?", re.ASCII)
@@ -24,8 +25,8 @@ def read_reference(text: str, match: str = "") -> Any:
         return None
     if typed.startswith("{"):
         try:
-            found = json.loads(typed)
-        except ValueError:
+            found = read_web_json(typed)
+        except StrictJsonError:
             found = None
         if isinstance(found, Mapping):
             return found

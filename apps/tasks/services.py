@@ -33,6 +33,7 @@ from tentalis.core.worlds import AttemptDraft, World
 MAX_PROMPT_CHARS = 100_000
 MAX_METADATA_CHARS = 20_000
 MAX_GROUP = 64
+MAX_SEED = 2**53 - 1
 
 
 def submit_task(
@@ -61,7 +62,7 @@ def submit_task(
     require_right(by, project, Right.TASKS_WRITE)
     worker = worker or _only_worker(project)
     size = project.group_size if group_size is None else group_size
-    errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference)
+    errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference, seed)
     if errors:
         raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
     with transaction.atomic():
@@ -106,7 +107,7 @@ def submit_tasks(
     for row in rows:
         size = usual if row.group_size is None else row.group_size
         reference = row.reference if row.match is None else read_reference(row.reference, row.match)
-        errors = _find_faults(project, row.prompt, environment, worker, size, row.metadata, None, reference)
+        errors = _find_faults(project, row.prompt, environment, worker, size, row.metadata, None, reference, row.seed)
         if common := {name: words for name, words in errors.items() if name in {"environment", "worker"}}:
             raise BadInputError("; ".join(words[0] for words in common.values()), errors=common)
         if errors:
@@ -151,8 +152,7 @@ def read_file(text: str, *, form: str) -> list[TaskRow]:
 
 
 def _refuse_file(error: TaskFileError) -> BadInputError:
-    words = [f"line {line}: {fault}" if line else fault for line, fault in error.faults.items()]
-    return BadInputError(str(error), errors={"text": words})
+    return BadInputError(str(error), errors={"text": error.lines})
 
 
 def _only_worker(project: Project) -> Worker:
@@ -173,6 +173,7 @@ def _find_faults(
     metadata: Mapping[str, Any] | None,
     parent: Task | None,
     reference: Any,
+    seed: int | None,
 ) -> dict[str, list[str]]:
     errors: dict[str, list[str]] = {}
     if environment not in Environment.values:
@@ -196,6 +197,8 @@ def _find_faults(
         errors["worker"] = [f"wanted an active worker of the project, found {worker.name!r}"]
     if not 1 <= group_size <= MAX_GROUP:
         errors["group_size"] = [f"wanted 1 to {MAX_GROUP}, found {group_size}"]
+    if seed is not None and not 0 <= seed <= MAX_SEED:
+        errors["seed"] = [f"wanted 0 to {MAX_SEED}, found {seed}"]
     if parent is not None and parent.project_id != project.pk:
         errors["parent"] = ["wanted a task of the same project"]
     if metadata and len(json.dumps(metadata)) > MAX_METADATA_CHARS:

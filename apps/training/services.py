@@ -445,9 +445,9 @@ def change_recipe(run: TrainingRun, *, changes: Mapping[str, Any] | None = None,
     """
     if run.purpose != TrainingRun.Purpose.POLICY or run.batch is None or run.rebuilds_id is not None:
         raise BadInputError.at("recipe", f"run {run.pk} has the one recipe of its kind: only a worker's own may change")
-    recipe = read_recipe(run.worker)
+    changed = read_recipe(run.worker).to_json() if start == AS_IT_IS else run.recipe
     try:
-        recipe = Recipe.from_json((recipe.to_json() if start == AS_IT_IS else run.recipe) | dict(changes or {}))
+        recipe = Recipe.from_json(changed | dict(changes or {}))
     except RecipeError as error:
         raise BadInputError(str(error), errors={"recipe": [str(error)]}) from None
     if recipe.learns_from != run.batch.kind:

@@ -40,7 +40,12 @@ class TaskFileError(ValueError):
 
     def __init__(self, faults: Mapping[int, str]) -> None:
         self.faults = dict(list(faults.items())[:MOST_FAULTS])
-        super().__init__("; ".join(f"line {line}: {words}" if line else words for line, words in self.faults.items()))
+        super().__init__("; ".join(self.lines))
+
+    @property
+    def lines(self) -> list[str]:
+        """Each fault in words that name its line."""
+        return [f"line {line}: {words}" if line else words for line, words in self.faults.items()]
 
 
 def guess_form(name: str, text: str) -> str:

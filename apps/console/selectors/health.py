@@ -76,7 +76,7 @@ class Health:
 def read_health(project: Project) -> Health:
     """Seven queries, a ping of the broker, a look at the disks and at what the supervisor wrote."""
     used = Worker.objects.filter(project=project, is_active=True, provider__isnull=False).values("provider")
-    looks = [one for one in ServerLook.objects.order_by("provider_id")[:MOST] if project.pk in one.projects]
+    looks = list(ServerLook.objects.filter(projects__contains=[project.pk]).order_by("provider_id")[:MOST])
     looked_at = [one.provider_id for one in looks]
     return Health(
         stores=[Part("Postgres", find_database_fault()), Part("Redis", find_broker_fault())],

@@ -138,6 +138,8 @@ def test_a_file_of_tasks_is_taken_whole_or_not_at_all(as_alice: Caller, project:
     assert Segment.objects.filter(kind="work", subject_id__in=[first.pk, second.pk]).count() == 2
     assert [entry.subject_id for entry in AuditEntry.objects.filter(kind="task.submitted")] == [first.pk, second.pk]
 
+    seeded = as_alice.post("tasks/import", body | {"text": "prompt,seed\nSay hello.,9999999999999999999\n"})
+    assert (seeded.status, seeded.body["errors"]["text"][0][:12]) == (400, "line 2: seed"), seeded
     bad = "prompt,reference,match\nWhat is 1 + 1?,two,number\nSay hello.,,\nNo.,a,fuzzy\n"
     refused = as_alice.post("tasks/import", body | {"text": bad})
     assert refused.status == 400, refused

@@ -73,6 +73,7 @@ def test_a_field_that_cannot_be_is_named_beside_it_and_nothing_is_written(
         ("7", "exact", {"match": "exact", "value": "7"}),
         ('{"match": "contains", "value": 7}', "", {"match": "contains", "value": 7}),
         ("{not json}", "", {"match": "contains", "value": "{not json}"}),
+        ('{"a":' * 9_000, "", {"match": "contains", "value": '{"a":' * 9_000}),
         (" ", "", None),
     ],
 )
