@@ -25,7 +25,7 @@ def sign_in_to_admin(request: HttpRequest, extra_context: dict[str, Any] | None 
 
 @admin.register(Preference)
 class PreferenceAdmin(ReadOnlyAdmin):
-    list_display = ["user", "theme", "time_zone", "language", "keys_enabled", "updated_at"]
+    list_display = ["user", "theme", "time_zone", "keys_enabled", "updated_at"]
     list_select_related = ["user"]
     search_fields = ["user__username"]
 

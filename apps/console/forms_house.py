@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -23,7 +22,6 @@ class PreferenceForm(forms.Form):
     time_zone = forms.ChoiceField(
         label=_("Time zone"), required=False, help_text=_("Every time is shown in it; its exact form names it.")
     )
-    language = forms.ChoiceField(label=_("Language"), required=False)
     keys_enabled = forms.BooleanField(
         label=_("Single keys"),
         required=False,
@@ -39,7 +37,6 @@ class PreferenceForm(forms.Form):
         super().__init__(data, initial=initial | {"shows_tour": preference.tour_step != TOUR_DISMISSED})
         zones = [("", _("As my browser says")), *((zone, zone.replace("_", " ")) for zone in sorted(list_zones()))]
         self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
-        self.fields["language"].choices = [("", _("As my browser asks")), *settings.LANGUAGES]  # type: ignore[attr-defined]
 
     @property
     def changes(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Before every page: who may see it at all yet, and the viewer's own time zone, language and theme."""
+"""Before every page: who may see it at all yet, and the viewer's own time zone and theme."""
 
 import zoneinfo
 from functools import cache
@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.utils import timezone, translation
+from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
 from apps.accounts.models import User
@@ -56,7 +56,7 @@ class ProofMiddleware(MiddlewareMixin):
 
 
 class PreferenceMiddleware(MiddlewareMixin):
-    """Gives the request its `preference` and shows it in the viewer's time zone and language."""
+    """Gives the request its `preference` and shows it in the viewer's time zone."""
 
     def process_request(self, request: HttpRequest) -> None:
         preference = find_preference(request)
@@ -66,9 +66,6 @@ class PreferenceMiddleware(MiddlewareMixin):
             timezone.activate(zoneinfo.ZoneInfo(zone))
         else:
             timezone.deactivate()
-        if preference.language:
-            translation.activate(preference.language)
-            request.LANGUAGE_CODE = preference.language
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         timezone.deactivate()

@@ -30,7 +30,6 @@ class Preference(models.Model):
     user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="preference")
     theme = models.CharField(max_length=8, choices=Theme.choices, default=Theme.SYSTEM)
     time_zone = models.CharField(max_length=64, blank=True, help_text="IANA name; empty: as the browser says.")
-    language = models.CharField(max_length=8, blank=True, help_text="Empty: as the browser asks.")
     keys_enabled = models.BooleanField(default=True, help_text="Whether single keys do anything.")
     keys = models.JSONField(default=dict, blank=True, help_text="action -> key, where it is not the built-in one.")
     tour_step = models.SmallIntegerField(default=0, help_text="Steps of the tour that are done; -1: dismissed.")

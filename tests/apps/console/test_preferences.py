@@ -1,27 +1,18 @@
-"""The console as somebody set it: colours, time zone, language, keys, saved views, first steps."""
+"""The console as somebody set it: colours, time zone, keys, saved views, first steps."""
 
-import gettext as gettext_module
-import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from django import forms
 from django.http import QueryDict
 from django.template import Context, Template
-from django.template.loader import get_template
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone, translation
+from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
-from apps.console.forms_house import CodeForm, MemberForm, PasswordForm, PersonForm, ProjectForm
-from apps.console.fresh_proof import ProofForm
 from apps.console.models import TOUR_DISMISSED, Preference, SavedView
 from apps.console.preferences import change_preference, delete_view, find_views, save_view
-from apps.console.provider_forms import AllowanceForm
 from apps.console.selectors.tour import find_tour
 from apps.console.templatetags.console import clock, moment
 from apps.feedback.models import Feedback, Review
@@ -30,15 +21,6 @@ from tests.factories import make_task, make_user, make_worker
 pytestmark = pytest.mark.django_db
 
 AT = datetime(2026, 7, 3, 22, 5, 9, tzinfo=UTC)
-CATALOGUE = Path(__file__).parents[3] / "locale" / "de" / "LC_MESSAGES"
-SAME = {"Browser", "Code", "Laptop", "Link", "Name", "Passkeys"}  # in both languages
-
-
-@pytest.fixture(autouse=True)
-def no_language_stays() -> Iterator[None]:
-    """What a request was answered in is this thread's language until the next one."""
-    with translation.override(None):
-        yield
 
 
 @pytest.fixture
@@ -101,76 +83,12 @@ def test_one_zone_does_not_leak_into_the_next_request(client: Client, alice: Use
     assert timezone.get_current_timezone_name() == "UTC"
 
 
-def test_the_frame_speaks_german_to_who_asks(client: Client, alice: User) -> None:
-    page = client.get(reverse("console:task-list", args=("shop",)), headers={"Accept-Language": "de"}).content.decode()
-    assert '<html lang="de"' in page
-    assert "Zum Inhalt springen" in page
-    assert "Why does nothing train?" not in page
-    assert "Warum wird nicht trainiert?" in page
-    change_preference(user=alice, language="en")
-    page = client.get(reverse("console:task-list", args=("shop",)), headers={"Accept-Language": "de"}).content.decode()
-    assert '<html lang="en"' in page
-    assert "Skip to content" in page
-
-
-def test_the_compiled_catalogue_says_what_its_source_says() -> None:
-    source = (CATALOGUE / "django.po").read_text(encoding="utf-8").split("\n\n")[1:]
-    entries = [entry.strip().splitlines() for entry in source if "msgid_plural" not in entry]
-    pairs = [tuple(line.split(" ", 1)[1].strip('"') for line in entry[:2]) for entry in entries]
-    assert len(pairs) > 50
-    with translation.override("de"):
-        assert [(word, translation.gettext(word)) for word, _said in pairs] == pairs
-
-
-FRAME = (
-    "console/sign_in.html",
-    "console/signing_in.html",
-    "console/_factors.html",
-    "console/app_set_up.html",
-    "console/recovery_codes.html",
-    "console/second_step.html",
-    "console/_passkey_ways.html",
-    "console/confirm.html",
-    "console/_field.html",
-    "console/_form_errors.html",
-    "console/invitations.html",
-    "console/no_project.html",
-    "_user_menu.html",
-    "base.html",
-    "404.html",
-    "503.html",
-    "console/members.html",
-    "console/people.html",
-    "console/project_new.html",
-    "console/_provider_grants.html",
-)
-"""Before a project is open: what somebody needs to get in, and to let others in."""
-
-
-@pytest.mark.parametrize("name", FRAME)
-def test_no_word_on_the_way_in_lacks_german(name: str) -> None:
-    known = gettext_module.translation("django", CATALOGUE.parents[1], ["de"])
-    text = get_template(name).template.source  # type: ignore[attr-defined]
-    said = {word for _quote, word in re.findall(r"""{% translate (["'])(.*?)\1""", text)}
-    assert {word for word in said if known.gettext(word) == word} <= SAME
-
-
-@pytest.mark.parametrize(
-    "form", [PasswordForm, CodeForm, ProofForm, MemberForm, PersonForm, ProjectForm, AllowanceForm]
-)
-def test_no_field_on_the_way_in_lacks_german(form: type[forms.Form]) -> None:
-    known = gettext_module.translation("django", CATALOGUE.parents[1], ["de"])
-    with translation.override("en"):
-        said = {str(words) for one in form.base_fields.values() for words in (one.label, one.help_text) if words}
-    assert {word for word in said if known.gettext(word) == word} <= SAME
-
-
 def test_the_page_saves_all_of_it_and_says_what_is_wrong(client: Client, alice: User) -> None:
     path = reverse("console:preferences")
-    said = {"theme": "light", "time_zone": "Europe/Zurich", "language": "de"}
+    said = {"theme": "light", "time_zone": "Europe/Zurich"}
     assert client.post(path, said).status_code == 302
     kept = Preference.objects.get(user=alice)
-    assert (kept.theme, kept.time_zone, kept.language, kept.keys_enabled) == ("light", "Europe/Zurich", "de", False)
+    assert (kept.theme, kept.time_zone, kept.keys_enabled) == ("light", "Europe/Zurich", False)
     assert kept.tour_step == TOUR_DISMISSED
     assert 'data-keys="off"' in open_tasks(client)
     answer = client.post(path, said | {"time_zone": "Mars/Base"})
@@ -181,8 +99,7 @@ def test_the_page_saves_all_of_it_and_says_what_is_wrong(client: Client, alice: 
 
 
 def test_the_exact_time_is_a_word_of_templates_too() -> None:
-    with translation.override("en"):
-        rendered = Template("{% load console %}{{ at|say_exactly }}").render(Context({"at": AT}))
+    rendered = Template("{% load console %}{{ at|say_exactly }}").render(Context({"at": AT}))
     assert rendered == "3 July 2026, 22:05:09 UTC"
 
 
