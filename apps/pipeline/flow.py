@@ -40,7 +40,7 @@ from apps.rollouts.models import Batch
 from apps.scoring.shadows import find_own_shadow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import cluster, gates, letters, rebuilding, schedule, scorers, verdict_managers
+from apps.training import cluster, gates, letters, rebuilding, retrying, schedule, scorers, verdict_managers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.bases import say_missing
@@ -112,7 +112,7 @@ def _run_died(run_id: int, link: str, reason: str) -> None:
 
 
 def _run_replayed(run_id: int, link: str) -> None:
-    training.retry_run(run=TrainingRun.objects.get(pk=run_id), by="outbox")
+    retrying.retry_run(run=TrainingRun.objects.get(pk=run_id), by="outbox")
 
 
 register_kind(
@@ -472,7 +472,7 @@ def wake_silent_run(run: TrainingRun) -> str:
         take_result(data, by="sweep")
         return "recorded"
     with transaction.atomic():
-        found = training.give_up_silent(run, by="sweep")
+        found = retrying.give_up_silent(run, by="sweep")
         train_next(run.worker_id)
     return found
 

@@ -11,7 +11,7 @@ from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
 from apps.pipeline import canary, conversing, flow, supervision, trainings
 from apps.training.cluster import tend_all
-from apps.training.services import find_silent_runs
+from apps.training.retrying import find_silent_runs
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from apps.pipeline.flow import start_training, train_next
 from apps.rollouts import services as rollouts
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel
-from apps.training import cluster, schedule, scorers
+from apps.training import cluster, retrying, schedule, scorers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -52,7 +52,7 @@ def retry_run(
     run: TrainingRun,
     by: User,
     recipe: Mapping[str, Any] | None = None,
-    recipe_from: str = training.AS_IT_WAS,
+    recipe_from: str = retrying.AS_IT_WAS,
 ) -> TrainingRun:
     """Train a run again that failed, was refused or was cancelled: by what serves then, on what its batch still holds.
 
@@ -65,11 +65,11 @@ def retry_run(
     require_right(by, run.project, Right.RUNS_WRITE)
     changes: dict[str, Any] = {}
     with transaction.atomic():
-        training.require_again(run)
-        if recipe or recipe_from != training.AS_IT_WAS:
-            chosen = training.change_recipe(run, changes=recipe, start=recipe_from)
+        retrying.require_again(run)
+        if recipe or recipe_from != retrying.AS_IT_WAS:
+            chosen = retrying.change_recipe(run, changes=recipe, start=recipe_from)
             changes = {"recipe": chosen.to_json(), "recipe_hash": chosen.hash}
-        training.retry_run(run=run, by=by.handle, **changes)
+        retrying.retry_run(run=run, by=by.handle, **changes)
         train_next(run.worker_id)
         cluster.require_trainable(run)  # what it cannot do is undone as a whole, and said
     return run

@@ -28,8 +28,8 @@ from apps.rollouts.moving import list_uses
 from apps.tasks.models import Task
 from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
+from apps.training.retrying import require_again
 from apps.training.returns import COMPARED
-from apps.training.services import require_again
 from apps.training.untaken import Untaken, find_untaken
 from apps.workers.base_names import name_base
 from tentalis.core.learning.gate import PairedComparison

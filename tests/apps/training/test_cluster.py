@@ -17,7 +17,7 @@ from apps.base.errors import BadInputError
 from apps.pipeline import flow, trainings
 from apps.rollouts.models import Batch, PreferencePair
 from apps.scoring.models import StepLabel
-from apps.training import cluster, forgetting, services
+from apps.training import cluster, forgetting, retrying, services
 from apps.training.models import RewardDoor, TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
@@ -82,7 +82,7 @@ def test_the_next_attempt_goes_on_from_what_the_last_one_kept(run: TrainingRun, 
     (kept / "_actor").mkdir(parents=True)
     (kept / "_actor" / "latest").write_text("global_step2")
     run.refresh_from_db()
-    services.retry_run(run=run, by="sweep")
+    retrying.retry_run(run=run, by="sweep")
     read_sent(cluster.QUEUE)
     services.dispatch_run(run.pk, by="control")
     ((spec_json, _, _),) = read_sent(cluster.QUEUE)

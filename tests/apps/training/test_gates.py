@@ -20,7 +20,7 @@ from apps.rollouts.rejudging import rejudge_rollouts
 from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
-from apps.training import gates, schedule, services
+from apps.training import gates, retrying, schedule, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.desk import make_tickets
@@ -98,7 +98,7 @@ def test_a_refused_run_may_be_queued_again_and_nothing_of_it_is_sent(batch: Batc
     services.dispatch_run(run.pk, by="control")
     run.refresh_from_db()
     assert (run.state, run.attempt) == ("refused", 0)
-    services.retry_run(run=run, by="alice")
+    retrying.retry_run(run=run, by="alice")
     assert run.state == TrainingRun.State.QUEUED
 
 

@@ -17,7 +17,7 @@ from apps.pipeline import flow, sweep, trainings
 from apps.rollouts import services as ledger
 from apps.rollouts.models import Batch, TrainingUse
 from apps.rollouts.selectors import why_nothing_trains
-from apps.training import services
+from apps.training import retrying, services
 from apps.training.models import TrainingRun
 from apps.training.untaken import find_untaken
 from apps.workers.models import Worker
@@ -168,7 +168,7 @@ def test_a_silent_run_is_sent_again_and_its_late_result_dropped(run: TrainingRun
 
 
 def test_a_run_that_is_begun_and_silent_too_often_fails_with_that_reason(run: TrainingRun) -> None:
-    TrainingRun.objects.update(silences=services.MAX_SILENCES - 1)
+    TrainingRun.objects.update(silences=retrying.MAX_SILENCES - 1)
     services.note_heartbeat(run.pk, run.attempt, {}, 1)
     fall_silent()
     sweep.sweep_runs()
@@ -176,11 +176,11 @@ def test_a_run_that_is_begun_and_silent_too_often_fails_with_that_reason(run: Tr
 
 
 def test_a_run_that_no_box_takes_up_waits_for_one_however_long(run: TrainingRun) -> None:
-    TrainingRun.objects.update(attempt=40, silences=services.MAX_SILENCES - 1)
+    TrainingRun.objects.update(attempt=40, silences=retrying.MAX_SILENCES - 1)
     fall_silent()
     sweep.sweep_runs()
     found = TrainingRun.objects.get()
-    assert (found.state, found.silences) == ("queued", services.MAX_SILENCES - 1)
+    assert (found.state, found.silences) == ("queued", retrying.MAX_SILENCES - 1)
 
 
 def test_a_run_that_no_box_takes_up_is_sent_again_ever_less_often(run: TrainingRun) -> None:
@@ -194,7 +194,7 @@ def test_a_run_that_no_box_takes_up_is_sent_again_ever_less_often(run: TrainingR
     ):
         sent_at = Now() - silent_for
         TrainingRun.objects.update(heartbeat_at=sent_at, untaken_since=sent_at - waited)
-        assert bool(services.find_silent_runs()) is is_due, (waited, silent_for)
+        assert bool(retrying.find_silent_runs()) is is_due, (waited, silent_for)
 
 
 def test_what_is_asked_of_a_run_that_no_box_takes_up_is_done_after_one_silence(run: TrainingRun, alice: User) -> None:
