@@ -1,6 +1,7 @@
 """What people fill in."""
 
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from django import forms
@@ -14,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.hashing import HashingBusyError
 from apps.accounts.models import Project
 from apps.accounts.tries import TooManySignInsError, forgive_try
+from apps.adapters.panels import WORLD_OF_KIND
 from apps.base.errors import TentalisError
 from apps.console import services
 from apps.environments.registry import WORLDS
@@ -21,6 +23,7 @@ from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
 from tentalis.core.task_files import MOST_CHARS, guess_form
+from tentalis.core.worlds import World
 
 MAX_PROMPT = 100_000
 MATCHES = (
@@ -102,9 +105,11 @@ class PlacedForm(forms.Form):
             (name, label) for name, label in Environment.choices if name in WORLDS
         ]
         self.fields["group_size"].widget.attrs["placeholder"] = project.group_size
-        kinds = {kind for (kind,) in workers.values_list("kind")}
-        if kinds == {Worker.Kind.DESK}:
-            self.fields["environment"].initial = Environment.DESK
+        own = {WORLD_OF_KIND.get(Worker.Kind(kind), "") for (kind,) in workers.values_list("kind").distinct()}
+        self.own_worlds = sorted(own - {""})
+        """Names of the worlds that workers of the project are made for."""
+        if len(own) == 1 and self.own_worlds:
+            self.fields["environment"].initial = self.own_worlds[0]
 
 
 class TextFileField(forms.FileField):
@@ -196,6 +201,17 @@ class TaskForm(PlacedForm):
         data = super().clean() or {}
         data["reference"] = read_reference(str(data.get("reference") or ""), str(data.get("reference_match") or ""))
         return data
+
+    @property
+    def worlds(self) -> list[tuple[str, World]]:
+        """(label, world) of what the project's workers are made for, and of what is chosen."""
+        chosen = {*self.own_worlds, str(self["environment"].value() or "")}
+        return [(label, WORLDS[name]) for name, label in Environment.choices if name in WORLDS and name in chosen]
+
+    @property
+    def drawable(self) -> list[World]:
+        """Those that make tasks up."""
+        return [world for _, world in self.worlds if world.draw_prompt(Random(0)) is not None]
 
     def try_example(self) -> TriedReference | None:
         """What the reference says of the example, out of a form that may be half filled; None while one is missing."""

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Final, Literal
 
 Family = Literal["order", "return", "delay", "broken", "stock"]
@@ -185,8 +186,7 @@ def parse_ticket(text: str) -> Ticket:
     for family, pattern in _PATTERNS.items():
         if found := pattern.fullmatch(line):
             return _read_ticket(family, found)
-    known = "; ".join(f'"{template.replace("ticket.", "")}"' for template in _TEXTS.values())
-    raise DeskError(f"not a desk ticket: wanted one of {known}; found {text[:120]!r}")
+    raise DeskError(f"not a desk ticket: found {text[:120]!r}, wanted one of these. {'; '.join(say_forms())}")
 
 
 def _read_ticket(family: Family, found: re.Match[str]) -> Ticket:
@@ -204,6 +204,16 @@ def _read_ticket(family: Family, found: re.Match[str]) -> Ticket:
             raise DeskError(f"{name} must be {' or '.join(choices)}, found {found[name]!r}")
         values[name] = found[name]
     return Ticket(family=family, item=item, **values)  # type: ignore[arg-type]
+
+
+def say_forms() -> tuple[str, ...]:
+    """The lines a ticket can be, with what may stand at each place in brackets, and the goods; for people."""
+    lines = []
+    for family, template in _TEXTS.items():
+        numbers = {name: f"({low} to {high})" for name, (low, high) in _RANGES[family].items()}
+        words = {name: f"({' or '.join(choices)})" for name, choices in _CHOICES.get(family, {}).items()}
+        lines.append(template.format(ticket=SimpleNamespace(item="(item)", **numbers, **words)))
+    return (*lines, f"(item): {', '.join(ITEMS)}")
 
 
 def look_up_stock(ticket: Ticket, option: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Protocol
 
 from tentalis.core.token_use import NOTHING_USED, TokenUse
@@ -95,6 +96,14 @@ class World(Protocol):
     """One environment: chat, terminal, swe, gui, desk."""
 
     name: str
+    noun: str
+    """What people call a task here, such as `task` or `ticket`."""
+
+    def say_limits(self) -> Sequence[str]:
+        """What `check_prompt` asks for, a line each, for people who write a task; none where any text will do."""
+
+    def draw_prompt(self, rng: Random) -> str | None:
+        """A task of this world that may be trained on, made up anew at each call; None where it can make none up."""
 
     def check_prompt(self, prompt: str) -> None:
         """Raise ValueError saying what was wanted and found where the prompt cannot be a task here."""

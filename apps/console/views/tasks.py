@@ -1,10 +1,11 @@
 """Tasks: the list, a new one, the page of one, and words about it."""
 
 from collections.abc import Mapping
+from random import SystemRandom
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_http_methods
@@ -30,7 +31,7 @@ from apps.console.views.frame import (
     show,
 )
 from apps.console.views.judging import find_task_or_404
-from apps.environments.registry import get_world
+from apps.environments.registry import WORLDS, get_world
 from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -63,7 +64,9 @@ def list_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
 def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
     form = TaskForm(posted(request), project=scene.project)
     status, tried = 200, None
-    if request.method == "POST" and ("try" in request.POST or "fragment" in request.GET):
+    if "draw" in request.POST:
+        form = TaskForm(project=scene.project, initial=_draw(request.POST))
+    elif request.method == "POST" and ("try" in request.POST or "fragment" in request.GET):
         tried = form.try_example()
         form.errors.clear()
     elif request.method == "POST":
@@ -154,6 +157,16 @@ def _ask_to_cancel(scene: Scene, task: Task) -> Question:
         back_words=_("Task %(task)s") % {"task": task.pk},
         why_not=_("The task has ended already: %(state)s.") % {"state": task.get_state_display()} if has_ended else "",
     )
+
+
+def _draw(typed: QueryDict) -> dict[str, Any]:
+    """What was typed, with a task that the world of the pressed button made up; as it was where that makes none."""
+    name = str(typed["draw"])
+    world = WORLDS.get(name)
+    if world is None:
+        raise Http404(f"no environment {name}")
+    prompt = world.draw_prompt(SystemRandom())
+    return typed.dict() | ({} if prompt is None else {"environment": world.name, "prompt": prompt, "reference": ""})
 
 
 def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, Final, Literal, NamedTuple
 
 from tentalis.core import hints
@@ -30,6 +31,13 @@ class ChatWorld:
     """
 
     name = "chat"
+    noun = "task"
+
+    def say_limits(self) -> Sequence[str]:
+        return ()
+
+    def draw_prompt(self, rng: Random) -> str | None:
+        return None
 
     def check_prompt(self, prompt: str) -> None:
         """Refuse an empty or endless prompt."""

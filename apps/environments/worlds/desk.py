@@ -1,6 +1,7 @@
 """The ticket desk as a world: every attempt can be verified, and one family of tickets needs the stock tool."""
 
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, Final
 
 from tentalis.core import desk
@@ -14,6 +15,14 @@ class DeskWorld:
     """Tickets in, chains of steps with an answer out."""
 
     name = "desk"
+    noun = "ticket"
+
+    def say_limits(self) -> Sequence[str]:
+        return desk.say_forms()
+
+    def draw_prompt(self, rng: Random) -> str | None:
+        """A ticket of any family that is not held out."""
+        return desk.make_tickets(rng, 1, held_out=False)[0].text
 
     def check_prompt(self, prompt: str) -> None:
         """Refuse what is not exactly one ticket; raises ValueError. Hints come from managers, not with the task."""

@@ -13,9 +13,10 @@ from apps.feedback.models import Feedback, Review
 from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from apps.workers.models import Worker
+from tentalis.core.desk import is_held_out
 from tests.apps.console.builders import sign_in
 from tests.e2e.scenery import Scene, build_scene
-from tests.factories import make_user
+from tests.factories import make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -294,3 +295,35 @@ def test_a_button_is_never_a_link(scene: Scene) -> None:
     client = sign_in(scene.alice)
     for name, row in (("review-claim", scene.review), ("replay", scene.dead)):
         assert client.get(path(name, row.pk)).status_code == 405
+
+
+def test_a_task_that_the_environment_makes_up_is_filled_in_anew_at_each_click_and_taken(
+    alice: User, project: Project
+) -> None:
+    worker = make_worker(project, kind=Worker.Kind.DESK)
+    client, address = sign_in(alice), path("task-new", slug="shop")
+    page = html.unescape(client.get(address).content.decode())
+    assert "Draw a ticket" in page
+    assert "Return: (item) for (10 to 99) EUR after (2 to 29) days. Refund?" in page
+    typed = task_data(worker, environment="chat", prompt="Two parcels to Zurich", reference="7", draw="desk")
+    drawn = set()
+    for _ in range(12):
+        answer = client.post(address, typed)
+        assert answer.status_code == 200
+        form = answer.context["form"]
+        assert (form["environment"].value(), form["group_size"].value()) == ("desk", "2")
+        assert not is_held_out(form["prompt"].value())
+        drawn.add(form["prompt"].value())
+    assert len(drawn) > 1
+    assert not Task.objects.exists()
+    taken = {"worker": str(worker.pk), "environment": "desk", "prompt": drawn.pop()}
+    assert client.post(address, taken).status_code == 302
+    assert client.post(address, typed | {"draw": "moon"}).status_code == 404
+
+
+def test_nothing_is_drawn_where_no_worker_is_made_for_such_tasks(alice: User, project: Project, worker: Worker) -> None:
+    page = sign_in(alice).get(path("task-new", slug="shop")).content.decode()
+    assert "Draw a" not in page
+    assert "takes one of these lines" not in page
+    refused = sign_in(alice).post(path("task-new", slug="shop"), task_data(worker, environment="desk", prompt="Hi."))
+    assert "takes one of these lines" in refused.content.decode()
