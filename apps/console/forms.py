@@ -105,10 +105,9 @@ class PlacedForm(forms.Form):
             (name, label) for name, label in Environment.choices if name in WORLDS
         ]
         self.fields["group_size"].widget.attrs["placeholder"] = project.group_size
-        own = {WORLD_OF_KIND.get(Worker.Kind(kind), "") for (kind,) in workers.values_list("kind").distinct()}
-        self.own_worlds = sorted(own - {""})
-        """Names of the worlds that workers of the project are made for."""
-        if len(own) == 1 and self.own_worlds:
+        self.own_worlds = [WORLD_OF_KIND.get(Worker.Kind(kind), "") for (kind,) in workers.values_list("kind")]
+        """Names of the worlds that the workers are made for, in their order; "" where they do any work."""
+        if self.own_worlds and self.own_worlds[0]:
             self.fields["environment"].initial = self.own_worlds[0]
 
 
