@@ -37,6 +37,10 @@ class ProjectQuerySet(models.QuerySet["Project"]):
             return self
         return self.filter(members__user=user)
 
+    def active(self) -> "ProjectQuerySet":
+        """Those that were not archived."""
+        return self.filter(archived_at=None)
+
 
 class Project(Timestamped):
     """A team's space. Nothing crosses projects."""
@@ -74,6 +78,9 @@ class Project(Timestamped):
         default=dict,
         blank=True,
         help_text="requests_per_minute, tokens_per_minute, tokens_per_day, usd_per_day; empty: none.",
+    )
+    archived_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when it takes no new task and no gateway call; null: it takes them."
     )
 
     objects = ProjectQuerySet.as_manager()

@@ -7,6 +7,8 @@ class Kind(models.TextChoices):
     # accounts
     PROJECT_CREATED = "project.created"
     PROJECT_CHANGED = "project.changed"
+    PROJECT_ARCHIVED = "project.archived"
+    PROJECT_UNARCHIVED = "project.unarchived"
     PROJECT_DELETED = "project.deleted"
     MEMBER_ADDED = "member.added"
     MEMBER_CHANGED = "member.changed"

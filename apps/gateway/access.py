@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from aiohttp.web import BaseRequest
 from django.db.utils import Error as DatabaseError
 
+from apps.accounts.archiving import ProjectArchivedError, say_archived
 from apps.base.errors import NotSignedInError
 from apps.gateway.errors import RefusalError
 from apps.gateway.knowledge import Knowledge
@@ -40,6 +41,8 @@ async def find_caller(headers: Mapping[str, str], knowledge: Knowledge) -> Calle
 def require_asking(caller: Caller) -> None:
     if not caller.may_ask:
         raise _refuse(403, "this token may not use the gateway: it needs the scope gateway:use", "not_allowed")
+    if caller.is_archived:
+        raise _refuse(403, say_archived(caller.project_slug), ProjectArchivedError.code)
 
 
 def require_reading(caller: Caller) -> None:
@@ -77,8 +80,9 @@ def _choose(callers: Mapping[str, Caller], slug: str) -> Caller:
         if (caller := callers.get(slug)) is not None:
             return caller
         raise _refuse(403, f"this token opens no project {slug[:64]!r}", "not_allowed")
-    if len(callers) == 1:
-        return next(iter(callers.values()))
+    active = [caller for caller in callers.values() if not caller.is_archived]
+    if len(active) == 1 or len(callers) == 1:
+        return next(iter(active or callers.values()))
     if not callers:
         raise _refuse(403, "this token's user is a member of no project", "not_allowed")
     raise _refuse(400, "this token opens several projects: say which in the header X-Tentalis-Project", "no_project")

@@ -38,7 +38,8 @@ _DIGEST = """
             ORDER BY id) FROM adapters_deployment t),
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_price t),
         (SELECT string_agg(concat_ws(',', id, state), ';' ORDER BY id) FROM adapters_adapter),
-        (SELECT string_agg(concat_ws(',', id, slug, limits), ';' ORDER BY id) FROM accounts_project),
+        (SELECT string_agg(concat_ws(',', id, slug, limits, archived_at), ';' ORDER BY id)
+            FROM accounts_project),
         (SELECT string_agg(concat_ws(',', user_id, project_id, role), ';' ORDER BY id) FROM accounts_member),
         (SELECT string_agg(concat_ws(',', t.id, scopes, limits, expires_at, revoked_at, t.project_id,
             u.is_active, u.is_superuser, u.is_agent, u.username), ';' ORDER BY t.id)
@@ -107,6 +108,7 @@ def _make_caller(token: ApiToken, user: User, project: Project, role: str | None
         project_limits=_read_limits(project.limits),
         expires_at=token.expires_at.timestamp(),
         sampling=_read_sampling(project.session_policy),
+        is_archived=project.archived_at is not None,
     )
 
 

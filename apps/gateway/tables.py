@@ -19,6 +19,7 @@ class Caller:
         token: key id of the token. agent: handle of its user. is_agent: a program, not a person.
         may_ask: has the right and the scope to use the gateway. may_read: those to read sessions.
         sampling: keep, enforce or refuse, see `SessionPolicy`.
+        is_archived: the project takes nothing new.
         expires_at: seconds since the epoch.
     """
 
@@ -33,6 +34,7 @@ class Caller:
     project_limits: Limits
     expires_at: float
     sampling: SamplingPolicy = "keep"
+    is_archived: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

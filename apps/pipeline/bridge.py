@@ -6,6 +6,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from apps.accounts.archiving import require_not_archived
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import find_rights, require_right
@@ -108,6 +109,7 @@ def log_session(
         BadInputError: nobody answered in it.
     """
     require_right(by, project, Right.ATTEMPTS_WRITE)
+    require_not_archived(project)
     places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if not places:
         raise BadInputError.at("messages", "wanted at least one message of the role assistant, found none")

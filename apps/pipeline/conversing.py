@@ -10,6 +10,7 @@ from typing import Unpack
 from django.db import transaction
 from django.db.models import Q
 
+from apps.accounts.archiving import require_not_archived
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.conversations import services as conversations
@@ -70,7 +71,7 @@ def converse() -> int:
     Only projects that learn from their sessions are looked at.
     """
     learning = []
-    for project in Project.objects.filter(learning_enabled=True, session_policy__learn=True):
+    for project in Project.objects.active().filter(learning_enabled=True, session_policy__learn=True):
         try:
             policy = conversations.read_policy(project)
         except BadInputError as error:
@@ -120,4 +121,7 @@ def _find_task(session: Session, exchange: Exchange | None, by: User) -> Task:
         submitted = Task.objects.filter(project=session.project_id, pk=exchange.task_id).first()
         if submitted is not None:
             return submitted
-    return conversations.open_task(conversations.find_turn(session, exchange), by=by.handle)
+    turn = conversations.find_turn(session, exchange)
+    if turn.task_id is None:
+        require_not_archived(turn.project)
+    return conversations.open_task(turn, by=by.handle)

@@ -165,6 +165,8 @@ def why_nothing_trains(project: Project) -> list[Finding]:
     Counts stop at ten thousand; unusable rollouts are those among the latest.
     """
     findings = []
+    if project.archived_at is not None:
+        findings.append(Finding("The project is archived: it takes no task and starts no training.", 1, "project"))
     if not project.learning_enabled:
         findings.append(Finding("Learning is switched off for this project.", 1, "project"))
     if (waits := find_server_wait(project.pk)) is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import transaction
 
+from apps.accounts.archiving import require_not_archived
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
@@ -58,8 +59,10 @@ def submit_task(
     Raises:
         BadInputError: a field is not what is wanted; every fault is in `errors`.
         NotAllowedError: `by` may not submit to this project.
+        ProjectArchivedError: it takes no tasks any more.
     """
     require_right(by, project, Right.TASKS_WRITE)
+    require_not_archived(project)
     worker = worker or _only_worker(project)
     size = project.group_size if group_size is None else group_size
     errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference, seed)
@@ -98,8 +101,10 @@ def submit_tasks(
     Raises:
         BadInputError: each line that is not what is wanted, up to `MOST_FAULTS`, at `text`.
         NotAllowedError: `by` may not submit to this project.
+        ProjectArchivedError: it takes no tasks any more.
     """
     require_right(by, project, Right.TASKS_WRITE)
+    require_not_archived(project)
     worker = worker or _only_worker(project)
     usual = project.group_size if group_size is None else group_size
     made: list[Task] = []

@@ -71,6 +71,8 @@ def look_ahead(project: Project) -> None:
 def why_wait(run: TrainingRun, *, now: datetime | None = None, may_look: bool = True) -> Wait | None:
     """What keeps a queued run from being sent now, the box aside; None when nothing does."""
     now = now or timezone.now()
+    if run.project.archived_at is not None:
+        return Wait("its project is archived")
     policy = read_training_policy(run.project)
     if trouble := find_trouble(run.worker_id, end_user=run.end_user):
         return Wait(f"what serves is not what should: {trouble}")

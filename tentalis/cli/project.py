@@ -11,13 +11,16 @@ Slug = Annotated[str, typer.Argument(help="Slug of the project; default: your on
 
 
 @app.command("list")
-def list_projects(as_json: AsJson = False) -> None:
-    """List your projects."""
+def list_projects(
+    archived: Annotated[bool, typer.Option("--archived", help="Those that were archived.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List your projects; archived ones only when asked for."""
     from tentalis.cli.session import open_client
 
     with open_client() as client:
-        rows = list(client.iterate(client.list_projects))
-    columns = ("id", "slug", "name", "group_size", "batch_tasks", "learning_enabled")
+        rows = list(client.iterate(client.list_projects, **({"is_archived": "true"} if archived else {})))
+    columns = ("id", "slug", "name", "group_size", "batch_tasks", "learning_enabled", *(["archived_at"] * archived))
     print_rows(rows, columns, as_json=as_json, empty="no projects")
 
 
@@ -45,6 +48,42 @@ def show(slug: Slug = "", as_json: AsJson = False) -> None:
 
     with open_client() as client:
         print_row(client.get_project(choose_project(client, slug)), as_json=as_json)
+
+
+@app.command()
+def rename(
+    slug: Annotated[str, typer.Argument(help="Slug of the project; it stays.")],
+    name: Annotated[str, typer.Argument(help="Name people read.")],
+) -> None:
+    """Give a project another name."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        project = client.change_project(slug, name=name)
+    typer.echo(f"{project['slug']} is called {project['name']} now")
+
+
+@app.command()
+def archive(slug: Annotated[str, typer.Argument(help="Slug of the project.")]) -> None:
+    """Take no new task and no gateway call from now on; nothing is deleted, and `unarchive` undoes it."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        project = client.archive_project(slug)
+        open_work = client.why(slug)["findings"]
+    typer.echo(f"{project['slug']} is archived")
+    for finding in open_work:
+        typer.echo(f"  {finding['count']:>6}  {finding['words']}")
+
+
+@app.command()
+def unarchive(slug: Annotated[str, typer.Argument(help="Slug of the project.")]) -> None:
+    """Take an archived project up again, as it was."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        project = client.unarchive_project(slug)
+    typer.echo(f"{project['slug']} takes tasks and gateway calls again")
 
 
 @app.command()

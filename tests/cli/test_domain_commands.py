@@ -129,6 +129,13 @@ def test_projects_workers_and_what_is_in_the_way(signed_in: Run) -> None:
     assert "--project" in asked.err
     assert signed_in("worker", "create", "desk", "--kind", "desk", "-p", "lab", "--json").json["base_model"] == "desk"
     assert "desk" in signed_in("worker", "show", "desk").out
+    assert signed_in("project", "rename", "lab", "The shed").out == "lab is called The shed now\n"
+    archived = signed_in("project", "archive", "lab")
+    assert archived.out.startswith("lab is archived\n"), archived
+    assert [row["slug"] for row in signed_in("project", "list", "--json").json] == ["shop"]
+    assert [row["slug"] for row in signed_in("project", "list", "--archived", "--json").json] == ["lab"]
+    assert "is archived" in signed_in("task", "submit", "hello", "-p", "lab").err
+    assert "again" in signed_in("project", "unarchive", "lab").out
     assert [row["name"] for row in signed_in("worker", "list", "--json").json] == ["desk", "echo"]
 
 

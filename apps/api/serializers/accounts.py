@@ -53,6 +53,7 @@ class ProjectOut(serializers.ModelSerializer[Project]):
             "limits",
             "session_policy",
             "training_policy",
+            "archived_at",
             "created_at",
         ]
 

@@ -9,7 +9,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import invitations, services
+from apps.accounts import archiving, invitations, services
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
@@ -37,11 +37,19 @@ from apps.base.errors import BadInputError, NotAllowedError
 from apps.rollouts.selectors import why_nothing_trains
 
 
+class ProjectListFilterSet(filters.FilterSet):  # type: ignore[misc]
+    is_archived = filters.BooleanFilter(
+        field_name="archived_at", lookup_expr="isnull", exclude=True,
+        label="true: those that are archived; else they are left out.",
+    )  # fmt: skip
+
+
 class ProjectViewSet(ResourceViewSet):
     """Projects: the team's space. Nothing crosses projects."""
 
     queryset = Project.objects.all()
     serializer_class = ProjectOut
+    filterset_class = ProjectListFilterSet
     lookup_field = "slug"
     lookup_value_regex = r"[-a-zA-Z0-9_]{1,64}"
     project_path = "pk"
@@ -53,8 +61,16 @@ class ProjectViewSet(ResourceViewSet):
         "create": Right.PROJECTS_WRITE,
         "partial_update": Right.PROJECTS_WRITE,
         "destroy": Right.PROJECTS_WRITE,
+        "archive": Right.PROJECTS_WRITE,
+        "unarchive": Right.PROJECTS_WRITE,
         "leave": Right.ACCOUNT_WRITE,
     }
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """Archived ones are listed only where they are asked for."""
+        rows = super().get_queryset()
+        asked = self.action != "list" or "is_archived" in self.request.query_params
+        return rows if asked else rows.filter(archived_at=None)
 
     def retrieve(self, request: Request, slug: str) -> Response:
         return self.show(self.get_object())
@@ -78,6 +94,20 @@ class ProjectViewSet(ResourceViewSet):
         """Delete a project that holds no work."""
         services.delete_project(project=self.get_object(), by=current_user(request))
         return Response(status=204)
+
+    @extend_schema(request=NoFields, responses=ProjectOut)
+    @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
+    def archive(self, request: Request, slug: str) -> Response:
+        """Take no new task and no gateway call from now on, and start no training. All it holds stays."""
+        self.read_body(NoFields)
+        return self.show(archiving.archive_project(project=self.get_object(), by=current_user(request)))
+
+    @extend_schema(request=NoFields, responses=ProjectOut)
+    @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
+    def unarchive(self, request: Request, slug: str) -> Response:
+        """Take an archived project up again, as it was."""
+        self.read_body(NoFields)
+        return self.show(archiving.unarchive_project(project=self.get_object(), by=current_user(request)))
 
     @extend_schema(request=NoFields, responses={204: None})
     @action(detail=True, methods=["post"])

@@ -10,6 +10,9 @@ from django.utils import timezone
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.services import find_rights
+from apps.feedback.models import Review
+from apps.tasks.models import Task
+from apps.training.models import TrainingRun
 
 MOST = 500
 SHOWN_INVITATIONS = 100
@@ -22,6 +25,24 @@ class RightRow:
     resource: str
     is_write: bool
     allowed: Sequence[tuple[str, bool]]
+
+
+@dataclass(frozen=True)
+class OpenWork:
+    """What of a project is under way: tasks that are not over, reviews that wait for anybody, runs not yet sent."""
+
+    tasks: int
+    reviews: int
+    runs: int
+
+
+def count_open_work(project: Project) -> OpenWork:
+    states = (Task.State.QUEUED, Task.State.WORKING, Task.State.SCORING)
+    return OpenWork(
+        tasks=Task.objects.filter(project=project, state__in=states).count(),
+        reviews=Review.objects.filter(project=project, state=Review.State.OPEN).count(),
+        runs=TrainingRun.objects.filter(project=project, state=TrainingRun.State.QUEUED).count(),
+    )
 
 
 def find_members(project: Project) -> list[Member]:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.console.views import exports, forget, house, invited, own, people, second_factor, signing_in, tokens
+from apps.console.views import exports, forget, house, invited, own, people, projects, second_factor, signing_in, tokens
 
 account_urlpatterns = [
     path("preferences/", own.show_preferences, name="preferences"),
@@ -11,7 +11,8 @@ account_urlpatterns = [
     path("people/", people.show_people, name="people"),
     path("people/<int:user_id>/password/", people.reset_password, name="person-reset"),
     path("people/<int:user_id>/switch/", people.switch_person, name="person-switch"),
-    path("new-project/", people.make_project, name="project-new"),
+    path("projects/", projects.list_projects, name="projects"),
+    path("new-project/", projects.make_project, name="project-new"),
     path("invitations/", invited.show_invitations, name="invitations"),
     path("invitations/<int:invitation_id>/answer/", invited.answer, name="invitation-answer"),
     path("invitations/<str:code>/", invited.show_invitation, name="invitation"),
@@ -29,6 +30,8 @@ account_urlpatterns = [
 
 urlpatterns = [
     path("settings/", house.show_settings, name="settings"),
+    path("archive/", projects.archive, name="project-archive"),
+    path("unarchive/", projects.unarchive, name="project-unarchive"),
     path("members/", house.show_members, name="members"),
     path("members/leave/", house.leave_project, name="member-leave"),
     path("members/invitations/<int:invitation_id>/withdraw/", house.withdraw_invitation, name="invitation-withdraw"),

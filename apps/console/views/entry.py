@@ -118,8 +118,12 @@ def _find_user(request: HttpRequest) -> User | None:
 def open_first_page(request: HttpRequest) -> HttpResponse:
     """The project somebody was in last, else the one with the newest task; else why there is none."""
     newest = Task.objects.filter(project=OuterRef("pk")).order_by("-id").values("pk")[:1]
-    projects = Project.objects.visible_to(request.user).order_by(Subquery(newest).desc(nulls_last=True), "name")
+    projects = (
+        Project.objects.visible_to(request.user).active().order_by(Subquery(newest).desc(nulls_last=True), "name")
+    )
     project = projects.filter(slug=request.session.get(LAST_PROJECT, "")).first() or projects.first()
     if project is None:
+        if Project.objects.visible_to(request.user).exists():
+            return redirect(reverse("console:projects") + "?archived=1")
         return render(request, "console/no_project.html")
     return redirect("console:project", project.slug)

@@ -89,13 +89,17 @@ class Scene:
         return self.may(Right.TOKENS_WRITE)
 
     @property
+    def may_change_project(self) -> bool:
+        return self.may(Right.PROJECTS_WRITE)
+
+    @property
     def may_see_webhooks(self) -> bool:
         return self.may(Right.WEBHOOKS_READ)
 
     @property
     def projects(self) -> list[Project]:
         """What the switcher offers."""
-        return list(Project.objects.visible_to(self.user).only("slug", "name").order_by("name")[:SWITCHER])
+        return list(Project.objects.visible_to(self.user).active().only("slug", "name").order_by("name")[:SWITCHER])
 
     @property
     def waiting_reviews(self) -> str:

@@ -1,9 +1,8 @@
-"""Accounts of people, and new projects: what stands above any project."""
+"""Accounts of people."""
 
 from functools import wraps
 from typing import Any
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,10 +13,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts import people
 from apps.accounts.models import User
-from apps.accounts.services import create_project, may_make_projects
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
-from apps.console.forms_house import PersonForm, ProjectForm
+from apps.console.forms_house import PersonForm
 from apps.console.views.frame import act, posted
 
 MOST = 500
@@ -69,31 +67,6 @@ def switch_person(request: HttpRequest, user_id: int) -> HttpResponse:
     by: Any = request.user
     act(request, done % {"name": person.username}, lambda: people.set_active(user=person, is_active=is_on, by=by))
     return redirect("console:people")
-
-
-@require_http_methods(["GET", "POST"])
-@never_cache
-@login_required
-def make_project(request: HttpRequest) -> HttpResponse:
-    """A new project; who makes it owns it."""
-    user: Any = request.user
-    if not may_make_projects(user):
-        raise PermissionDenied(
-            "Projects are made by admins of the installation, and by people to whom they granted it."
-        )
-    form, status = ProjectForm(posted(request)), 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                project = create_project(by=user, **form.cleaned_data)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("%(name)s is there. It is yours.") % {"name": project.name})
-                return redirect("console:worker-new", project.slug)
-    return render(request, "console/project_new.html", {"form": form}, status=status)
 
 
 def _person_or_404(user_id: int) -> User:

@@ -90,6 +90,13 @@ class Accounts(Sender[Answer]):
     def change_project(self, slug: str, **changes: Any) -> Answer:
         return self._patch(f"projects/{quote(slug, safe='')}", **changes)
 
+    def archive_project(self, slug: str) -> Answer:
+        """Take no new task and no gateway call; all the project holds stays."""
+        return self._post(f"projects/{quote(slug, safe='')}/archive")
+
+    def unarchive_project(self, slug: str) -> Answer:
+        return self._post(f"projects/{quote(slug, safe='')}/unarchive")
+
     def delete_project(self, slug: str) -> Answer:
         """Delete a project that holds no work."""
         return self._delete(f"projects/{quote(slug, safe='')}")

@@ -178,6 +178,24 @@ def test_a_token_of_several_projects_says_which(gateway: GatewayThread, project:
     assert gateway.chat("helper", token=text, headers={"X-Tentalis-Project": "secret"}).status_code == 403
 
 
+def test_an_archived_project_is_answered_no_call_until_it_is_taken_up_again(
+    gateway: GatewayThread, project: Project, token: str
+) -> None:
+    other = Project.objects.create(slug="other", name="Other")
+    agent = make_agent(project)
+    make_agent(other)
+    _, both = create_token(user=agent, name="t", scopes=[Right.GATEWAY_USE], by=agent)
+    assert gateway.chat("helper", token=token).status_code == 200
+    assert gateway.chat("helper", token=both).json()["error"]["code"] == "no_project"
+    Project.objects.filter(pk=project.pk).update(archived_at=timezone.now())
+    wait_for(lambda: gateway.chat("helper", token=token).status_code == 403, most_s=2.0)
+    refused = gateway.chat("helper", token=token).json()["error"]
+    assert (refused["code"], "shop is archived" in refused["message"]) == ("project_archived", True)
+    assert gateway.chat("helper", token=both).status_code == 404  # it opens one project now, which has no such worker
+    Project.objects.filter(pk=project.pk).update(archived_at=None)
+    wait_for(lambda: gateway.chat("helper", token=token).status_code == 200, most_s=2.0)
+
+
 def test_a_worker_that_is_switched_off_is_gone_within_a_second(
     gateway: GatewayThread, token: str, helper: Worker
 ) -> None:
