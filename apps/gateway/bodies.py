@@ -13,12 +13,15 @@ from tentalis.limits import LIMITS
 class Body:
     """One request's body, and its caller's place among those who ask, until `let_go`.
 
+    Args:
+        most_bytes: of it that are read.
     Raises:
         RefusalError: 429: the caller's token has too many requests under way.
     """
 
-    def __init__(self, edge: Edge, caller: Caller) -> None:
+    def __init__(self, edge: Edge, caller: Caller, *, most_bytes: int = LIMITS.gateway_body_bytes) -> None:
         self._edge = edge
+        self._most_bytes = most_bytes
         self._token = caller.token
         self._size = 0
         if edge.begun[self._token] >= LIMITS.requests_per_token:
@@ -31,8 +34,8 @@ class Body:
         Raises:
             RefusalError: 413: it is too large; 408: it does not come; 429: others' take all the room there is.
         """
-        if (request.content_length or 0) > LIMITS.gateway_body_bytes:
-            raise _refuse_size()
+        if (request.content_length or 0) > self._most_bytes:
+            raise _refuse_size(self._most_bytes)
         if request.content.is_eof():  # it came with the head, as most do
             raw = request.content.read_nowait()
             self._hold(len(raw))
@@ -59,8 +62,8 @@ class Body:
     def _hold(self, size: int) -> None:
         self._size += size
         self._edge.held_bytes += size
-        if self._size > LIMITS.gateway_body_bytes:
-            raise _refuse_size()
+        if self._size > self._most_bytes:
+            raise _refuse_size(self._most_bytes)
         if self._edge.held_bytes > LIMITS.bodies_bytes:
             raise refuse_busy(f"{LIMITS.bodies_bytes:,} bytes of requests are under way, and no more are held")
 
@@ -72,6 +75,6 @@ async def _say_go_on(request: web.BaseRequest) -> None:
         request.writer.output_size = 0
 
 
-def _refuse_size() -> RefusalError:
-    message = f"the body is too large: wanted at most {LIMITS.gateway_body_bytes:,} bytes"
+def _refuse_size(most_bytes: int) -> RefusalError:
+    message = f"the body is too large: wanted at most {most_bytes:,} bytes"
     return RefusalError(message, status=413, code="too_large", is_recorded=False)

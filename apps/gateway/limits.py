@@ -168,6 +168,23 @@ class Budgets:
                 held.append((count, count_usd(usage) if metric in DOLLARS else usage.prompt + usage.completion))
         return Reservation(held)
 
+    def admit_request(self, caller: Caller, now: float) -> None:
+        """Count one request that asks no server, against its token's and its project's budgets of requests.
+
+        Raises:
+            RefusalError: 429: one of them is used up; nothing is counted then.
+        """
+        limited = [
+            (scope, limit, self._count(scope, REQUESTS))
+            for scope in _callers_scopes(caller)
+            if (limit := scope.limits.requests_per_minute) is not None
+        ]
+        for scope, limit, count in limited:
+            if count.read(now) >= limit:
+                raise _refuse(scope, REQUESTS, limit, now)
+        for _, _, count in limited:
+            count.add(1, now)
+
     def charge(
         self,
         caller: Caller,
@@ -243,12 +260,16 @@ def _scopes(caller: Caller, backend: Backend, allowance: Limits) -> Iterator[Sco
     if allowance != _NONE and backend.key is not None:
         words = f"project {caller.project_slug} at model server {backend.name}"
         yield Scope(name_grant(caller.project, backend.key), words, allowance)
+    yield from _callers_scopes(caller)
+    if backend.limits != _NONE:
+        yield Scope(f"provider:{backend.key}", f"provider {backend.name}", backend.limits)
+
+
+def _callers_scopes(caller: Caller) -> Iterator[Scope]:
     if caller.token_limits != _NONE:
         yield Scope(f"token:{caller.token}", "this token", caller.token_limits)
     if caller.project_limits != _NONE:
         yield Scope(f"project:{caller.project}", f"project {caller.project_slug}", caller.project_limits)
-    if backend.limits != _NONE:
-        yield Scope(f"provider:{backend.key}", f"provider {backend.name}", backend.limits)
 
 
 def _refuse(scope: Scope, metric: Metric, limit: float, now: float) -> RefusalError:

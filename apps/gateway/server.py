@@ -27,6 +27,7 @@ from apps.gateway.origins import answer_preflight, make_base
 from apps.gateway.passing import PASSED, pass_on
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller
+from apps.gateway.telling import take_spans
 from apps.gateway.traces import read_response
 from tentalis.inbound.connections import Connections
 from tentalis.limits import LIMITS
@@ -207,6 +208,9 @@ class GatewayServer:
             raise RefusalError(message, status=404, code="not_found", param="response_id")
         return _json(found)
 
+    async def _take_spans(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
+        return await take_spans(self.edge, request, caller)
+
     async def _close(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
         if self._close_session is None or not await self._close_session(caller, session):
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
@@ -281,6 +285,7 @@ CLOSED: Mapping[str, Closed] = {
     "GET /v1/responses/{response}": Closed(Right.GATEWAY_USE, GatewayServer._show_response),
     "POST /v1/messages/count_tokens": Closed(Right.GATEWAY_USE, GatewayServer._count_tokens),
     **{f"POST {path}": Closed(Right.GATEWAY_USE, _make_passer(path)) for path in PASSED},
+    "POST /v1/traces": Closed(Right.GATEWAY_USE, GatewayServer._take_spans),
     "GET /sessions/{session}/traces": Closed(Right.SESSIONS_READ, GatewayServer._list_traces),
     "POST /sessions/{session}/done": Closed(Right.GATEWAY_USE, GatewayServer._close),
 }

@@ -12,6 +12,9 @@ from apps.inference.registry import CHOICES, find_kind
 from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32, unpack_top
 from tentalis.outbound.addresses import check_url
 
+TOLD_BY_A_SPAN = "otlp"
+"""`Exchange.api` of a call that a program told of by OpenTelemetry: it was asked elsewhere."""
+
 
 class Provider(Timestamped):
     """A model server. `project` None: shared, for the projects that it is granted to.
@@ -192,7 +195,7 @@ class Exchange(Timestamped):
         shared_messages, shared_tokens: how many of the conversation's messages, and of the prompt's tokens, are the
             parent's.
         token: key id of the token that asked; "" for calls of ours, and for those of before it was kept.
-        api: chat, completions, responses or messages: the dialect the caller spoke.
+        api: chat, completions, responses or messages: the dialect the caller spoke; otlp: a span told of the call.
         turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats); judge,
             manager or hint: a call of ours beside the agent's work, of which the figures alone are kept; shadow: an
             answer that is compared with what serves and shown to nobody.
@@ -294,6 +297,8 @@ class Exchange(Timestamped):
         """Why its tokens are not exact, in words; "" where they are."""
         if self.has_exact_tokens:
             return ""
+        if self.api == TOLD_BY_A_SPAN:
+            return "a span told it, without token ids: it can be reviewed, not trained on"
         if self.is_truncated:
             return "the answer broke off before it was whole"
         if self.is_mixed:

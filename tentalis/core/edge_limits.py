@@ -39,6 +39,7 @@ class EdgeLimits:
     # of its body
     web_body_bytes: int = _limit(2 * MIB, "bytes", (WEB,), 413, "a request's body at the web")
     gateway_body_bytes: int = _limit(32 * MIB, "bytes", (GATEWAY,), 413, "a request's body at the gateway")
+    spans_body_bytes: int = _limit(8 * MIB, "bytes", (GATEWAY,), 413, "a batch of spans at the gateway")
     bodies_bytes: int = _limit(256 * MIB, "bytes", (GATEWAY,), 429, "bodies that one process holds at the same time")
     body_s: float = _limit(30.0, "seconds", (WEB, GATEWAY), 408, "from the end of a request's head to that of its body")
     # of its JSON

@@ -29,6 +29,7 @@ SMALL: dict[str, float] = {
     "idle_s": 6.0,
     "web_body_bytes": 20_000,
     "gateway_body_bytes": 40_000,
+    "spans_body_bytes": 10_000,
     "bodies_bytes": 100_000,
     "body_s": 1.0,
     "json_values": 5_000,

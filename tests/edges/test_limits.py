@@ -122,6 +122,11 @@ def send_large_body(scene: Scene) -> Heard:
         return connected.hear()
 
 
+def send_large_batch(scene: Scene) -> Heard:
+    lines = f"Authorization: Bearer {scene.token}", "Content-Type: application/x-protobuf"
+    return ask(scene.port, "POST", "/v1/traces", *lines, body=b" " * 12_000)
+
+
 def send_large_chunks(scene: Scene) -> Heard:
     """Of a length that is not said."""
     with RawConnection(scene.port) as connected:
@@ -205,6 +210,7 @@ ATTEMPTS: dict[tuple[str, str], list[Attempt]] = {
     ("web_body_bytes", WEB): [send_large_body, send_large_chunks],
     ("web_json_depth", WEB): [send_levels(33)],
     ("gateway_body_bytes", GATEWAY): [send_large_body, send_large_chunks],
+    ("spans_body_bytes", GATEWAY): [send_large_batch],
     ("bodies_bytes", GATEWAY): [send_bodies_together],
     ("gateway_json_depth", GATEWAY): [send_levels(65), send_levels(1_020), send_levels(4_000)],
     ("json_values", GATEWAY): [send_values],

@@ -41,6 +41,7 @@ APIS = {
     "completions": "Completions",
     "responses": "Responses",
     "messages": "Messages (Anthropic)",
+    "otlp": "OpenTelemetry",
 }
 
 

@@ -155,6 +155,13 @@ def send_large_request(scene: Scene) -> Found:
     return Found(str(heard.status), heard.status == 413)
 
 
+@attack("12 MB of empty spans to the gateway", wanted="413", limit="spans_body_bytes")
+def send_large_batch(scene: Scene) -> Found:
+    lines = f"Authorization: Bearer {scene.token}", "Content-Type: application/x-protobuf"
+    heard = ask(scene.gateway_port, "POST", "/v1/traces", *lines, body=b"\x0a\x00" * 6 * MIB)
+    return Found(str(heard.status), heard.status == 413)
+
+
 @attack("ten requests of 30 MB, all but their last byte", wanted="429 beyond 268 MB", limit="bodies_bytes")
 def hold_bodies(scene: Scene) -> Found:
     lines = f"Authorization: Bearer {scene.token}", JSON, f"Content-Length: {30 * MIB + 1}"
