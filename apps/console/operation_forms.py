@@ -57,7 +57,7 @@ class RetryForm(forms.Form):
         return self.cleaned_data["recipe_from"] or "run"
 
 
-_MODEL = ("provider", "base_model", "base_directory")
+_MODEL = ("provider", "base_model", "base_directory", "fallbacks")
 _LINE = ("adapters_per", "user_batch_tasks", "learns_with")
 FIELDS: Mapping[str, tuple[str, ...]] = {
     Worker.Kind.ECHO: (),
@@ -117,6 +117,16 @@ class WorkerForm(forms.Form):
             "Where the training box and this server find the files of the very model that answers: config.json, the "
             "tokenizer, *.safetensors. Without it a worker on a model server of your own works, and nothing of it "
             "trains. Empty with the installation's own engine: its built-in model."
+        ),
+    )
+    fallbacks = forms.CharField(
+        label=_("Fallbacks"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false", "class": "mono"}),
+        help_text=_(
+            "Who answers callers of the gateway while its own model cannot be had (no connection, 429, 5xx, silence), "
+            "one a line, first choice first: server/model, or another worker's name. Their answers never train this "
+            "worker."
         ),
     )
     system_prompt = forms.CharField(
@@ -210,6 +220,8 @@ class WorkerForm(forms.Form):
         data: Mapping[str, Any] = self.cleaned_data
         sampling = {name: data[name] for name in ("temperature", "max_tokens", "top_p") if data.get(name) is not None}
         rest = {name: value for name, value in data.items() if name not in {"temperature", "max_tokens", "top_p"}}
+        if "fallbacks" in rest:
+            rest["fallbacks"] = rest["fallbacks"].split()
         if not rest.get("adapters_per", "-"):
             del rest["adapters_per"]
         return {**rest, "sampling": sampling}
@@ -223,6 +235,7 @@ def read_worker(worker: Worker) -> dict[str, Any]:
         "agent_id": worker.agent_id,
         "base_model": worker.base_model,
         "base_directory": worker.base_directory,
+        "fallbacks": "\n".join(worker.fallbacks),
         "system_prompt": worker.system_prompt,
         "adapters_per": worker.adapters_per,
         "user_batch_tasks": worker.user_batch_tasks,

@@ -17,6 +17,7 @@ from apps.gateway.record import Spool
 from apps.gateway.refusals import Refusals
 from apps.gateway.tables import Caller
 from apps.gateway.upstreams import Upstreams
+from apps.inference.breaker import Breaker
 
 TICK_S = 0.5
 IDS_AT_ONCE = 256
@@ -84,6 +85,7 @@ class Edge:
     Attributes:
         in_flight: requests that were read and are being answered.
         ids: of exchanges, a new one each.
+        breaker: which models that have fallbacks are left alone for a while.
         begun: by token, those whose body may yet be under way too. held_bytes: of their bodies.
     """
 
@@ -104,6 +106,7 @@ class Edge:
     origins: frozenset[str] = frozenset()
     quiet: set[Quiet] = field(default_factory=set)
     ids: Iterator[str] = field(default_factory=make_ids)
+    breaker: Breaker = field(default_factory=Breaker)
 
     def __post_init__(self) -> None:
         self.refusals = Refusals(self.spool)

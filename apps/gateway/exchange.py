@@ -21,7 +21,7 @@ from apps.gateway.origins import ANTHROPICS_ID, REQUEST_ID, make_base
 from apps.gateway.reading import read_events
 from apps.gateway.record import RECORD_VERSION, Header, SpoolError
 from apps.gateway.relaying import NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
-from apps.gateway.routing import name_served
+from apps.gateway.routing import Route, name_served
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller, Served
 from apps.gateway.upstreams import AnswerTooLongError
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 ADAPTER_HEADER = "X-Tentalis-Adapter"
 EXCHANGE_HEADER = "X-Tentalis-Exchange"
+FALLBACK_HEADER = "X-Tentalis-Fallback"
 UNRECORDED = "the answer cannot be recorded at the moment, so it is not given"
 MOST_NAME_CHARS = 300
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
@@ -62,6 +63,7 @@ class Exchange:
         self._first_s: float | None = None
         self._body: Body | None = None
         self._reservation: Reservation | None = None
+        self._is_counted = False
         self._is_admitted = False
         self._is_kept = False
         self.last_heard_at = time.monotonic()
@@ -113,18 +115,31 @@ class Exchange:
             await self._check_task(arrival, place.task)
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(arrival, previous)
-        fetch = self._fetch = Fetch(edge, arrival)
-        self._reservation = edge.budgets.admit(
-            caller,
-            fetch.aim.route.backend,
-            self._at,
-            guess=lambda: guess_usage(raw, body),
-            count_usd=lambda usage: self._count_usd(fetch, usage),
-            allowance=fetch.aim.route.allowance,
-        )
+        fetch = self._fetch = Fetch(edge, arrival, self._admit)
         if fetch.aim.question.is_stream:
             return await self._answer_stream(fetch)
         return await self._answer_whole(fetch)
+
+    def _admit(self, route: Route) -> None:
+        """Hold room for the request at a route's server; of its caller it is counted once, whoever is asked.
+
+        Raises:
+            RefusalError: a budget is used up.
+        """
+        arrival = self._arrival
+        assert arrival is not None, "a request is read before it is given to a server"
+        if self._reservation is not None:
+            self._reservation.release()
+        self._reservation = self._edge.budgets.admit(
+            arrival.caller,
+            route.backend,
+            self._at,
+            guess=lambda: guess_usage(arrival.raw, arrival.body),
+            count_usd=lambda usage: self._count_usd(route, usage),
+            allowance=route.allowance,
+            is_fallback=self._is_counted,
+        )
+        self._is_counted = True
 
     async def _check_task(self, arrival: Arrival, task: int) -> None:
         """Raises RefusalError where a request is said to be work on a task that the project does not have."""
@@ -229,7 +244,10 @@ class Exchange:
         if not served.isprintable() or len(served) > MOST_NAME_CHARS:
             message = f"{fetch.aim.route.backend.name} names a model that no header can hold: {served[:80]!r}"
             raise RefusalError(message, status=502, code="upstream_unreadable")
-        return {**self._make_base(), ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
+        headers = {**self._make_base(), ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
+        if fetch.fallback:
+            headers[FALLBACK_HEADER] = fetch.fallback
+        return headers
 
     def _make_base(self) -> dict[str, str]:
         base = make_base(self._request.headers, self._id, self._edge.origins)
@@ -303,7 +321,7 @@ class Exchange:
                     arrival.caller,
                     backend,
                     tokens=tokens,
-                    count_usd=lambda: self._count_usd(fetch, relay.usage),
+                    count_usd=lambda: self._count_usd(fetch.aim.route, relay.usage),
                     now=time.time(),
                     allowance=fetch.aim.route.allowance,
                 )
@@ -318,7 +336,7 @@ class Exchange:
         route = fetch.aim.route if fetch is not None else None
         name = fetch.aim.relay.served if fetch is not None else ""
         served = self._find_served(arrival, fetch, name) if fetch is not None and name else Served("")
-        return {
+        header: Header = {
             "v": RECORD_VERSION,
             "id": self._id,
             "at": self._at,
@@ -353,10 +371,12 @@ class Exchange:
             "latency_ms": round(1000 * (time.perf_counter() - self._started), 3),
             "first_ms": None if self._first_s is None else round(1000 * self._first_s, 3),
         }
+        if fetch is not None and fetch.fallback_reason:
+            header["fallback"] = fetch.fallback_reason
+        return header
 
-    def _count_usd(self, fetch: Fetch, usage: Usage) -> float:
+    def _count_usd(self, route: Route, usage: Usage) -> float:
         """What so many tokens cost there; 0 where no price is known."""
-        route = fetch.aim.route
         rates = self._edge.knowledge.tables.prices.find(
             provider_id=route.backend.key, kind=route.backend.kind.kind, model=route.served.name
         )

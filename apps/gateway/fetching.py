@@ -3,16 +3,18 @@
 import asyncio
 import math
 import time
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
 import aiohttp
 
 from apps.gateway.arriving import Aim, Arrival, take_aim
-from apps.gateway.dialects import ErrorWords, read_error
+from apps.gateway.dialects import BadRequestError, ErrorWords, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
+from apps.gateway.fallbacks import Fallbacks
 from apps.gateway.retelling import NoAnswerError, is_whole, tell_as_events
-from apps.gateway.routing import find_route
+from apps.gateway.routing import Route, find_route
 from apps.gateway.upstreams import (
     FAR_STATUSES,
     AnswerTooLongError,
@@ -35,24 +37,69 @@ BROKEN = (aiohttp.ClientError, ConnectionError)
 class Fetch:
     """One request under way. Until it has a first byte to pass on, it may try another address or another route.
 
+    Args:
+        admit: holds room for the request at a route's server; raises RefusalError where a budget is used up.
+
     Attributes:
         aim: where it is pointed at present.
         endpoint: that was asked last; None before any was.
+        fallback: who answered in the place of the model that was asked for, and `fallback_reason` why; "".
     """
 
-    def __init__(self, edge: Edge, arrival: Arrival) -> None:
+    def __init__(self, edge: Edge, arrival: Arrival, admit: Callable[[Route], None]) -> None:
         self._edge = edge
         self._arrival = arrival
+        self._admit = admit
         self._answer: aiohttp.ClientResponse | None = None
         self._measure = Measure(LIMITS.gateway_answer_bytes)
         self.endpoint: Endpoint | None = None
+        self.fallback = self.fallback_reason = ""
+        self._fallbacks: Fallbacks | None = None
         self.aim = self._take_aim()
+        if self.aim.route.fallbacks:
+            self._fallbacks = Fallbacks(edge.breaker, arrival.caller.project, self.aim.route)
 
     async def start(self) -> bytes:
         """The whole answer, or the first piece of a stream.
 
         Raises:
-            RefusalError: nobody answered, or somebody did and refused.
+            RefusalError: nobody answered, or somebody did and refused; or a budget is used up.
+        """
+        if self._fallbacks is not None:
+            return await self._ask_in_turn(self._fallbacks)
+        self._admit(self.aim.route)
+        return await self._ask()
+
+    async def _ask_in_turn(self, fallbacks: Fallbacks) -> bytes:
+        """The answer of the first that gives one. Raises RefusalError: nobody did, or the request itself is wrong."""
+        while fallbacks.turn():
+            self.endpoint = None
+            try:
+                self.aim = self._take_aim()
+                if not fallbacks.begin(self.aim.route):
+                    continue
+                self._admit(self.aim.route)
+            except (RefusalError, BadRequestError) as error:
+                fallbacks.pass_over(error)
+                continue
+            try:
+                found = await self._ask(has_others=fallbacks.has_more)
+            except RefusalError as error:
+                fallbacks.note_refusal(error)
+                self._hang_up()
+                continue
+            fallbacks.note_answer()
+            if reason := fallbacks.reason:
+                self.fallback, self.fallback_reason = fallbacks.name, reason
+                self._edge.metrics.fallbacks[self.aim.route.backend.key or 0] += 1
+            return found
+        raise fallbacks.refusal
+
+    async def _ask(self, *, has_others: bool = False) -> bytes:
+        """The answer of the server that `aim` points at, from whichever of its addresses gives one.
+
+        Args:
+            has_others: somebody else can answer, so that a server which is down is not waited for.
         """
         until = time.monotonic() + self._edge.patience.down_s
         wait_s = FIRST_WAIT_S
@@ -71,7 +118,7 @@ class Fetch:
             assert refusal is not None, "every backend has an address"
             if refusal.code not in {"upstream_down", "model_loading"}:
                 raise refusal
-            if not is_worth_it or time.monotonic() >= until:
+            if not is_worth_it or time.monotonic() >= until or (has_others and refusal.code == "upstream_down"):
                 raise refusal
             await asyncio.sleep(wait_s)
             wait_s = min(LONGEST_WAIT_S, wait_s * 2)
@@ -87,16 +134,21 @@ class Fetch:
 
     def close(self) -> None:
         """Let the server know that nobody listens any more, where it is still answering."""
+        self._hang_up()
+        if self._fallbacks is not None:
+            self._fallbacks.close()
+
+    def _hang_up(self) -> None:
         if self._answer is not None:
             self._answer.close()
 
     def _take_aim(self) -> Aim:
-        caller = self._arrival.caller
+        arrival, model = self._arrival, self._arrival.model
+        if self._fallbacks is not None:
+            model = self._fallbacks.name
         tables = self._edge.knowledge.tables
-        return take_aim(
-            self._arrival,
-            find_route(self._arrival.model, self._arrival.place, project=caller.project, tables=tables),
-        )
+        route = find_route(model, arrival.place, project=arrival.caller.project, tables=tables)
+        return take_aim(arrival, route if model == arrival.model else route._replace(worker=arrival.model))
 
     async def _aim_again(self) -> None:
         """The tables may know better by now: an adapter was swapped, a server has moved."""

@@ -75,11 +75,12 @@ class Count:
 
 
 class Scope(NamedTuple):
-    """Whose budget it is, and what it is."""
+    """Whose budget it is, and what it is. `is_server`: of a server, and not of who asks it."""
 
     key: str
     words: str
     limits: Limits
+    is_server: bool = False
 
 
 class Reservation:
@@ -130,6 +131,7 @@ class Budgets:
         guess: Callable[[], Usage],
         count_usd: Callable[[Usage], float],
         allowance: Limits = _NONE,
+        is_fallback: bool = False,
     ) -> "Reservation | None":
         """Count one request against every budget it falls under, and hold room for what it may use.
 
@@ -139,6 +141,7 @@ class Budgets:
             guess: what it may use; called where a budget is in tokens or dollars.
             count_usd: what that costs; called where one is in dollars.
             allowance: of the project's grant for the backend.
+            is_fallback: the request was counted already, and is now given to another server.
         Returns:
             What is held, until it is released; None where there is no budget.
         Raises:
@@ -152,6 +155,7 @@ class Budgets:
             for scope in scopes
             for metric in METRICS
             if (limit := getattr(scope.limits, metric.name)) is not None
+            and not (is_fallback and metric is REQUESTS and not scope.is_server)
         ]
         for scope, metric, limit, count in limited:
             used = count.read(now)
@@ -259,10 +263,10 @@ def _scopes(caller: Caller, backend: Backend, allowance: Limits) -> Iterator[Sco
     """Only those with a limit; most have none."""
     if allowance != _NONE and backend.key is not None:
         words = f"project {caller.project_slug} at model server {backend.name}"
-        yield Scope(name_grant(caller.project, backend.key), words, allowance)
+        yield Scope(name_grant(caller.project, backend.key), words, allowance, is_server=True)
     yield from _callers_scopes(caller)
     if backend.limits != _NONE:
-        yield Scope(f"provider:{backend.key}", f"provider {backend.name}", backend.limits)
+        yield Scope(f"provider:{backend.key}", f"provider {backend.name}", backend.limits, is_server=True)
 
 
 def _callers_scopes(caller: Caller) -> Iterator[Scope]:

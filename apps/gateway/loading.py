@@ -228,7 +228,14 @@ def _make_backend(provider: Provider) -> Backend | None:
 def _make_route(worker: Worker, base: str, backend: Backend, deployment: Deployment | None) -> WorkerRoute:
     plain = Served(base)
     if deployment is None:
-        return WorkerRoute(project=worker.project_id, name=worker.name, backend=backend, base=plain, deployed=plain)
+        return WorkerRoute(
+            project=worker.project_id,
+            name=worker.name,
+            backend=backend,
+            base=plain,
+            deployed=plain,
+            fallbacks=tuple(worker.fallbacks),
+        )
     return WorkerRoute(
         project=worker.project_id,
         name=worker.name,
@@ -239,6 +246,7 @@ def _make_route(worker: Worker, base: str, backend: Backend, deployment: Deploym
         canary_percent=deployment.canary_percent,
         canary_key=f"{deployment.epoch}:{deployment.canary_id}" if deployment.canary_id else "",
         canary_after_task=deployment.canary_after_task,
+        fallbacks=tuple(worker.fallbacks),
     )
 
 

@@ -35,13 +35,15 @@ class Metrics:
     """All of them.
 
     Attributes:
-        answers: by dialect and status. failovers: by provider; 0: the installation's own. refusals: by code.
+        answers: by dialect and status. failovers, fallbacks: by provider; 0: the installation's own.
+        refusals: by code.
         gauges: read when asked.
     """
 
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, int]] = Counter()
         self.failovers: Counter[int] = Counter()
+        self.fallbacks: Counter[int] = Counter()
         self.refusals: Counter[str] = Counter()
         self.truncated = 0
         self.tokens = 0
@@ -59,10 +61,14 @@ class Metrics:
         for (api, status), count in self.answers.items():
             answers.add_metric([api, str(status)], count)
         yield answers
-        failovers = CounterMetricFamily(f"{PREFIX}_failovers", "Requests an upstream failed.", labels=["provider"])
-        for provider, count in self.failovers.items():
-            failovers.add_metric([str(provider)], count)
-        yield failovers
+        for name, words, counts in (
+            ("failovers", "Requests an upstream failed.", self.failovers),
+            ("fallbacks", "Requests it answered in the place of a worker's own model.", self.fallbacks),
+        ):
+            family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=["provider"])
+            for provider, count in counts.items():
+                family.add_metric([str(provider)], count)
+            yield family
         refusals = CounterMetricFamily(f"{PREFIX}_refusals", "Requests refused to shed load.", labels=["code"])
         for code, count in self.refusals.items():
             refusals.add_metric([code], count)

@@ -12,7 +12,7 @@ ANTHROPICS_ID = "request-id"
 MOST_ID_CHARS = 200
 _ORIGIN = istr("Origin")
 _ANYWHERE = "*"
-_SHOWN = "X-Request-Id, request-id, X-Tentalis-Exchange, X-Tentalis-Adapter, Retry-After"
+_SHOWN = "X-Request-Id, request-id, X-Tentalis-Exchange, X-Tentalis-Adapter, X-Tentalis-Fallback, Retry-After"
 _KEPT_S = 600
 
 

@@ -43,6 +43,7 @@ class Header(TypedDict):
         error: in words; "" where there was none.
         latency_ms: from the request's arrival to the answer's last byte.
         first_ms: to the answer's first byte; None where there was none.
+        fallback: why a fallback answered; absent where the model that was asked for did.
     """
 
     v: int
@@ -78,6 +79,7 @@ class Header(TypedDict):
     latency_ms: float
     first_ms: float | None
     sampling: NotRequired[dict[str, Any]]
+    fallback: NotRequired[str]
 
 
 class Record(NamedTuple):

@@ -17,6 +17,7 @@ class Route(NamedTuple):
         worker: name; "" where a provider's model was asked for.
         is_managed: the platform chose the adapter, so that it is ours to find another if the server lost it.
         allowance: what the project's grant for the server allows.
+        fallbacks: names of models to ask where this one cannot be had, in order.
     """
 
     backend: Backend
@@ -24,6 +25,7 @@ class Route(NamedTuple):
     worker: str
     is_managed: bool
     allowance: Limits = Limits()
+    fallbacks: tuple[str, ...] = ()
 
 
 def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Route:
@@ -43,7 +45,8 @@ def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Rou
 
 def _resolve(model: str, place: Place, *, project: int, tables: Tables) -> Route:
     if (worker := tables.workers.get((project, model))) is not None:
-        return Route(worker.backend, _choose(worker, place), worker.name, is_managed=True)
+        served = _choose(worker, place)
+        return Route(worker.backend, served, worker.name, is_managed=True, fallbacks=worker.fallbacks)
     if (pinned := tables.adapters.get((project, model))) is not None:
         _require_own(pinned[1].name, model, place, tables)
         return Route(pinned[0].backend, pinned[1], pinned[0].name, is_managed=True)

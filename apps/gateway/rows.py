@@ -24,6 +24,7 @@ COLUMNS: Mapping[str, str] = {
     "completion_tokens": "int4", "cached_tokens": "int4", "cost_usd": "numeric", "latency_ms": "float8",
     "first_token_ms": "float8", "upstream": "varchar", "retry": "int2", "status": "int2", "is_streamed": "bool",
     "is_truncated": "bool", "is_mixed": "bool", "error": "text",
+    "fallback_reason": "text",
 }  # fmt: skip
 """Every column, with its type; a test compares them with the model."""
 COPY = "COPY inference_exchange ({}) FROM STDIN (FORMAT BINARY)".format(", ".join(COLUMNS))
@@ -124,6 +125,7 @@ def make_row(
         captured.is_truncated,
         captured.is_mixed,
         fit(captured.error, 10_000),
+        fit(header.get("fallback", ""), 2_000),
     )
 
 

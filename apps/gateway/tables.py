@@ -85,6 +85,7 @@ class WorkerRoute:
     Args:
         canary_key: names the canary's trial; "" without one. canary_after_task: see `Deployment`.
         people: what serves those who have an adapter of their own, by end user.
+        fallbacks: names of models that are asked where its own cannot be had, in order.
     """
 
     project: int
@@ -97,6 +98,7 @@ class WorkerRoute:
     canary_key: str = ""
     canary_after_task: int = 0
     people: Mapping[str, Served] = field(default_factory=dict)
+    fallbacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

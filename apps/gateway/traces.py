@@ -62,6 +62,7 @@ def read_traces(caller: Caller, key: str, after: int, limit: int) -> dict[str, A
                 "status": exchange.status,
                 "is_truncated": exchange.is_truncated,
                 "is_mixed": exchange.is_mixed,
+                "fallback_reason": exchange.fallback_reason,
                 "error": exchange.error,
             }
         )

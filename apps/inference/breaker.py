@@ -27,13 +27,14 @@ class _Circuit:
     rest_s: float = 0.0
     rests_until: float = 0.0
     tried_since: float | None = None
+    is_busy: bool = False
 
 
 class Breaker:
-    """Who is left alone, by (project, origin of the server).
+    """Who is left alone, by (project, origin of the server or, in the gateway, the model on it).
 
     After `SILENCES` calls without an answer nothing is asked for a rest; then one call tries it, and while that lasts
-    the others still wait. An answer, whatever it says, ends it; another silence doubles the rest.
+    the others still wait. An answer ends it; another silence doubles the rest.
 
     Args:
         clock: seconds, rising.
@@ -64,24 +65,31 @@ class Breaker:
             else:
                 circuit.tried_since = now
                 return
-            silences = circuit.silences
+            why = "can take no more" if circuit.is_busy else f"gave no answer {circuit.silences} times in a row"
         raise ServerRestsError(
-            f"{origin} gave no answer {silences} times in a row and is left alone for now; it is asked again in "
-            f"{max(1.0, wait_s):.0f} s",
+            f"{origin} {why} and is left alone for now; it is asked again in {max(1.0, wait_s):.0f} s",
             wait_s=max(1.0, wait_s),
         )
 
     def note_silence(self, project_id: int | None, origin: str) -> None:
         with self._lock:
-            if len(self._circuits) >= _KEPT:
-                self._circuits.clear()
-            circuit = self._circuits.setdefault((project_id, origin), _Circuit())
+            circuit = self._find(project_id, origin)
             was_tried = circuit.tried_since is not None
             circuit.silences += 1
             circuit.tried_since = None
+            circuit.is_busy = False
             if circuit.silences == SILENCES or was_tried:
                 circuit.rest_s = min(max(FIRST_REST_S, circuit.rest_s * 2), LONGEST_REST_S)
                 circuit.rests_until = self._clock() + circuit.rest_s * random.uniform(0.8, 1.2)
+
+    def note_busy(self, project_id: int | None, origin: str, *, rest_s: float) -> None:
+        """It answered that it takes no more for so long: nobody asks until then, and then one."""
+        with self._lock:
+            circuit = self._find(project_id, origin)
+            circuit.silences = max(SILENCES, circuit.silences)
+            circuit.tried_since = None
+            circuit.is_busy = True
+            circuit.rests_until = self._clock() + min(rest_s, LONGEST_REST_S)
 
     def note_unknown(self, project_id: int | None, origin: str) -> None:
         """A call ended without showing anything: it was cancelled, or never reached the server."""
@@ -93,6 +101,11 @@ class Breaker:
         if self._circuits:
             with self._lock:
                 self._circuits.pop((project_id, origin), None)
+
+    def _find(self, project_id: int | None, origin: str) -> _Circuit:
+        if len(self._circuits) >= _KEPT:
+            self._circuits.clear()
+        return self._circuits.setdefault((project_id, origin), _Circuit())
 
 
 breaker = Breaker()

@@ -14,6 +14,7 @@ from tentalis.outbound.addresses import check_url
 
 TOLD_BY_A_SPAN = "otlp"
 """`Exchange.api` of a call that a program told of by OpenTelemetry: it was asked elsewhere."""
+FELL_BACK = "a fallback answered, and its tokens are another model's"
 
 
 class Provider(Timestamped):
@@ -209,6 +210,8 @@ class Exchange(Timestamped):
         status: HTTP status the caller got.
         is_truncated: the answer broke off: the server or the caller went away.
         is_mixed: another adapter served at its end than at its start; nothing is trained on it.
+        fallback_reason: why one of its worker's fallbacks answered, each that was passed over by name; "" where the
+            model that was asked for did. Another model's tokens are never trained as the worker's.
         cost_usd: by the price known then; None: no price was known.
         upstream: address that served it.
         adapter_name: what really served it; "" for the base model.
@@ -265,6 +268,7 @@ class Exchange(Timestamped):
     is_truncated = models.BooleanField(default=False)
     is_mixed = models.BooleanField(default=False)
     error = models.TextField(blank=True)
+    fallback_reason = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         constraints = [
@@ -287,9 +291,9 @@ class Exchange(Timestamped):
 
     @property
     def has_exact_tokens(self) -> bool:
-        """Whether the server told its token ids and log-probs, without which nothing can be trained."""
+        """Whether its worker's model told the answer's token ids and log-probs: nothing else can be trained on."""
         has_prompt = bool(self.prompt_token_ids) or self.shared_tokens > 0
-        is_whole = not (self.is_truncated or self.is_mixed)
+        is_whole = not (self.is_truncated or self.is_mixed or self.fallback_reason)
         return is_whole and has_prompt and bool(self.token_ids) and len(self.logprobs) == len(self.token_ids)
 
     @property
@@ -299,6 +303,8 @@ class Exchange(Timestamped):
             return ""
         if self.api == TOLD_BY_A_SPAN:
             return "a span told it, without token ids: it can be reviewed, not trained on"
+        if self.fallback_reason:
+            return FELL_BACK
         if self.is_truncated:
             return "the answer broke off before it was whole"
         if self.is_mixed:

@@ -36,6 +36,7 @@ _OF_EXCHANGE = (
     "logprobs",
     "is_truncated",
     "is_mixed",
+    "fallback_reason",
     "sampling",
     "error",
 )

@@ -19,6 +19,8 @@ class Worker(Timestamped):
         user_batch_tasks: tasks that fill a batch of one person; None: as many as any.
         base_directory: where trainer and web find its base model's files; "": nobody said, or it is the built-in one.
         base_facts: what its files were when it was said (`bases.BaseFacts` as JSON); {}: not looked at.
+        fallbacks: models that the gateway asks in this order where its own cannot be had: `server/model`, or another
+            worker of the project.
         learns_with: whose line of adapters it teaches and is served by; None: its own. Never a chain.
         supervision: which actions of an outside agent wait for a person (`tentalis.core.supervision`); {}: none.
     """
@@ -57,6 +59,9 @@ class Worker(Timestamped):
     adapters_per = models.CharField(max_length=8, choices=AdaptersPer.choices, default=AdaptersPer.WORKER)
     user_batch_tasks = models.PositiveIntegerField(
         null=True, blank=True, help_text="Tasks that fill a batch of one person; empty: the project's."
+    )
+    fallbacks = models.JSONField(
+        default=list, db_default=[], blank=True, help_text="Asked where its own model cannot be had: server/model."
     )
     learns_with = models.ForeignKey("self", models.RESTRICT, null=True, blank=True, related_name="learners")
     is_active = models.BooleanField(default=True)

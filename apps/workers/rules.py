@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from apps.base.errors import ConflictError
-from apps.inference.grants import is_granted, say_not_granted
+from apps.inference.grants import is_granted, say_not_granted, usable
 from apps.inference.models import Provider
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -25,6 +26,7 @@ class _Range(NamedTuple):
         return f"a {'whole ' if self.is_whole else ''}number from {self.low:g} to {self.high:g}"
 
 
+MOST_FALLBACKS: Final = 5
 _TEMPERATURE: Final = _Range(0.0, 2.0)
 MOST_BATCH_TASKS: Final = 10_000
 _AGENT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -69,6 +71,8 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
         errors.setdefault("base_model", ["a chat worker needs a model's name, and its provider has no default"])
     if complaints := _check_sampling(worker):
         errors["sampling"] = complaints
+    if complaint := _check_fallbacks(worker):
+        errors["fallbacks"] = [complaint]
     if complaint := _check_supervision(worker):
         errors["supervision"] = [complaint]
     for name, words in _check_sharing(worker).items():
@@ -181,6 +185,29 @@ def _check_supervision(worker: Worker) -> str:
             "only an outside worker proposes what it wants to do; the platform does the tasks of "
             f"a {worker.kind} worker itself, without asking"
         )
+    return ""
+
+
+def _check_fallbacks(worker: Worker) -> str:
+    """Whether callers could ask for each of them by that name."""
+    found = worker.fallbacks
+    if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
+        return f"wanted a list of names, found {found!r:.100}"
+    if len(found) > MOST_FALLBACKS or len(set(found)) < len(found):
+        return f"wanted at most {MOST_FALLBACKS}, each once; found {', '.join(found):.200}"
+    if found and worker.kind == Worker.Kind.ECHO:
+        return f"an echo worker asks no model, found {', '.join(found):.200}"
+    for name in found:
+        server, slash, model = name.partition("/")
+        if slash and model:
+            named = Provider.objects.filter(usable([worker.project]), name=server, is_active=True)
+            if server == settings.TENTALIS["INFERENCE_BACKEND"] or named.exists():
+                continue
+            return f"{name:.200}: the project has no model server {server:.64}"
+        if name == worker.name:
+            return f"{name}: a worker is no fallback of its own"
+        if not worker.project.workers.filter(name=name, is_active=True).exclude(kind=Worker.Kind.ECHO).exists():
+            return f"{name:.200}: wanted server/model, or another worker of the project"
     return ""
 
 

@@ -30,6 +30,7 @@ CHANGEABLE = frozenset(
         "supervision",
         "adapters_per",
         "user_batch_tasks",
+        "fallbacks",
         "learns_with",
         "is_active",
     }
@@ -54,6 +55,7 @@ def create_worker(
     supervision: dict[str, Any] | None = None,
     adapters_per: str = Worker.AdaptersPer.WORKER,
     user_batch_tasks: int | None = None,
+    fallbacks: list[str] | None = None,
     learns_with: Worker | None = None,
 ) -> Worker:
     """Add an agent to a project.
@@ -68,6 +70,7 @@ def create_worker(
         supervision: see `tentalis.core.supervision`; only an outside worker can have one.
         adapters_per: worker or user: whether every person it talks with teaches adapters of their own.
         user_batch_tasks: tasks that fill a batch of one person; None: the project's `batch_tasks`.
+        fallbacks: models that the gateway asks in this order where its own cannot be had, see `rules.MOST_FALLBACKS`.
         learns_with: whose line of adapters it teaches and is served by; None: its own.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
@@ -89,6 +92,7 @@ def create_worker(
         supervision={} if supervision is None else supervision,
         adapters_per=adapters_per,
         user_batch_tasks=user_batch_tasks,
+        fallbacks=[] if fallbacks is None else fallbacks,
     )
     with transaction.atomic():
         if learns_with is not None:

@@ -1,6 +1,6 @@
 """Workers: the agents that do tasks."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
+FALLBACK = "server/model or another worker, asked while its own model cannot be had; repeatable, in order."
 BASE_DIRECTORY = "Where the trainer finds the files of the very model its server serves; without it nothing trains."
 
 
@@ -38,6 +39,7 @@ def create(
     adapters_per: Annotated[
         str, typer.Option(help="worker, or user: each person it talks with teaches adapters of their own.")
     ] = "",
+    fallback: Annotated[list[str] | None, typer.Option(help=FALLBACK)] = None,
     learns_with: Annotated[
         str, typer.Option(help="Name of the worker whose adapters it teaches and is served by; default: its own.")
     ] = "",
@@ -54,6 +56,7 @@ def create(
         "agent_id": agent_id,
         "system_prompt": system_prompt,
         "adapters_per": adapters_per,
+        "fallbacks": fallback,
         "learns_with": learns_with,
     }
     with open_client() as client:
@@ -87,16 +90,22 @@ def change(
     base_model: Annotated[str | None, typer.Option(help="Name the model server knows it by.")] = None,
     base_directory: Annotated[str | None, typer.Option(help=BASE_DIRECTORY)] = None,
     system_prompt: Annotated[str | None, typer.Option(help="What the worker is told first.")] = None,
+    fallback: Annotated[list[str] | None, typer.Option(help=FALLBACK)] = None,
+    no_fallbacks: Annotated[bool, typer.Option("--no-fallbacks", help="Nobody answers in its place.")] = False,
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
-    """Change a worker's base weights or what it is told first."""
+    """Change a worker's base weights, what it is told first, or who answers in its place."""
     from tentalis.cli.session import open_client
 
+    if fallback and no_fallbacks:
+        raise typer.BadParameter("wanted --fallback or --no-fallbacks, found both")
     asked = {"base_model": base_model, "base_directory": base_directory, "system_prompt": system_prompt}
-    changes = {field: value for field, value in asked.items() if value is not None}
+    changes: dict[str, Any] = {field: value for field, value in asked.items() if value is not None}
+    if fallback or no_fallbacks:
+        changes["fallbacks"] = fallback or []
     if not changes:
-        raise typer.BadParameter("say what changes: --base-model, --base-directory or --system-prompt")
+        raise typer.BadParameter("say what changes: --base-model, --base-directory, --system-prompt or --fallback")
     with open_client() as client:
         worker = client.change_worker(find_worker(client, name, project)["id"], **changes)
     if as_json:

@@ -41,6 +41,9 @@ class ExchangeOut(serializers.ModelSerializer[Exchange]):
     task = serializers.IntegerField(source="task_id", allow_null=True)
     parent: Any = serializers.IntegerField(source="parent_id", allow_null=True)
     cost_usd = serializers.FloatField(allow_null=True, help_text="By the price known then; null: none was known.")
+    fallback_reason = serializers.CharField(
+        help_text="Why one of the worker's fallbacks answered; empty: its own model did. Such an answer is not trained."
+    )
     has_exact_tokens = serializers.BooleanField(help_text="Whether token ids and log-probs were told, all of them.")
 
     class Meta:
@@ -73,6 +76,7 @@ class ExchangeOut(serializers.ModelSerializer[Exchange]):
             "is_streamed",
             "is_truncated",
             "is_mixed",
+            "fallback_reason",
             "has_exact_tokens",
             "error",
             "created_at",

@@ -23,7 +23,7 @@ from apps.tasks.models import Attempt, Environment, Step, Task
 from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
-from apps.workers.rules import MOST_BATCH_TASKS
+from apps.workers.rules import MOST_BATCH_TASKS, MOST_FALLBACKS
 from tentalis.core.task_files import FORMS, MOST_CHARS, MOST_TASKS
 
 MAX_PROMPT_CHARS = 100_000
@@ -38,6 +38,10 @@ BASE_DIRECTORY_HELP = (
 )
 ADAPTERS_PER_HELP = "user: each person it talks with teaches adapters of their own, which serve nobody else."
 USER_BATCH_HELP = "Tasks that fill a batch of one person; null: the project's batch_tasks."
+FALLBACKS_HELP = (
+    "Models that the gateway asks in this order where the worker's own cannot be had: server/model, or another "
+    "worker's name. Their answers never train it."
+)
 LEARNS_WITH_HELP = (
     "Name of the worker whose line of adapters it teaches and is served by (the same project, model and server); "
     "null: its own."
@@ -55,6 +59,7 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
     learners: Any = serializers.SlugRelatedField(
         slug_field="name", many=True, read_only=True, help_text="Workers that learn with it."
     )
+    fallbacks = serializers.ListField(child=serializers.CharField(), read_only=True, help_text=FALLBACKS_HELP)
     base_facts = ObjectField(
         read_only=True, help_text="What the files in base_directory are: fingerprint, model_type, parameters…"
     )
@@ -82,6 +87,7 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "supervision",
             "adapters_per",
             "user_batch_tasks",
+            "fallbacks",
             "learns_with",
             "learners",
             "is_active",
@@ -111,6 +117,9 @@ class WorkerFields(StrictSerializer):
     adapters_per = WordField(required=False, choices=Worker.AdaptersPer.choices, help_text=ADAPTERS_PER_HELP)
     user_batch_tasks = WholeNumberField(
         required=False, allow_null=True, min_value=1, max_value=MOST_BATCH_TASKS, help_text=USER_BATCH_HELP
+    )
+    fallbacks = serializers.ListField(
+        child=TextField(max_length=300), required=False, max_length=MOST_FALLBACKS, help_text=FALLBACKS_HELP
     )
     learns_with = TextField(required=False, allow_null=True, max_length=64, help_text=LEARNS_WITH_HELP)
 

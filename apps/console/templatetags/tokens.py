@@ -133,6 +133,8 @@ def call_marks(exchange: Exchange) -> list[tuple[str, str | Promise, str]]:
                 _("Another adapter served at its end than at its start; nothing learns from it."),
             )
         )
+    if exchange.fallback_reason:
+        found.append(("inconclusive", _("Fallback"), exchange.fallback_reason[:500]))
     if exchange.turn == "side":
         found.append(("queued", _("Beside"), _("The agent asked for itself, not for its user.")))
     elif exchange.turn != "main":
