@@ -125,6 +125,10 @@ def test_workers_learn_with_one_and_alone_again(signed_in: Run) -> None:
     refused = signed_in("worker", "change", "sales", "--base-directory", "/no/such/model")
     assert (refused.code, "found no readable config.json in '/no/such/model'" in refused.err) == (1, True)
     assert signed_in("worker", "change", "sales").code == 2
+    backed = signed_in("worker", "change", "sales", "--fallback", "engine/desk", "--fallback", "engine/b", "--json")
+    assert backed.json["fallbacks"] == ["engine/desk", "engine/b"]
+    assert signed_in("worker", "change", "sales", "--fallback", "engine/b", "--no-fallbacks").code == 2
+    assert signed_in("worker", "change", "sales", "--no-fallbacks", "--json").json["fallbacks"] == []
     made = signed_in("worker", "create", "support", "-k", "desk", "--learns-with", "sales", "--json")
     assert made.json["learns_with"] == "sales"
     assert signed_in("worker", "show", "sales", "--json").json["learners"] == ["support"]

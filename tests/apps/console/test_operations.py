@@ -239,10 +239,15 @@ def test_tasks_done_are_counted_by_the_hour(scene: Scene) -> None:
 def test_a_manager_adds_and_changes_a_worker(scene: Scene, client: Client) -> None:
     answer = client.post(path("worker-new"), {"name": "echo-2", "kind": "echo"})
     assert answer.headers["Location"] == path("worker", "echo-2")
-    answer = client.post(path("worker-change", "desk"), {"temperature": "0.7", "max_tokens": "40", "is_active": "on"})
+    given = {"temperature": "0.7", "max_tokens": "40", "is_active": "on", "fallbacks": "engine/desk\r\nengine/other"}
+    answer = client.post(path("worker-change", "desk"), given)
     assert answer.status_code == 302
     worker = Worker.objects.get(name="desk")
     assert (worker.sampling, worker.is_active) == ({"temperature": 0.7, "max_tokens": 40}, True)
+    assert worker.fallbacks == ["engine/desk", "engine/other"]
+    assert "engine/desk, engine/other" in client.get(path("worker", "desk")).content.decode()
+    refused = client.post(path("worker-change", "desk"), given | {"fallbacks": "nowhere/x"}).content.decode()
+    assert "the project has no model server nowhere" in refused
     assert client.post(path("worker-change", "desk"), {}).status_code == 302
     assert not Worker.objects.get(name="desk").is_active
 
