@@ -154,13 +154,15 @@ def _invite(scene: Scene) -> None:
         )
 
 
-def find_alarm_pages(scene: Scene) -> dict[str, str]:
-    """What an admin of the installation sees while something is wrong."""
+def find_admin_pages(scene: Scene) -> dict[str, str]:
+    """What an admin of the installation sees alone, and what while something is wrong."""
     words = (
         "task: the oldest of 41 open segments is due for 12 minutes and nobody took it: are the queue processes alive?"
     )
     Alarm.objects.create(rule="queue.old", subject="task", words=words)
     return {
+        "people": reverse("console:people"),
+        "project_new": reverse("console:project-new"),
         "alarm": reverse("console:project", args=(scene.project.slug,)),
         "alarms": reverse("admin:operations_alarm_changelist"),
     }

@@ -91,7 +91,7 @@ def photograph_made_up(out: Path, *, only: Collection[str], is_narrow_too: bool)
 
 def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
     from apps.accounts.models import Member, Role
-    from tests.e2e.pages import find_alarm_pages, find_manager_pages, find_own_pages, find_pages
+    from tests.e2e.pages import find_admin_pages, find_manager_pages, find_own_pages, find_pages
     from tests.e2e.scenery import build_scene
     from tests.e2e.server import serve
     from tests.e2e.walks import find_walks
@@ -100,9 +100,9 @@ def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -
     scene = build_scene(updates=16)
     Member.objects.filter(project=scene.project, user=scene.alice).update(role=Role.OWNER)
     pages = find_pages(scene) | find_manager_pages(scene) | find_own_pages()
-    alarm_pages = find_alarm_pages(scene)
+    admin_pages = find_admin_pages(scene)
     make_user("root", is_superuser=True, is_staff=True)
-    groups = {"": ANONYMOUS_PAGES, "alice": pages, "root": alarm_pages}
+    groups = {"": ANONYMOUS_PAGES, "alice": pages, "root": admin_pages}
     walks = find_walks()
     known = sorted([*walks, *(name for group in groups.values() for name in group)])
     if unknown := sorted(set(only) - set(known)):

@@ -11,7 +11,7 @@ from apps.accounts.models import Member, Project, Role
 from apps.audit.models import AuditEntry
 from tests.e2e.axe import find_violations
 from tests.e2e.browser import Watch, open_context, sign_in
-from tests.e2e.pages import find_manager_pages, find_own_pages, find_pages
+from tests.e2e.pages import find_admin_pages, find_manager_pages, find_own_pages, find_pages
 from tests.e2e.scenery import build_scene
 from tests.factories import make_project, make_user, make_worker
 
@@ -141,7 +141,7 @@ def test_every_error_is_accessible(address: str, page: Page) -> None:
     assert found == []
 
 
-def test_the_admin_is_accessible(address: str, page: Page) -> None:
+def test_an_admins_pages_are_accessible(address: str, page: Page) -> None:
     scene = build_scene(updates=1)
     make_user("root", is_superuser=True, is_staff=True)
     sign_in(page, address, "root")
@@ -153,6 +153,7 @@ def test_the_admin_is_accessible(address: str, page: Page) -> None:
         "entry": reverse("admin:audit_auditentry_change", args=[entry]),
         "users": reverse("admin:accounts_user_changelist"),
         "task": reverse("admin:tasks_task_change", args=[scene.reviewed.pk]),
+        **find_admin_pages(scene),
     }
     assert look_at_all(page, address, paths) == []
 

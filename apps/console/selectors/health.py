@@ -79,7 +79,10 @@ def read_health(project: Project) -> Health:
     looks = list(ServerLook.objects.filter(projects__contains=[project.pk]).order_by("provider_id")[:MOST])
     looked_at = [one.provider_id for one in looks]
     return Health(
-        stores=[Part("Postgres", find_database_fault()), Part("Redis", find_broker_fault())],
+        stores=[
+            Part("Connection to Postgres", find_database_fault()),
+            Part("Connection to Redis", find_broker_fault()),
+        ],
         services=list(find_services()),
         looks=looks,
         tested=list(Provider.objects.filter(pk__in=used).exclude(pk__in=looked_at).order_by("name")[:MOST]),
