@@ -100,7 +100,7 @@ class FeedbackForm(forms.Form):
         required=False,
         max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text=gettext_lazy("The rule behind your judgement teaches more than the verdict."),
+        help_text=gettext_lazy("The rule behind your judgement teaches more than the verdict; praise teaches nothing."),
     )
     preferred_attempt = forms.ChoiceField(
         label=gettext_lazy("Which answer is best?"), required=False, widget=forms.RadioSelect

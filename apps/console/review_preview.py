@@ -48,10 +48,11 @@ def preview_judgement(task: Task, form: FeedbackForm, *, by: User, may_ask: bool
     chosen = str(data.get("preferred_attempt") or "")
     shown = {str(one.attempt.index): one for one in form.shown}
     base = shown.get(chosen) or (form.shown[0] if form.shown else None)
-    words = Words(
-        text=str(data.get("text") or ""),
-        steps=form.comments,
-        edited_answer=edited,
+    is_readable = form.fields.keys() <= data.keys()
+    words = (
+        Words(**form.said)
+        if is_readable
+        else Words(text=str(data.get("text") or ""), steps=form.comments, edited_answer=edited)
     )
     drawn = _draw(task, words, by=by, may_ask=may_ask)
     return Preview(

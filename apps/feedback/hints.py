@@ -21,12 +21,19 @@ from apps.outbox.services import final_write
 from apps.tasks.models import Environment, Task
 from tentalis.core.desk import parse_hints
 from tentalis.core.hints import MAX_HINT_CHARS, NoHint, build_hint_messages, parse_hint
+from tentalis.core.praise import is_praise_alone
 from tentalis.core.scoring.quoting import cap_text
 
 GRAMMAR, EDITED, REVIEWER, NOTHING = "grammar", "edited answer", "reviewer", "none"
 MAX_TOKENS = 1024
 MAX_ANSWER_CHARS = 2_000
 MAX_REASON_CHARS = 300
+FULL_MARKS = 1.0
+PRAISE = "the words praise and name no rule; the judgement counts all the same"
+PRAISE_AT_FULL_MARKS = (
+    "everything judged got full marks, so the words are taken for praise; a lower score, or a mark on what was wrong, "
+    "lets them teach"
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def needs_model(task: Task, words: Words) -> bool:
     """Whether drawing a hint from these words asks a model: a call that takes time and costs money."""
     if words.hint_text.strip() or task.environment == Environment.DESK or not find_hint_model(task.project):
         return False
-    return bool(words.text.strip()) or any(word.comment for word in words.steps)
+    return has_words(words)
 
 
 def find_hint_model(project: Project) -> str:
@@ -99,18 +106,37 @@ def draw_hint(task: Task, words: Words, *, by_person: bool) -> Drawn:
         return _read_grammar(words)
     edited = words.edited_answer.strip()
     drawn = _ask_model(task, words)
-    if drawn.source == NOTHING and by_person and (own := _write_own(words)):
-        return Drawn(own, REVIEWER, drawn.reason)
+    if drawn.source == NOTHING and by_person and has_words(words):
+        if own := _write_own(words):
+            return Drawn(own, REVIEWER, drawn.reason)
+        drawn = Drawn("", NOTHING, PRAISE_AT_FULL_MARKS if _gives_full_marks(words) else PRAISE)
     if drawn.text or not edited:
         return drawn
     return Drawn(f"A right answer is: {cap_text(edited, MAX_ANSWER_CHARS)}", EDITED)
 
 
+def has_words(words: Words) -> bool:
+    return bool(words.text.strip()) or any(word.comment.strip() for word in words.steps)
+
+
 def _write_own(words: Words) -> str:
-    """The words as a hint: what was said of the task, else the comments on its attempts and steps."""
-    comments = (word.comment.strip() for word in _sort_comments(words))
-    own = words.text.strip() or "\n".join(dict.fromkeys(filter(None, comments)))
+    """The words as a hint: what was said of the task, else the comments on its attempts and steps.
+
+    Praise is left out: it is a judgement and names no rule. That is what praises and says nothing else, and what was
+    said of something that got full marks.
+    """
+    said = "" if _gives_full_marks(words) or is_praise_alone(words.text) else words.text.strip()
+    faulted = (word.comment for word in _sort_comments(words) if word.score != FULL_MARKS)
+    comments = dict.fromkeys(comment.strip() for comment in faulted if not is_praise_alone(comment))
+    own = said or "\n".join(comments)
     return own if len(own) <= MAX_HINT_CHARS else f"{own[: MAX_HINT_CHARS - 1]}…"
+
+
+def _gives_full_marks(words: Words) -> bool:
+    """Whether something was scored, all of it with full marks, and nothing else says that something was wrong."""
+    scores = [score for score in (words.score, *(word.score for word in words.steps)) if score is not None]
+    finds_fault = words.none_good or words.edited_answer.strip() or words.preferred_attempt is not None
+    return bool(scores) and min(scores) == FULL_MARKS and not finds_fault and len(words.ranking) < 2
 
 
 def _sort_comments(words: Words) -> list[StepWord]:
@@ -132,7 +158,7 @@ def _read_grammar(words: Words) -> Drawn:
 def _ask_model(task: Task, words: Words) -> Drawn:
     name = find_hint_model(task.project)
     comments = _sort_comments(words)
-    if not words.text.strip() and not comments:
+    if not has_words(words):
         return Drawn("", NOTHING, "the feedback has no words")
     if not name:
         return Drawn("", NOTHING, "no model is configured to draw hints from words")

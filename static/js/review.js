@@ -4,7 +4,7 @@ import { Draft } from "./draft.js";
 import { Marks } from "./compare.js";
 import "./queue.js";
 
-const TEACHING = "#id_text, #id_edited_answer, [data-comment], [name=preferred_attempt]";
+const TEACHING = "#id_text, #id_edited_answer, [data-comment], [data-score], [data-rank], input[type=radio], [name=none_good]";
 const SCORES = { 1: "0", 2: "0.25", 3: "0.5", 4: "0.75", 5: "1" };
 const form = document.getElementById("judgement");
 const answers = [...document.querySelectorAll(".answer")];
@@ -244,11 +244,14 @@ document.querySelector("[data-key=help]").addEventListener("click", () => keys.h
 const SETTLED_MS = 600;
 let timer = null;
 let told = "";
+let toldWords = false;
 function tellSettled() {
-  const taught = [...form.elements].filter((one) => one.matches(TEACHING)).map((one) => (one.type === "radio" ? one.checked : one.value));
+  const taught = [...form.elements].filter((one) => one.matches(TEACHING)).map((one) => (/radio|checkbox/.test(one.type) ? one.checked : one.value));
   const words = JSON.stringify(taught);
-  if (words !== told) htmx.trigger("#preview", "settled");
+  const holdsWords = [...form.elements].some((one) => one.matches("textarea") && one.value.trim());
+  if (words !== told && (holdsWords || toldWords)) htmx.trigger("#preview", "settled");
   told = words;
+  toldWords = holdsWords;
 }
 form.addEventListener("input", (event) => {
   if (!event.target.matches(TEACHING)) return;
