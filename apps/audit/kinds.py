@@ -118,6 +118,7 @@ class Kind(models.TextChoices):
     RUN_PAUSED = "run.paused"
     RUN_REFUSED = "run.refused"
     RUN_ALARMED = "run.alarmed"
+    RUN_DESCRIBED = "run.described"
     LETTER_REFUSED = "letter.refused"
     MANAGER_FITTED = "manager.fitted"
     MANAGER_APPLIED = "manager.applied"

@@ -10,6 +10,7 @@ from apps.accounts.models import Project
 from apps.console.forms import show_error
 from apps.inference.grants import usable
 from apps.inference.models import Provider
+from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
 from tentalis.core.learning.canary import MOST_PERCENT
@@ -31,17 +32,11 @@ class CanaryForm(forms.Form):
     )
 
 
-class RetryForm(forms.Form):
-    """With which recipe a run is tried again."""
+class RecipeForm(forms.Form):
+    """What of a recipe is changed for one run."""
 
-    recipe_from = forms.ChoiceField(
-        label=_("Recipe"),
-        choices=[("run", _("As it was")), ("worker", _("As the settings say now"))],
-        initial="run",
-        required=False,
-    )
     recipe = forms.JSONField(
-        label=_("Fields to change, for this run alone"),
+        label=_("Recipe fields to change, for this run only"),
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
         help_text=_('As JSON, by the names that REST uses: {"learning_rate": 0.001, "kl_coef": 0.02}.'),
@@ -53,8 +48,48 @@ class RetryForm(forms.Form):
             raise forms.ValidationError(_('Wanted a JSON object, such as {"learning_rate": 0.001}.'))
         return found or {}
 
+
+class RetryForm(RecipeForm):
+    """With which recipe a run is tried again."""
+
+    recipe_from = forms.ChoiceField(
+        label=_("Recipe"),
+        choices=[("run", _("As it was")), ("worker", _("As the settings say now"))],
+        initial="run",
+        required=False,
+    )
+    field_order = ("recipe_from", "recipe")
+
     def clean_recipe_from(self) -> str:
         return self.cleaned_data["recipe_from"] or "run"
+
+
+class TrainForm(RecipeForm):
+    """A training that is started by hand: what it is called, how it learns, whose batch it takes."""
+
+    name = forms.CharField(
+        label=_("Name of the run"),
+        max_length=MOST_NAME,
+        required=False,
+        help_text=_("Shown beside its number in lists and charts. Optional."),
+    )
+    end_user = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
+    field_order = ("name", "recipe")
+
+
+class RunForm(forms.Form):
+    """What people call a run, and say of it."""
+
+    name = forms.CharField(label=_("Name"), max_length=MOST_NAME, required=False)
+    tags = forms.CharField(
+        label=_("Tags"), max_length=MOST_TAGS * (MOST_TAG + 2), required=False, help_text=_("Separated by commas.")
+    )
+    comment = forms.CharField(
+        label=_("Notes"), max_length=MOST_COMMENT, required=False, widget=forms.Textarea(attrs={"rows": 4})
+    )
+
+    def clean_tags(self) -> list[str]:
+        return [tag for part in self.cleaned_data["tags"].split(",") if (tag := part.strip())]
 
 
 _MODEL = ("provider", "base_model", "base_directory", "fallbacks")

@@ -394,6 +394,7 @@ def close_batch(
     backend: str | None = None,
     recipe: Mapping[str, Any] | None = None,
     end_user: str = "",
+    name: str = "",
 ) -> TrainingRun:
     """Train now, with what the batch holds of the worker, or of one person; see `apps.training.services.queue_run`."""
     require_right(by, worker.project, Right.RUNS_WRITE)
@@ -402,15 +403,20 @@ def close_batch(
     with transaction.atomic():
         kind = training.read_recipe(worker, recipe).learns_from
         batch = rollouts.close_open_batch(worker, by=by.handle, end_user=end_user, kind=kind)
-        run = start_training(batch, by=by.handle, backend=backend, recipe=recipe)
+        run = start_training(batch, by=by.handle, backend=backend, recipe=recipe, name=name)
         cluster.require_trainable(run)  # what it cannot do is undone as a whole, and said
         return run
 
 
 def start_training(
-    batch: Batch, *, by: str, backend: str | None = None, recipe: Mapping[str, Any] | None = None
+    batch: Batch,
+    *,
+    by: str,
+    backend: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    name: str = "",
 ) -> TrainingRun:
-    run = training.queue_run(batch=batch, by=by, backend=backend, changes=recipe)
+    run = training.queue_run(batch=batch, by=by, backend=backend, changes=recipe, name=name)
     train_next(run.worker_id)
     return run
 

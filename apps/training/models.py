@@ -19,6 +19,7 @@ class TrainingRun(Stateful):
     Attributes:
         end_user: whose own line of adapters it continues; "" for the worker's.
         purpose: what comes out of it.
+        name, comment, tags: what people call it and say of it.
         batch: what it learns from; None where the data is no batch of rollouts.
         rebuilds: the run that it does again without the data of somebody who was forgotten; None for any other.
         forgetting_id: of them (the row lives in an app that knows no trainings); None for any other run.
@@ -79,6 +80,9 @@ class TrainingRun(Stateful):
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="runs")
     end_user = models.CharField(max_length=200, blank=True, default="")
     purpose = models.CharField(max_length=16, choices=Purpose.choices, default=Purpose.POLICY)
+    name = models.CharField(max_length=100, blank=True, default="", db_default="")
+    comment = models.TextField(blank=True, default="", db_default="")
+    tags = models.JSONField(default=list, blank=True, db_default=[])
     batch = models.OneToOneField(Batch, models.PROTECT, null=True, blank=True, related_name="run")
     parent = models.ForeignKey(
         Adapter, models.PROTECT, null=True, blank=True, related_name="+", help_text="Continued from."

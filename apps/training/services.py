@@ -33,8 +33,10 @@ from apps.training.checkpoints import go_on
 from apps.training.costs import sum_up_data
 from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
+from apps.training.naming import check_name
 from apps.training.rebuilding import find_hold, find_parent
 from apps.training.schedule import OUTSIDE_HOURS, leave_place, renew_place, take_place
+from apps.training.spread import measure_spread
 from apps.workers.bases import require_base, say_missing
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -54,7 +56,7 @@ BACKENDS = ("standalone", "openrlhf", "tinker")
 
 
 def queue_run(
-    *, batch: Batch, by: str, backend: str | None = None, changes: Mapping[str, Any] | None = None
+    *, batch: Batch, by: str, backend: str | None = None, changes: Mapping[str, Any] | None = None, name: str = ""
 ) -> TrainingRun:
     """Write the run of a closed batch; its recipe is fixed here, whole. Nothing is started.
 
@@ -63,8 +65,9 @@ def queue_run(
     Args:
         backend: who trains; None takes the installation's.
         changes: recipe fields for this run alone.
+        name: what people call it.
     Raises:
-        BadInputError: an unknown backend, or a recipe field that is not what it must be.
+        BadInputError: an unknown backend, or a recipe field or a name that is not what it must be.
     """
     if backend is not None and backend not in BACKENDS:
         message = f"wanted one of {', '.join(BACKENDS)}, found {backend!r}"
@@ -77,6 +80,7 @@ def queue_run(
         worker_id=batch.worker_id,
         end_user=batch.end_user,
         batch=batch,
+        name=check_name(name),
         backend=backend or settings.TENTALIS["TRAINER_BACKEND"],
         recipe=recipe.to_json(),
         recipe_hash=recipe.hash,
@@ -311,7 +315,7 @@ def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:
     """What a result says, as columns of its run."""
     return {
         "metrics": join_updates(run.metrics, [dict(entry) for entry in result.metrics]),
-        "summary": dict(result.summary),
+        "summary": dict(result.summary) | measure_spread(run),
         "notes": list(result.notes),
         "versions": dict(result.versions),
         "tracking": dict(result.tracking),

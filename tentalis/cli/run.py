@@ -28,6 +28,7 @@ def train(
     worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
     backend: Annotated[str, typer.Option(help="standalone, openrlhf or tinker; default: the installation's.")] = "",
     recipe: Annotated[str, typer.Option(help="Recipe fields for this run, as JSON.")] = "",
+    name: Annotated[str, typer.Option(help="What people call the run.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show its metrics until it ends.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -37,7 +38,9 @@ def train(
     changes = _read_recipe(recipe)
     with open_client() as client:
         slug = choose_project(client, project)
-        run = client.train(project=slug, worker=worker or None, backend=backend or None, recipe=changes)
+        run = client.train(
+            project=slug, worker=worker or None, backend=backend or None, recipe=changes, name=name or None
+        )
         if watch:
             watch_run(client, run["id"], as_json=as_json)
             return
@@ -72,7 +75,7 @@ def list_runs(
     with open_client() as client:
         given = {name: value for name, value in {"project": project, "state": state}.items() if value}
         rows = list(islice(client.iterate(client.list_runs, limit=min(limit, 200), **given), limit))
-    columns = ("id", "project", "worker", "batch", "state", "attempt", "backend", "finished_at", "failure")
+    columns = ("id", "name", "project", "worker", "batch", "state", "attempt", "backend", "finished_at", "failure")
     print_rows(rows, columns, as_json=as_json, empty="no runs")
 
 
@@ -86,6 +89,20 @@ def show(run_id: RunId, as_json: AsJson = False) -> None:
     if not as_json and run.get("learns_from"):
         run["learns_from"] = describe_contents(run["learns_from"])
     print_row(run, as_json=as_json)
+
+
+@app.command()
+def describe(
+    run_id: RunId,
+    name: Annotated[str | None, typer.Option(help="What people call it; an empty text takes the name away.")] = None,
+    comment: Annotated[str | None, typer.Option(help="Notes; an empty text takes them away.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tags, all of them anew; may be given several times.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a run a name, notes, tags; what is not given stays."""
+    if name is None and comment is None and not tag:
+        raise typer.BadParameter("wanted --name, --comment or --tag, found none")
+    _act("describe_run", run_id, as_json=as_json, name=name, comment=comment, tags=tag or None)
 
 
 @app.command()

@@ -23,6 +23,8 @@ REFUSED = {
     "run show many": (2, "valid integer"),
     "run cancel 99999": (1, "none that you may see"),
     "run retry 99999": (1, "none that you may see"),
+    "run describe 1": (2, "wanted --name, --comment or --tag"),
+    "run describe 99999 --name x": (1, "none that you may see"),
     "run cost -p nowhere": (1, "none that you may see"),
     "run reproduce 99999 --artifacts /nowhere": (2, "wanted an attempt that succeeded"),
     "prm train --worker nobody": (1, "none that you may see"),

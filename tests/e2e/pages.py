@@ -107,6 +107,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "adapter_canary": path("adapter-canary", scene.candidate.pk),
         "adapter_shadow": path("adapter-shadow", scene.candidate.pk),
         "task_cancel": path("task-cancel", scene.in_review.pk),
+        "run_describe": path("run-describe", scene.run.pk),
+        "train": path("train", scene.worker.name),
         "run_cancel": path("run-cancel", runs["waiting"].pk),
         "run_retry": path("run-retry", scene.failed_run.pk),
         "token_revoke": path("token-revoke", _hold_token(scene).pk),

@@ -116,6 +116,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH members/{member}": {"role": "viewer"},
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
         "PATCH tokens/{token}": {"limits": {"requests_per_minute": 5}},
+        "PATCH runs/{run}": {"name": "Half the rate", "tags": ["rate"]},
         "POST adapters/{adapter}/canary": {"percent": 10},
         "POST adapters/{adapter}/shadow": {"percent": 10},
         "POST manager-runs/{manager_run}/rollback": {"reason": "It fell."},

@@ -10,6 +10,7 @@ from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumber
 from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
+from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.training.untaken import find_untaken
 from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
 
@@ -157,6 +158,9 @@ class RunOut(serializers.ModelSerializer[TrainingRun]):
             "recipe_hash",
             "seed",
             "purpose",
+            "name",
+            "comment",
+            "tags",
             "end_user",
             "state",
             "waiting_reason",
@@ -217,6 +221,17 @@ class RunIn(StrictSerializer):
         choices=["standalone", "openrlhf", "tinker"], required=False, help_text="Default: the installation's."
     )
     recipe = serializers.DictField(required=False, help_text="Recipe fields for this run alone.")
+    name = TextField(required=False, max_length=MOST_NAME, help_text="What people call the run.")
+
+
+class RunChange(StrictSerializer):
+    """What people call a run, and say of it."""
+
+    name = TextField(required=False, allow_blank=True, max_length=MOST_NAME)
+    comment = TextField(required=False, allow_blank=True, max_length=MOST_COMMENT)
+    tags = serializers.ListField(
+        child=TextField(max_length=MOST_TAG), required=False, max_length=MOST_TAGS, help_text="All of them, anew."
+    )
 
 
 class RetryIn(StrictSerializer):

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
@@ -30,6 +31,7 @@ from apps.api.serializers.learning import (
     RetryIn,
     RolloutDetailOut,
     RolloutOut,
+    RunChange,
     RunDetailOut,
     RunIn,
     RunMetricsOut,
@@ -45,7 +47,9 @@ from apps.inference.selectors import IncompleteConversationError
 from apps.pipeline import canary, flow, shadows, trainings
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
+from apps.training import naming
 from apps.training.models import TrainingRun
+from apps.training.naming import MOST_TAG
 from apps.training.returns import find_return
 from apps.workers.models import Worker
 
@@ -158,6 +162,10 @@ class BatchViewSet(ResourceViewSet):
 class RunFilterSet(ProjectFilterSet):
     worker = filters.CharFilter(field_name="worker__name")
     state = filters.ChoiceFilter(choices=TrainingRun.State.choices)
+    tag = filters.CharFilter(method="filter_tag", max_length=MOST_TAG)
+
+    def filter_tag(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
+        return rows.filter(tags__contains=[value])
 
     class Meta:
         model = TrainingRun
@@ -176,6 +184,7 @@ class RunViewSet(ResourceViewSet):
         "metrics": Right.RUNS_READ,
         "cost": Right.RUNS_READ,
         "create": Right.RUNS_WRITE,
+        "partial_update": Right.RUNS_WRITE,
         "cancel": Right.RUNS_WRITE,
         "pause": Right.RUNS_WRITE,
         "resume": Right.RUNS_WRITE,
@@ -209,8 +218,15 @@ class RunViewSet(ResourceViewSet):
             backend=body.get("backend"),
             recipe=body.get("recipe"),
             end_user=body.get("end_user", ""),
+            name=body.get("name", ""),
         )
         return self.show(run, 201)
+
+    @extend_schema(request=RunChange)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Give a run a name, a comment, tags."""
+        run = self.get_object()
+        return self.show(naming.describe_run(run=run, by=current_user(request), **self.read_body(RunChange)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])

@@ -1,13 +1,17 @@
 """What a run reported update by update: named in words, grouped, thinned, side by side with other runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
 MOST_POINTS = 2_000
 MOST_UPDATES = 20_000
+SHORT = 3
+"""Updates of a run that a table says better than charts."""
+FIRST = ("reward", "kl", "entropy", "mean_length_tokens", "loss", "pair_accuracy", "loss_preference", "accuracy")
+MOST_FIRST = 4
 
 GROUPS = {
     "reward": _("What it earns"),
@@ -166,6 +170,14 @@ def group_charts(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[ChartGroup
         if members := [chart for chart in charts if chart.words.group == name]:
             groups.append(ChartGroup(name, label, members))
     return groups
+
+
+def split_charts(groups: Sequence[ChartGroup]) -> tuple[list[Chart], list[ChartGroup]]:
+    """The few charts that a run is read by, and the groups of all others."""
+    by_name = {chart.name: chart for group in groups for chart in group.charts}
+    first = [by_name[name] for name in FIRST if name in by_name][:MOST_FIRST] or list(by_name.values())[:MOST_FIRST]
+    others = [replace(group, charts=[one for one in group.charts if one not in first]) for group in groups]
+    return first, [group for group in others if group.charts]
 
 
 def say_metric(name: str) -> MetricWords:

@@ -18,7 +18,7 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.learning import AccuracyPoint, find_rewards, point_of
-from apps.console.selectors.metrics import ChartGroup, group_charts
+from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
 from apps.console.selectors.origins import PersonShare, find_people
 from apps.console.selectors.trace import Movement, find_movement
 from apps.inference.costs import Cost
@@ -32,6 +32,7 @@ from apps.training.retrying import require_again
 from apps.training.returns import COMPARED
 from apps.training.untaken import Untaken, find_untaken
 from apps.workers.base_names import name_base
+from apps.workers.models import Worker
 from tentalis.core.learning.gate import PairedComparison
 
 PAGE = 25
@@ -96,6 +97,34 @@ class RunView:
     others: Sequence[TrainingRun] = ()
     offered: Sequence[TrainingRun] = ()
     cost: Cost = field(default_factory=Cost)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a table says its updates better than charts."""
+        return not self.others and all(len(chart.updates) <= SHORT for group in self.groups for chart in group.charts)
+
+    @cached_property
+    def table(self) -> tuple[list[int], list[tuple[Chart, list[float | None]]]]:
+        """The numbers of its updates, and each metric with its values there; for a short run."""
+        charts = [chart for group in self.groups for chart in group.charts]
+        updates = sorted({update for chart in charts for update in chart.updates})
+        return updates, [
+            (chart, [dict(zip(chart.updates, chart.series[0], strict=True)).get(update) for update in updates])
+            for chart in charts
+        ]
+
+    @cached_property
+    def first_charts(self) -> list[Chart]:
+        """The few that it is read by."""
+        return split_charts(self.groups)[0]
+
+    @cached_property
+    def other_groups(self) -> list[ChartGroup]:
+        return split_charts(self.groups)[1]
+
+    @property
+    def other_count(self) -> int:
+        return sum(len(group.charts) for group in self.other_groups)
 
     @property
     def subject(self) -> str:
@@ -242,7 +271,7 @@ class AdapterView:
 
 
 def find_runs(
-    project: Project, *, worker: str = "", state: str = "", before: int | None = None
+    project: Project, *, worker: str = "", state: str = "", tag: str = "", before: int | None = None
 ) -> tuple[list[RunRow], int | None]:
     """A page of runs, newest first, and the id to go on below; None at the end."""
     runs = TrainingRun.objects.filter(project=project).select_related("worker", "batch", "parent")
@@ -250,6 +279,8 @@ def find_runs(
         runs = runs.filter(worker__name=worker)
     if state:
         runs = runs.filter(state=state)
+    if tag:
+        runs = runs.filter(tags__contains=[tag])
     if before is not None:
         runs = runs.filter(pk__lt=before)
     found = list(runs.defer("metrics", "spec", "recipe").order_by("-id")[: PAGE + 1])
@@ -344,6 +375,11 @@ def find_open_batches(project: Project) -> list[Batch]:
     latest = list(filling.alias(is_own=Q(end_user="")).order_by("-is_own", "-id")[:MOST_SERVED])
     own = [batch for batch in latest if not batch.end_user]
     return [*own, *latest[len(own) :][:MOST_PEOPLE]]
+
+
+def find_open_batch(worker: Worker, end_user: str = "") -> Batch | None:
+    """What the next training of a worker's line, or of one person's, learns from."""
+    return Batch.objects.filter(worker=worker.line_id, end_user=end_user, state=Batch.State.OPEN).first()
 
 
 def _find_trials(adapter: Adapter) -> list[AuditEntry]:

@@ -12,6 +12,7 @@ from apps.console.templatetags.console import number
 from apps.console.words_facts import HINT_SOURCES, OWN_NAMES, REWARD_SOURCES, SIGNALS, TURN_ENDS, name_choice, name_fact
 from apps.console.words_groups import group_names
 from apps.console.words_settings import Words
+from apps.training.models import TrainingRun
 from tentalis.core.learning.recipes import Recipe
 
 register = template.Library()
@@ -58,6 +59,27 @@ def recipe_groups(recipe: Mapping[str, object]) -> list[RecipeGroup]:
         if rows:
             found.append(RecipeGroup(title, rows, is_seldom and not any(row.usual for row in rows)))
     return found
+
+
+@register.filter
+def recipe_differences(runs: Sequence[TrainingRun]) -> list[tuple[str, list[str]]]:
+    """(name in words, what each run has) of what is not the same in all of their recipes."""
+    recipes = [run.recipe for run in runs]
+    names = dict.fromkeys(name for recipe in recipes for name in recipe if name != "schema")
+    ordered = [name for group in group_names("recipe", names) for name in group.names]
+    different = [name for name in ordered if any(one.get(name) != recipes[0].get(name) for one in recipes)]
+    return [(str(name_fact(name).label), [_say_value(name, one.get(name)) for one in recipes]) for name in different]
+
+
+def _say_value(name: str, value: object) -> str:
+    return next((text for _label, text in _walk({name: value})), "–")
+
+
+@register.filter
+def run_name(run: TrainingRun) -> str:
+    """`Run 12`, or `Run 12, half the rate` where somebody named it."""
+    number_said = _("Run %(id)s") % {"id": run.pk}
+    return f"{number_said}, {run.name}" if run.name else number_said
 
 
 def _say_field(name: str, value: object) -> RecipeRow:

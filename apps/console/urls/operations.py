@@ -20,6 +20,7 @@ urlpatterns = [
     path("returns/", returns.show_returns, name="returns"),
     path("runs/", training.list_runs, name="run-list"),
     path("runs/<int:run_id>/", training.show_run, name="run"),
+    path("runs/<int:run_id>/describe/", training.describe_run, name="run-describe"),
     path("runs/<int:run_id>/cancel/", training.cancel_run, name="run-cancel"),
     path("runs/<int:run_id>/pause/", training.steer_run, {"action": "pause"}, name="run-pause"),
     path("runs/<int:run_id>/resume/", training.steer_run, {"action": "resume"}, name="run-resume"),

@@ -14,9 +14,10 @@ from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployment
 from apps.base.errors import IllegalMoveError
-from apps.console.operation_forms import RetryForm
+from apps.console.operation_forms import RetryForm, RunForm, TrainForm
 from apps.console.selectors import training
 from apps.console.selectors.learning import choose_worker, find_accuracy
+from apps.console.selectors.line import find_line
 from apps.console.selectors.lineage import draw_lineage
 from apps.console.views.frame import (
     Question,
@@ -34,7 +35,9 @@ from apps.console.views.frame import (
 from apps.console.views.trace import adapter_or_404
 from apps.console.words_learning import explain_alarms, explain_gates
 from apps.pipeline import flow, trainings
+from apps.training import naming
 from apps.training.models import TrainingRun
+from apps.training.naming import MOST_TAG
 from apps.training.retrying import require_again
 from apps.training.returns import find_return
 from apps.training.services import read_recipe
@@ -53,8 +56,14 @@ STEERING: Mapping[str, tuple[Callable[..., TrainingRun], Any]] = {
 def list_runs(request: HttpRequest, scene: Scene) -> HttpResponse:
     state, worker = read_choice(request, "state", TrainingRun.State.values), request.GET.get("worker", "")
     before = read_number(request, "before")
-    points, older = training.find_runs(scene.project, worker=worker, state=state, before=before)
+    tag = request.GET.get("tag", "").strip()[:MOST_TAG]
+    points, older = training.find_runs(scene.project, worker=worker, state=state, tag=tag, before=before)
+    chosen, _workers = choose_worker(scene.project, worker)
+    shows_line = chosen is not None and before is None and not state and not tag
     context = {
+        "line": find_line(chosen) if chosen is not None and shows_line else None,
+        "line_worker": chosen,
+        "tag": tag,
         "points": points,
         "older": older,
         "state": state,
@@ -175,14 +184,54 @@ def run_or_404(scene: Scene, run_id: int) -> TrainingRun:
     return run
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @project_view(Right.RUNS_WRITE)
 def train_now(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
-    """Close the worker's batch, or that of one person, with what is in it."""
-    worker, end_user = worker_or_404(scene, name), request.POST.get("end_user", "")
-    done = _("Training of %(name)s is queued.") % {"name": name}
-    act(request, done, lambda: flow.close_batch(worker=worker, by=scene.user, end_user=end_user))
-    return leave(scene, "run-list")
+    """Close the worker's batch, or that of one person, with what is in it; with another recipe where one is given."""
+    worker, end_user = worker_or_404(scene, name), request.GET.get("end_user", "")
+    form = TrainForm(posted(request), initial={"end_user": end_user})
+    status = fill_in(request, form, lambda **said: flow.close_batch(worker=worker, by=scene.user, **said))
+    if status is None:
+        messages.success(request, _("Training of %(name)s is queued.") % {"name": name})
+        return leave(scene, "run-list")
+    batch = training.find_open_batch(worker, form["end_user"].value() or "")
+    question = Question(
+        title=_("Train %(worker)s now?") % {"worker": name},
+        lines=[
+            _("Batch %(number)s is closed with the %(tasks)s of %(target)s tasks that are in it, and trained.")
+            % {"number": batch.number, "tasks": batch.task_count, "target": batch.target_tasks}
+            if batch is not None
+            else "",
+            _("Fields of the recipe that you change hold for this run only; the settings stay as they are."),
+            _("The adapter it makes passes the same checks as any other before it serves."),
+        ],
+        button=_("Train now"),
+        back=find_page(scene, "run-list"),
+        back_words=_("Training runs"),
+        why_not="" if batch is not None and batch.task_count else _("Its next batch holds no judged task yet."),
+        is_dangerous=False,
+    )
+    return ask(request, scene, question, form=form, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.RUNS_WRITE)
+def describe_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
+    """Give a run a name, tags and notes."""
+    run = run_or_404(scene, run_id)
+    form = RunForm(posted(request), initial={"name": run.name, "tags": ", ".join(run.tags), "comment": run.comment})
+    status = fill_in(request, form, lambda **said: naming.describe_run(run=run, by=scene.user, **said))
+    if status is None:
+        return leave(scene, "run", run_id)
+    question = Question(
+        title=_("Name and notes of run %(id)s") % {"id": run_id},
+        lines=[_("The name stands beside its number in lists and charts."), _("The audit names who changed them.")],
+        button=_("Save"),
+        back=find_page(scene, "run", run_id),
+        back_words=_("Run %(id)s") % {"id": run_id},
+        is_dangerous=False,
+    )
+    return ask(request, scene, question, form=form, status=status)
 
 
 @require_GET

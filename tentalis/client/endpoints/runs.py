@@ -25,9 +25,18 @@ class Runs(Sender[Answer]):
         backend: str | None = None,
         recipe: dict[str, Any] | None = None,
         end_user: str | None = None,
+        name: str | None = None,
     ) -> Answer:
         """Train now, with what the worker's batch holds, or one person's; `recipe` holds fields for this run alone."""
-        return self._post("runs", project=project, worker=worker, backend=backend, recipe=recipe, end_user=end_user)
+        return self._post(
+            "runs", project=project, worker=worker, backend=backend, recipe=recipe, end_user=end_user, name=name
+        )
+
+    def describe_run(
+        self, run_id: int, *, name: str | None = None, comment: str | None = None, tags: list[str] | None = None
+    ) -> Answer:
+        """Give a run a name, a comment, tags (all of them, anew); what is None stays."""
+        return self._patch(f"runs/{run_id}", name=name, comment=comment, tags=tags)
 
     def train_scorer(self, *, project: str, worker: str, backend: str | None = None) -> Answer:
         """Train a step scorer now, on what is labelled; the answer is the run."""

@@ -7,9 +7,11 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.adapters.models import Deployment
+from apps.console.selectors.line import find_line
 from apps.console.selectors.metrics import group_charts
 from apps.console.templatetags.naming import recipe_groups
 from apps.console.templatetags.operations import box_unit, per_unit, version_of
+from apps.training.models import TrainingRun
 from apps.training.returns import Return, Spent, judge_gain
 from tentalis.core.learning.gate import PairedComparison
 from tests.e2e.quality_scenery import train_a_manager
@@ -121,3 +123,84 @@ def test_a_managers_adapter_can_be_downloaded_and_leads_to_what_it_learnt_from(s
     assert reverse("api:managerrun-download", args=(fit.pk,)) in page
     assert reverse("console:task", args=("desk", scene.reviewed.pk)) in page
     assert f"It replaced fit {fit.parent_id} replaced" in words_of(page)
+
+
+def test_the_curves_run_over_the_whole_line_with_the_runs_by_name(scene: Scene, client: Client) -> None:
+    line = find_line(scene.worker)
+    assert line is not None
+    assert [row.version for row in line.rows] == [0, *range(1, len(line.rows))]
+    assert [chart.name for chart in line.charts] == [
+        "reward", "accuracy", "silent", "kl", "entropy", "mean_length_tokens", "staleness",
+    ]  # fmt: skip
+    by_place = {chart.name: chart.place - 1 for chart in line.charts}
+    second = {name: line.rows[2].cells[place][0] for name, place in by_place.items()}
+    assert second["silent"] == pytest.approx(5 / 24)
+    assert second["kl"] == pytest.approx(0.002 * 8**1.3)
+    assert second["staleness"] == 0.5
+    reward, low, high = (value for value, _ in line.rows[2].cells[:3])
+    assert None not in (reward, low, high)
+    assert (high or 0.0) - (reward or 0.0) == pytest.approx(0.30)
+    page = client.get(reverse("console:run-list", args=["desk"])).content.decode()
+    run = line.rows[2].run
+    assert run is not None
+    assert f'data-name="v2, Run {run.pk}, Half the learning rate"' in page
+    assert "double-click shows everything again" in page
+    assert (
+        "Learning curves" not in client.get(reverse("console:run-list", args=["desk"]) + "?tag=rate").content.decode()
+    )
+
+
+def test_runs_are_found_by_their_tag(scene: Scene, client: Client) -> None:
+    page = client.get(reverse("console:run-list", args=["desk"]), {"tag": "rate"}).context
+    assert [point.run.name for point in page["points"]] == ["Half the learning rate"]
+    assert client.get(reverse("console:run-list", args=["desk"]), {"tag": "rat"}).context["points"] == []
+
+
+def test_a_run_of_two_updates_is_a_table_and_one_of_eight_four_charts(scene: Scene, client: Client) -> None:
+    page = client.get(reverse("console:run", args=["desk", scene.run.pk])).content.decode()
+    assert page.index("Mean reward") < page.index("more charts") < page.index("Gradient norm")
+    TrainingRun.objects.filter(pk=scene.run.pk).update(metrics=[{"reward": 0.25, "kl": 0.001}, {"reward": 0.75}])
+    page = client.get(reverse("console:run", args=["desk", scene.run.pk])).content.decode()
+    assert "<figure" not in page
+    table = page[page.index("Measured</th>") :]
+    assert '<td class="right">0.25</td><td class="right">0.75</td>' in table
+    assert '<td class="right">0.001</td><td class="right">–</td>' in table
+
+
+def test_runs_side_by_side_say_what_differs_in_their_recipes(scene: Scene, client: Client) -> None:
+    other = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).latest("pk")
+    TrainingRun.objects.filter(pk=other.pk).update(recipe=scene.run.recipe | {"learning_rate": 0.002})
+    page = client.get(reverse("console:run", args=["desk", scene.run.pk]), {"with": other.pk}).content.decode()
+    found = page[page.index("What differs in their recipes") : page.index("Compare with other runs")]
+    assert '<td class="right">0.004</td><td class="right">0.002</td>' in found
+    assert "LoRA rank" not in found
+    TrainingRun.objects.filter(pk=other.pk).update(recipe=scene.run.recipe)
+    page = client.get(reverse("console:run", args=["desk", scene.run.pk]), {"with": other.pk}).content.decode()
+    assert "they have the same recipe" in page
+
+
+def test_a_run_is_named_on_its_page_and_the_name_is_shown_as_text(scene: Scene, client: Client) -> None:
+    address = reverse("console:run-describe", args=["desk", scene.run.pk])
+    said = {"name": "<b>wide</b>", "tags": "wide, fast", "comment": "**Loud** <script>"}
+    assert client.post(address, said).status_code == 302
+    page = client.get(reverse("console:run", args=["desk", scene.run.pk])).content.decode()
+    assert "&lt;b&gt;wide&lt;/b&gt;" in page
+    assert "<b>wide" not in page
+    assert "?tag=fast" in page
+    assert "<script>" not in page.replace("<script ", "")
+    assert client.post(address, said | {"tags": "x" * 41}).status_code == 400
+
+
+def test_training_now_takes_a_recipe_and_a_name_for_this_run_alone(scene: Scene, client: Client) -> None:
+    address = reverse("console:train", args=["desk", "desk"])
+    page = client.get(address).content.decode()
+    assert "What will happen" in page
+    wrong = client.post(address, {"recipe": '{"learning_rate": "much"}'})
+    assert wrong.status_code == 400
+    assert "learning_rate" in wrong.content.decode()
+    assert not TrainingRun.objects.filter(state="queued").exists()
+    assert client.post(address, {"recipe": '{"learning_rate": 0.001}', "name": "Slow"}).status_code == 302
+    run = TrainingRun.objects.get(name="Slow")
+    assert run.recipe["learning_rate"] == 0.001
+    scene.project.refresh_from_db()
+    assert "learning_rate" not in scene.project.recipe

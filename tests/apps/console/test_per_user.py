@@ -1,5 +1,7 @@
 """Adapters of people on the pages: shown as theirs, rolled back for them alone."""
 
+from urllib.parse import quote
+
 import pytest
 from django.db import transaction
 from django.test import Client
@@ -60,7 +62,10 @@ def test_a_persons_batch_is_trained_from_its_own_button(client: Client, worker: 
     )  # fmt: skip
     client.force_login(alice)
     page = client.get(reverse("console:run-list", args=["shop"])).content.decode()
-    assert '<input type="hidden" name="end_user" value="grace &amp; &lt;b&gt;co&lt;/b&gt;">' in page
+    address = f"{reverse('console:train', args=['shop', 'echo'])}?end_user={quote(GRACE, safe='/')}"
+    assert f'href="{address}"' in page
+    page = client.get(address).content.decode()
+    assert '<input type="hidden" name="end_user" value="grace &amp; &lt;b&gt;co&lt;/b&gt;"' in page
     client.post(reverse("console:train", args=["shop", "echo"]), {"end_user": GRACE})
     for batch in (everybodys, graces):
         batch.refresh_from_db()

@@ -37,7 +37,7 @@ QUERIES: Mapping[str, int] = {
     "manager_run": 13,
     "manager_adapter": 13,
     "rater": 14,
-    "runs": 15,
+    "runs": 21,  # the curves of a worker's line
     "returns": 21,
     "run": 19,
     "failed_run": 17,
@@ -92,6 +92,8 @@ QUERIES: Mapping[str, int] = {
     "roll_back": 11,
     "task_cancel": 10,
     "run_cancel": 11,
+    "run_describe": 11,
+    "train": 11,
     "run_retry": 12,
     "token_revoke": 11,
     "forget": 11,

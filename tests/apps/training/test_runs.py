@@ -11,14 +11,17 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
 from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep, trainings
 from apps.rollouts import services as ledger
-from apps.rollouts.models import Batch, TrainingUse
+from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.selectors import why_nothing_trains
 from apps.training import retrying, services
 from apps.training.models import TrainingRun
+from apps.training.naming import describe_run
 from apps.training.untaken import find_untaken
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -396,3 +399,50 @@ def test_a_cancelled_run_whose_data_was_forgotten_is_not_tried_again(run: Traini
     run = TrainingRun.objects.get()
     with pytest.raises(IllegalMoveError, match="holds nothing any more"):
         trainings.retry_run(run=run, by=alice)
+
+
+def test_a_run_is_told_how_much_its_rewards_had_to_say(
+    run: TrainingRun, project: Project, worker: Worker, store: Path
+) -> None:
+    """Two attempts at each of two tasks: the rewards of one differ, those of the other do not."""
+    assert run.batch is not None
+    for rewards in ((1.0, 0.0), (0.5, 0.5)):
+        task = make_judged_task(project, worker, group_size=2)
+        for attempt, reward in zip(task.attempts.order_by("index"), rewards, strict=True):
+            rollout = Rollout.objects.create(
+                project=project, worker=worker, task=task, attempt=attempt, is_usable=True, reward=reward
+            )
+            TrainingUse.objects.create(rollout=rollout, batch=run.batch)
+    flow.take_result(make_result(run, store, summary={"updates": 1.0}), by="control")
+    summary = TrainingRun.objects.get().summary
+    assert summary.pop("reward_std") == pytest.approx(0.125**0.5)
+    assert summary == {
+        "updates": 1.0, "groups": 2.0, "groups_without_signal": 1.0, "staleness": 0.0, "staleness_max": 0.0,
+    }  # fmt: skip
+
+
+def test_a_run_is_named_and_the_audit_says_who_changed_what(run: TrainingRun, alice: User) -> None:
+    describe_run(run=run, by=alice, name=" Half the rate ", tags=["rate", "rate", " small "])
+    describe_run(run=run, by=alice, comment="The loss jumped at 3.", name="Half the rate")
+    run = TrainingRun.objects.get()
+    assert (run.name, run.tags, run.comment) == ("Half the rate", ["rate", "small"], "The loss jumped at 3.")
+    said = AuditEntry.objects.filter(kind=Kind.RUN_DESCRIBED).order_by("id")
+    assert [(one.actor, one.payload) for one in said] == [
+        (alice.handle, {"changed": ["name", "tags"]}),
+        (alice.handle, {"changed": ["comment"]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"name": "a\nb"}, "one line"),
+        ({"name": "x" * 101}, "at most 100"),
+        ({"tags": ["a,b"]}, "no comma"),
+        ({"tags": [str(number) for number in range(11)]}, "at most 10"),
+        ({"comment": "a\0b"}, "NUL"),
+    ],
+)
+def test_what_a_run_cannot_be_called_is_refused(run: TrainingRun, alice: User, said: Any, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        describe_run(run=run, by=alice, **said)
