@@ -25,6 +25,8 @@ Attributes = Mapping[str, Any]
 OLDEST_S = 30 * 86_400.0
 """Before that long ago no call is said to have been."""
 MOST_CHARS = 200
+MOST_DIGITS = 9
+"""Of a message's place: Python reads no integer of thousands of digits."""
 _TOKENS_MOST = 2**31 - 1
 _NANO = 1_000_000_000
 _DETAILS = frozenset(
@@ -327,7 +329,8 @@ def _put(root: Json, path: list[str], value: Any) -> None:
 def _list(value: Any) -> list[Json]:
     """Objects in the order of their numbers, or as they are."""
     if isinstance(value, dict):
-        numbered = [(int(name), one) for name, one in value.items() if name.isascii() and name.isdecimal()]
+        places = [name for name in value if name.isascii() and name.isdecimal() and len(name) <= MOST_DIGITS]
+        numbered = [(int(name), value[name]) for name in places]
         return [one for _, one in sorted(numbered, key=lambda pair: pair[0]) if isinstance(one, dict)]
     return _objects(_load(value))
 

@@ -280,6 +280,7 @@ def test_odd_values_are_read_as_far_as_they_say_something(gateway: GatewayThread
         },
         {**CHAT, "gen_ai.input.messages": '[{"role": 7, "parts": "none"}, 5]', "gen_ai.output.messages": '["a"]'},
         {**CHAT, "gen_ai.input.messages": "[" * 200, "gen_ai.usage.output_tokens": 1e300},
+        {**CHAT, f"gen_ai.prompt.{'9' * 5_000}.content": "far"},
         {**CHAT, "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0": "both", "gen_ai.prompt.0.content": "a\0b"},
     ]
     found = take(gateway, token, *odd)
