@@ -1,6 +1,6 @@
 """Long polls: an answer that may be held back until a row need not be waited for any more."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import wraps
 from typing import Any
 
@@ -17,9 +17,9 @@ MAX_WAIT_S = 30
 View = Callable[..., HttpResponse]
 
 
-def hold_back(response: Response, pk: int, wait_s: int) -> Response:
-    """Let `answer_in_time` wait for this row before the answer is sent."""
-    response.wait_for = pk, wait_s  # type: ignore[attr-defined]
+def hold_back(response: Response, thing: Hashable, wait_s: int) -> Response:
+    """Let `answer_in_time` wait for this before the answer is sent."""
+    response.wait_for = thing, wait_s  # type: ignore[attr-defined]
     return response
 
 
@@ -34,10 +34,10 @@ def answer_in_time(view: View, current_board: Callable[[], Board]) -> Callable[.
     async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         ask = sync_to_async(view)
         response = await ask(request, *args, **kwargs)
-        pk, wait_s = getattr(response, "wait_for", (0, 0))
+        thing, wait_s = getattr(response, "wait_for", (None, 0))
         if wait_s:
             await sync_to_async(close_old_connections)()
-            await current_board().wait(pk, timeout_s=wait_s)
+            await current_board().wait(thing, timeout_s=wait_s)
             response = await ask(request, *args, **kwargs)
         return response
 

@@ -6,9 +6,10 @@ Nothing can be missed: what a look finds is the row's state, not a message about
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.db import connections
@@ -23,44 +24,45 @@ MAX_WAITING = 500
 """In one process; who comes then is answered at once and asks again."""
 
 
-Find = Callable[[Collection[int]], list[int]]
+Find = Callable[[Collection[Any]], list[Any]]
 
 
 class Board:
-    """Who waits for which row, in one event loop.
+    """Who waits for what, in one event loop.
 
     Args:
-        find: which of some rows, by primary key, need not be waited for any more.
+        find: which of some things need not be waited for any more: a row by its primary key, or with the state that
+            whoever waits has seen.
     """
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._waiting: dict[Hashable, set[asyncio.Event]] = {}
         self._task: asyncio.Task[None] | None = None
 
     @property
     def count(self) -> int:
         return sum(len(events) for events in self._waiting.values())
 
-    async def wait(self, pk: int, *, timeout_s: float) -> None:
-        """Returns when the row need not be waited for, when the time is up, or at once when too many wait."""
+    async def wait(self, thing: Hashable, *, timeout_s: float) -> None:
+        """Returns when it need not be waited for, when the time is up, or at once when too many wait."""
         if self.count >= MAX_WAITING:
             return
         decided = asyncio.Event()
-        self._waiting.setdefault(pk, set()).add(decided)
+        self._waiting.setdefault(thing, set()).add(decided)
         if self._task is None:
             self._task = asyncio.create_task(self._look_on(), name="waiting")
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(decided.wait(), timeout_s)
         finally:
-            await self._leave(pk, decided)
+            await self._leave(thing, decided)
 
-    async def _leave(self, pk: int, decided: asyncio.Event) -> None:
-        events = self._waiting[pk]
+    async def _leave(self, thing: Hashable, decided: asyncio.Event) -> None:
+        events = self._waiting[thing]
         events.discard(decided)
         if not events:
-            del self._waiting[pk]
+            del self._waiting[thing]
         if not self._waiting and self._task is not None:
             task, self._task = self._task, None
             await end_task(task)
@@ -78,10 +80,10 @@ class Board:
             await loop.run_in_executor(thread, connections.close_all)
             thread.shutdown(wait=False)
 
-    def _look(self, pks: Collection[int]) -> list[int]:
+    def _look(self, things: Collection[Any]) -> list[Any]:
         """[] while Postgres is away: it is looked again."""
         try:
-            return self._find(pks)
+            return self._find(things)
         except DatabaseError as error:
             logger.warning("what is waited for cannot be looked up (%s)", type(error).__name__)
             connections.close_all()

@@ -12,7 +12,16 @@ app = typer.Typer(no_args_is_help=True)
 
 DEFAULT_GATEWAY = "http://127.0.0.1:8200"
 DEFAULT_URL = "http://127.0.0.1:8000"
-SKILLS = ("assign-task", "check-task", "submit-feedback", "submit-result")
+SKILLS = (
+    "assign-task",
+    "check-task",
+    "claim-review",
+    "list-adapters",
+    "submit-feedback",
+    "submit-result",
+    "submit-review",
+    "wait-for-work",
+)
 MIN_CONTEXT_TOKENS = 16_000
 """OpenClaw refuses a model with less."""
 LISTS = ("plugins.load.paths", "skills.load.extraDirs")

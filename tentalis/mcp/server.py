@@ -13,6 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tentalis.mcp.approvals import add_approval_tools
 from tentalis.mcp.connection import Connect, connect_as_caller, connect_with, read_bearer
 from tentalis.mcp.feedback import add_feedback_tools
+from tentalis.mcp.learning import add_learning_tools
+from tentalis.mcp.reviews import add_review_tools
 from tentalis.mcp.sessions import add_session_tools
 from tentalis.mcp.tasks import add_task_tools
 
@@ -21,7 +23,8 @@ INSTRUCTIONS = (
     "Tentalis gives tasks to agents that learn from what people say of their work. submit_task gives work, check_task "
     "follows it, submit_result hands in your own. When someone says whether an answer was good, pass it on with "
     "give_feedback at once and in their words: it is what the worker learns from; never make up a score. If your "
-    "worker is supervised, ask with propose_action before you act and do only what the outcome permits."
+    "worker is supervised, ask with propose_action before you act and do only what the outcome permits. Whoever judges "
+    "others' work takes it with claim_review and says what they think with submit_review."
 )
 
 
@@ -51,6 +54,8 @@ def make_server(connect: Connect) -> MCPServer[Any]:
     add_feedback_tools(server, connect)
     add_session_tools(server, connect)
     add_approval_tools(server, connect)
+    add_review_tools(server, connect)
+    add_learning_tools(server, connect)
     return server
 
 

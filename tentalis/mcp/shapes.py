@@ -141,3 +141,152 @@ class Proposal(Shape):
         None, description="What may be done, which may differ from what was asked."
     )
     decision: dict[str, Any] = Field(default_factory=dict, description="reason, hint or answer, as the outcome has it.")
+
+
+class Review(Shape):
+    """A place for one judgement of a task."""
+
+    id: int
+    project: str
+    task: int
+    audience: str = Field(description="human or ai: who is to judge it.")
+    purpose: str
+    state: str
+    priority: float = Field(description="How much is learned from judging it, in [0, 1].")
+    claimed_by: str | None = None
+    lease_until: str | None = Field(None, description="Until when it is theirs.")
+
+
+class Reviews(Shape):
+    """Some reviews."""
+
+    reviews: list[Review]
+
+
+class Answered(Shape):
+    """One answer that is to be judged."""
+
+    id: int
+    index: int = Field(description="Its place, by which it is preferred.")
+    state: str
+    answer: str
+    error: str
+
+
+class Claimed(Shape):
+    """A review that is yours now, and what is to be judged; all null: nothing waits."""
+
+    review: Review | None = None
+    task: Task | None = None
+    attempts: list[Answered] = Field(default_factory=list)
+
+
+class StepWord(BaseModel):
+    """A word on one step, or on an attempt as a whole."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    attempt: int = Field(ge=0, description="Index of the attempt.")
+    index: int | None = Field(None, ge=0, description="Of the step; null: of the whole attempt.")
+    score: float | None = Field(None, ge=0, le=1)
+    comment: str | None = None
+
+
+class Worker(Shape):
+    """Who does tasks."""
+
+    id: int
+    project: str
+    name: str
+    kind: str
+    base_model: str
+    adapter: str | None = Field(description="Which trained version serves; null: the base model.")
+    is_active: bool
+
+
+class Workers(Shape):
+    """Some workers."""
+
+    workers: list[Worker]
+
+
+class StepScore(Shape):
+    """What one scorer said of a step."""
+
+    scorer: str
+    score: float | None = Field(description="In [0, 1]; null: it was not scored, for `reason`.")
+    reason: str = ""
+
+
+class StepScores(Shape):
+    """One step of a try."""
+
+    index: int
+    kind: str
+    text: str
+    tool_name: str
+    tool_result: str
+    scores: list[StepScore]
+
+
+class Steps(Shape):
+    """Some steps, in order."""
+
+    steps: list[StepScores]
+
+
+class Adapter(Shape):
+    """A trained version of a worker."""
+
+    id: int
+    project: str
+    worker: str
+    name: str
+    version: int
+    parent: str | None
+    run: int | None
+    state: str
+    suspicion: str = ""
+    created_at: str
+
+
+class Adapters(Shape):
+    """Some adapters, newest first."""
+
+    adapters: list[Adapter]
+
+
+class Run(Shape):
+    """A training."""
+
+    id: int
+    project: str
+    worker: str
+    state: str
+    waiting_reason: str = ""
+    failure: str = ""
+    started_at: str | None
+    finished_at: str | None
+
+
+class Runs(Shape):
+    """Some trainings, newest first."""
+
+    runs: list[Run]
+
+
+class Skill(Shape):
+    """A written procedure."""
+
+    id: int
+    project: str
+    name: str
+    version: int
+    description: str
+    body: str
+
+
+class Skills(Shape):
+    """Some skills."""
+
+    skills: list[Skill]

@@ -1,6 +1,5 @@
 """Tools for tasks: submit, look, hand in, give up."""
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from mcp.server import MCPServer
@@ -17,7 +16,6 @@ ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_
 ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 SETTLED = frozenset({"done", "failed", "cancelled"})
-LOOK_EVERY_S = 0.5
 State = Literal["queued", "working", "scoring", "in_review", "learning", "done", "failed", "cancelled"]
 Environment = Literal["chat", "desk"]
 """The worlds there are; others are known and wait for their sandbox."""
@@ -98,13 +96,8 @@ def add_task_tools(server: MCPServer[Any], connect: Connect) -> None:
             return Attempt.model_validate(await client.submit_attempt(task=task_id, steps=given, answer=answer))
 
 
-async def _wait_for_change(client: AsyncClient, task_id: int, wait_s: float) -> TaskReport:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + wait_s
-    row = first = await client.get_task(task_id)
-    while row["state"] == first["state"] not in SETTLED and loop.time() + LOOK_EVERY_S <= until:
-        await asyncio.sleep(LOOK_EVERY_S)
-        row = await client.get_task(task_id)
+async def _wait_for_change(client: AsyncClient, task_id: int, wait_s: int) -> TaskReport:
+    row = await client.get_task(task_id, wait_s=wait_s or None)
     attempts = await read_rows(client.list_attempts, 64, task_id=task_id)
     return TaskReport(
         task=Task.model_validate(row),

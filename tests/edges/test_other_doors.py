@@ -363,6 +363,16 @@ def make_arguments(ids: Said) -> dict[str, Said]:
         "read_session": {"session_id": ids["session"]},
         "propose_action": task | {"kind": "tool", "tool": "refund"},
         "check_proposal": {"proposal_id": ids["proposal"], "wait_s": 0},
+        "list_reviews": {"project": ids["slug"]},
+        "claim_review": {"review_id": ids["review"]},
+        "release_review": {"review_id": ids["review"]},
+        "submit_review": {"review_id": ids["review"], "score": 0.5},
+        "skip_review": {"review_id": ids["review"], "reason": "I cannot tell.", "then": "later"},
+        "list_workers": {"project": ids["slug"]},
+        "read_steps": {"attempt_id": ids["attempt"]},
+        "list_adapters": {"project": ids["slug"]},
+        "list_runs": {"project": ids["slug"]},
+        "list_skills": {"project": ids["slug"]},
     }
 
 
@@ -392,7 +402,7 @@ def test_the_tools_let_each_role_do_what_it_may_and_nobody_else_anything(project
     assert wrong == []
 
 
-EMPTY = {json.dumps({key: []}, indent=2) for key in ("tasks", "sessions")}
+EMPTY = {json.dumps({key: []}, indent=2) for key in ("tasks", "sessions", "reviews")}
 
 
 # exports

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -16,11 +17,12 @@ from pytest_django.live_server_helper import LiveServer
 from apps.accounts.models import Member, Project, Role
 from apps.accounts.rights import ROLE_RIGHTS
 from apps.accounts.services import create_token
-from apps.feedback.models import Feedback
+from apps.feedback.models import Feedback, Review
 from apps.tasks.models import Attempt, Task
+from apps.workers.models import Worker
 from tentalis.cli import main
 from tentalis.cli.openclaw import SKILLS
-from tests.factories import make_user, make_worker
+from tests.factories import make_task, make_user, make_worker
 from tests.integrations.openclaw_process import FILES
 
 
@@ -63,6 +65,47 @@ def test_work_is_given_handed_in_and_judged(skill: Skill) -> None:
     assert skill("feedback", "--task", number, "--score", "0", "--better", "Hello!", "Too dry.")[0] == 0
     given = Feedback.objects.get()
     assert (given.score, given.text, given.edited_answer) == (0.0, "Too dry.", "Hello!")
+
+
+def read_commands(name: str) -> list[list[str]]:
+    """The words behind the script of each example in a skill's file, without what is read from standard input."""
+    text = (FILES / "skills" / name / "SKILL.md").read_text(encoding="utf-8")
+    found = re.findall(r"^python3 \{baseDir\}/\.\./tentalis\.py (.*)$", text, re.MULTILINE)
+    return [shlex.split(line.partition(" <<")[0]) for line in found]
+
+
+def test_every_example_of_the_skills_files_works(skill: Skill, project: Project) -> None:
+    reviewer = make_user("bob")
+    Member.objects.filter(user=reviewer).update(role=Role.REVIEWER)
+    token = create_token(user=reviewer, name="t", scopes=ROLE_RIGHTS[Role.REVIEWER], by=reviewer, project=project)[1]
+    judge = Skill(skill.url, token)
+    echo = Worker.objects.get(project=project)
+    waiting = make_task(project, echo)
+    reviews = []
+    for _ in range(2):
+        task = make_task(project, echo, state=Task.State.IN_REVIEW)
+        Attempt.objects.create(task=task, index=0, worker=echo, answer="hi", text="hi")
+        reviews.append(Review.objects.create(project=project, task=task, audience=Review.Audience.HUMAN))
+    names = {"NAME": echo.name, "NUMBER": str(waiting.pk)}
+    answers: dict[str, Any] = {}
+    for file in ("assign-task", "wait-for-work", "check-task", "submit-result", "submit-feedback"):
+        for words in read_commands(file):
+            if file in ("check-task", "wait-for-work"):
+                words[words.index("--wait") + 1] = "0"
+            code, answers[file], said = skill(*[names.get(word, word) for word in words], given="Some words.")
+            assert code == 0, (file, said)
+    assert answers["wait-for-work"]["id"] == waiting.pk
+    assert answers["check-task"]["state"] == "queued"
+    assert judge(*[names.get(word, word) for word in read_commands("list-adapters")[0]])[1] == {"adapters": []}
+    for review, words in zip(reviews, read_commands("submit-review"), strict=True):
+        code, claimed, said = judge(*read_commands("claim-review")[0])
+        assert (code, claimed["review"], claimed["answers"][0]["answer"]) == (0, review.pk, "hi"), said
+        code, _, said = judge(*[{"NUMBER": str(review.pk)}.get(word, word) for word in words], given="Some words.")
+        assert code == 0, said
+    assert judge("claim")[1] == {}
+    given = Feedback.objects.get(review=reviews[0])
+    assert (given.score, given.text, given.preferred_attempt is not None) == (0.5, "Some words.", True)
+    assert {path.parent.name for path in (FILES / "skills").glob("*/SKILL.md")} == set(SKILLS)
 
 
 def test_the_same_key_acts_once(skill: Skill) -> None:

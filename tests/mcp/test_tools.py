@@ -6,12 +6,14 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from mcp import Client
 
-from apps.accounts.models import Project
-from apps.feedback.models import Feedback
+from apps.accounts.models import Project, Role
+from apps.accounts.rights import ROLE_RIGHTS
+from apps.accounts.services import create_token
+from apps.feedback.models import Feedback, Review
 from apps.supervision.models import Proposal
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
-from tests.factories import make_project, make_task
+from tests.factories import make_project, make_task, make_user
 from tests.mcp.conftest import Open
 
 SUPERVISED = {"tools": ["refund"], "except_tools": [], "messages": False, "answers": False, "deadline_s": 300}
@@ -35,6 +37,7 @@ async def test_every_tool_says_what_it_wants_and_gives(open_client: Open, agents
     async with open_client(agents_token) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert "give_feedback" in (client.instructions or "")
+    assert len(tools) >= 20
     assert {"submit_task", "check_task", "list_tasks", "submit_result", "give_feedback", "propose_action"} <= set(tools)
     for tool in tools.values():
         assert tool.description, tool.name
@@ -119,6 +122,43 @@ async def test_a_supervised_agent_asks_and_is_told(open_client: Open, agents_tok
         assert (await call(client, "check_proposal", proposal_id=asked["id"], wait_s=0))["permitted"] is None
     row = await sync_to_async(Proposal.objects.get)(pk=asked["id"])
     assert (row.context, row.risk) == ("They paid twice.", "Money is gone.")
+
+
+async def test_a_reviewer_takes_judges_and_passes_over(open_client: Open, shop: Project) -> None:
+    def prepare() -> tuple[str, list[int]]:
+        bob = make_user("bob")
+        token = create_token(user=bob, name="t", scopes=ROLE_RIGHTS[Role.OWNER], by=bob, project=shop)[1]
+        found = []
+        for number in range(2):
+            task = make_task(shop, state=Task.State.IN_REVIEW, prompt=f"Greet {number}.")
+            attempt = Attempt.objects.create(task=task, index=0, worker=task.worker, answer="hi", text="hi", score=0.75)
+            Step.objects.create(attempt=attempt, index=0, kind="step", text="so")
+            found.append(Review.objects.create(project=shop, task=task, audience=Review.Audience.HUMAN).pk)
+        return token, found
+
+    token, reviews = await sync_to_async(prepare)()
+    async with open_client(token) as client:
+        assert [row["id"] for row in (await call(client, "list_reviews"))["reviews"]] == reviews
+        claimed = await call(client, "claim_review")
+        assert (claimed["review"]["id"], claimed["task"]["prompt"]) == (reviews[0], "Greet 0.")
+        assert (claimed["task"]["score"], claimed["attempts"][0]["answer"]) == (None, "hi")
+        assert "score" not in claimed["attempts"][0]
+        steps = await call(client, "read_steps", attempt_id=claimed["attempts"][0]["id"])
+        assert [step["text"] for step in steps["steps"]] == ["so"]
+        assert "found none" in await refused(client, "submit_review", review_id=reviews[0])
+        words = [{"attempt": 0, "index": 0, "score": 0, "comment": "No."}]
+        said = await call(client, "submit_review", review_id=reviews[0], score=0.25, text="Dry.", steps=words)
+        assert (said["score"], said["text"]) == (0.25, "Dry.")
+        again = await call(client, "claim_review", review_id=reviews[1])
+        released = await call(client, "release_review", review_id=again["review"]["id"])
+        assert released["claimed_by"] is None
+        skipped = await call(client, "skip_review", review_id=reviews[1], reason="I cannot tell.", then="nobody")
+        assert skipped["state"] == "skipped"
+        assert await call(client, "claim_review") == {"review": None, "task": None, "attempts": []}
+        for tool, key in (("list_workers", "workers"), ("list_adapters", "adapters"), ("list_runs", "runs")):
+            assert key in await call(client, tool), tool
+        assert {row["name"] for row in (await call(client, "list_workers"))["workers"]} == {"echo", "claw"}
+        assert (await call(client, "list_skills"))["skills"] == []
 
 
 async def test_a_bad_token_is_told_nothing(open_client: Open, shop: Project) -> None:

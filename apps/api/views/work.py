@@ -4,8 +4,9 @@ from typing import Any, ClassVar
 
 from django.db.models import Prefetch
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -31,12 +32,28 @@ from apps.api.serializers.work import (
     WorkerOut,
 )
 from apps.api.views.base import ResourceViewSet
+from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
 from apps.inference.models import Provider
 from apps.pipeline import flow
 from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.tasks.waiting import current_board
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker, delete_worker
 
+WAITING = [
+    OpenApiParameter(
+        "wait",
+        int,
+        description=f"Seconds to wait, 0 to {MAX_WAIT_S}; the answer comes as soon as the task's state changes.",
+    ),
+    OpenApiParameter(
+        "seen",
+        str,
+        enum=list(Task.State.values),
+        description="With wait: the state you know, so that no change is missed between two requests. Default: the "
+        "one it has when you ask.",
+    ),
+]
 DEPLOYED = Deployment.objects.filter(end_user="").select_related("adapter")
 
 
@@ -137,8 +154,29 @@ class TaskViewSet(ResourceViewSet):
         "cancel": Right.TASKS_WRITE,
     }
 
+    @classmethod
+    def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
+        view = super().as_view(actions, **initkwargs)
+        return answer_in_time(view, current_board) if (actions or {}).get("get") == "retrieve" else view
+
+    @property
+    def extra_parameters(self) -> tuple[str, ...]:
+        """Of one task, not of a list."""
+        return ("wait", "seen") if self.action == "retrieve" else ()
+
+    @extend_schema(parameters=WAITING)
     def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+        """A task; `wait` holds the answer back until its state changes, which that of an ended one does not."""
+        wait_s, seen = read_wait(request.query_params.get("wait")), request.query_params.get("seen")
+        if seen is not None and seen not in Task.State.values:
+            wanted = ", ".join(Task.State.values)
+            raise ValidationError({"seen": [f"wanted one of {wanted}; found {seen[:40]!r}"]})
+        task = self.get_object()
+        response = self.show(task)
+        is_settled = not Task.MOVES[Task.State(task.state)] or (seen is None and task.state == Task.State.FAILED)
+        if is_settled or seen not in (None, task.state):
+            return response
+        return hold_back(response, (task.pk, task.state), wait_s)
 
     @extend_schema(request=TaskIn, responses={201: TaskOut})
     def create(self, request: Request) -> Response:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the skills run: four calls of the platform's REST API, with nothing but the standard library.
+"""What the skills run: some calls of the platform's REST API, with nothing but the standard library.
 
     TENTALIS_AGENT_KEY=tnt_… python3 tentalis.py assign --worker clerk "Refund order 17."
 
@@ -21,7 +21,8 @@ from typing import Any
 DEFAULT_URL = "http://127.0.0.1:8000"
 TRIES = 4
 TIMEOUT_S = 30
-LOOK_EVERY_S = 1.0
+LONGEST_WAIT_S = 20
+LOOK_EVERY_S = 2.0
 SETTLED = {"done", "failed", "cancelled"}
 SHOWN = ("id", "project", "worker", "state", "answer", "score", "failure", "task", "index", "text")
 
@@ -68,7 +69,7 @@ def call(
         try:
             request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - http(s), see above
             with opener.open(request, timeout=TIMEOUT_S) as answer:
-                return json.load(answer)
+                return json.load(answer) if answer.status != 204 else {}
         except urllib.error.HTTPError as error:
             problem = say_problem(error)
             if error.code not in {429, 502, 503, 504} and "still_running" not in problem:
@@ -140,10 +141,55 @@ def submit_feedback(given: argparse.Namespace) -> dict[str, Any]:
 def check(given: argparse.Namespace) -> dict[str, Any]:
     until = time.monotonic() + given.wait
     task = first = call("GET", f"tasks/{given.task}")
-    while task["state"] == first["state"] not in SETTLED and time.monotonic() + LOOK_EVERY_S <= until:
-        time.sleep(LOOK_EVERY_S)
-        task = call("GET", f"tasks/{given.task}")
+    while task["state"] == first["state"] not in SETTLED and (left := int(until - time.monotonic())) > 0:
+        query = {"wait": str(min(left, LONGEST_WAIT_S)), "seen": first["state"]}
+        task = call("GET", f"tasks/{given.task}", query=query)
     return show(task)
+
+
+def wait_for_work(given: argparse.Namespace) -> dict[str, Any]:
+    """The oldest task that waits for a worker; {} where none came in time."""
+    query = {"state": "queued", "worker": given.worker, "limit": "200"}
+    if given.project:
+        query["project"] = given.project
+    until = time.monotonic() + given.wait
+    while not (found := call("GET", "tasks", query=query)["results"]) and time.monotonic() + LOOK_EVERY_S <= until:
+        time.sleep(LOOK_EVERY_S)
+    return {**show(found[-1]), "prompt": found[-1]["prompt"]} if found else {}
+
+
+def claim(given: argparse.Namespace) -> dict[str, Any]:
+    """A review that is this caller's now, with what is to be judged, and without what scorers said of it."""
+    if given.review:
+        review = call("POST", f"reviews/{given.review}/claim", {}, key=given.key)
+    else:
+        review = call("POST", "reviews/claim", {"project": given.project or only_project()}, key=given.key)
+    if not review:
+        return {}
+    task = call("GET", f"tasks/{review['task']}")
+    attempts = call("GET", f"tasks/{review['task']}/attempts", query={"limit": "64"})["results"]
+    answers = [{name: one[name] for name in ("index", "answer", "error")} for one in attempts]
+    shown = {"review": review["id"], "task": task["id"], "prompt": task["prompt"], "until": review["lease_until"]}
+    return shown | {"answers": sorted(answers, key=lambda one: one["index"])}
+
+
+def submit_review(given: argparse.Namespace) -> dict[str, Any]:
+    if given.skip:
+        body = {"reason": read(given.text), "then": given.skip}
+        return show(call("POST", f"reviews/{given.review}/skip", body, key=given.key))
+    body: dict[str, Any] = {"text": read(given.text)}
+    said = {"score": given.score, "preferred_attempt": given.best, "edited_answer": given.better or None}
+    body |= {name: value for name, value in said.items() if value is not None}
+    return show(call("POST", f"reviews/{given.review}/feedback", body, key=given.key))
+
+
+def list_adapters(given: argparse.Namespace) -> dict[str, Any]:
+    query = {"limit": str(given.limit)} | {
+        name: value for name, value in (("project", given.project), ("worker", given.worker)) if value
+    }
+    names = ("name", "worker", "version", "state", "created_at")
+    rows = call("GET", "adapters", query=query)["results"]
+    return {"adapters": [{name: row[name] for name in names} for row in rows]}
 
 
 def read(text: str) -> str:
@@ -201,7 +247,35 @@ def make_parser() -> argparse.ArgumentParser:
     four.add_argument("--wait", type=float, default=0, help="seconds to wait for its state to change, at most")
     four.set_defaults(run=check)
 
-    for command in (one, two, three):
+    five = commands.add_parser("wait", help="wait for work")
+    five.add_argument("--worker", required=True, help="whose work")
+    five.add_argument("--project", default="", help="default: all of this token")
+    five.add_argument("--wait", type=float, default=0, help="seconds, at most")
+    five.set_defaults(run=wait_for_work)
+
+    six = commands.add_parser("claim", help="take a review")
+    six.add_argument("--review", type=int, default=0, help="this one; default: the next that nobody has")
+    six.add_argument("--project", default="", help="default: the only one of this token")
+    six.set_defaults(run=claim)
+
+    seven = commands.add_parser("review", help="judge the work of a review that you took")
+    seven.add_argument("--review", type=int, required=True)
+    seven.add_argument("--score", type=score, default=None, help="from 0 to 1")
+    seven.add_argument("--best", type=int, default=None, help="index of the best answer")
+    seven.add_argument("--better", default="", help="what would have been right")
+    seven.add_argument(
+        "--skip", default="", choices=["nobody", "later", "others", "expert"], help="pass it over to them instead"
+    )
+    seven.add_argument("text", help="what was good or bad, or why it is passed over; - reads it from standard input")
+    seven.set_defaults(run=submit_review)
+
+    eight = commands.add_parser("adapters", help="what was learnt")
+    eight.add_argument("--project", default="", help="default: all of this token")
+    eight.add_argument("--worker", default="")
+    eight.add_argument("--limit", type=int, default=20)
+    eight.set_defaults(run=list_adapters)
+
+    for command in (one, two, three, six, seven):
         command.add_argument("--key", default="", help="of an earlier run of this very command that had no answer")
     return parser
 

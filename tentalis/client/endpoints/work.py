@@ -79,8 +79,9 @@ class Work(Sender[Answer]):
     def list_tasks(self, **params: Any) -> Answer:
         return self._get("tasks", **params)
 
-    def get_task(self, task_id: int) -> Answer:
-        return self._get(f"tasks/{task_id}")
+    def get_task(self, task_id: int, *, wait_s: int | None = None, seen: str | None = None) -> Answer:
+        """A task; with `wait_s` (at most 30, and less than this client's timeout) once its state is not `seen`."""
+        return self._get(f"tasks/{task_id}", wait=wait_s, seen=seen)
 
     def cancel_task(self, task_id: int) -> Answer:
         return self._post(f"tasks/{task_id}/cancel")

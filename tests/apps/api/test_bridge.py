@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.base.waiting import Boards
 from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import bridge
 from apps.rollouts.models import Batch
+from apps.tasks import waiting
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -166,7 +168,14 @@ def test_a_result_is_waited_for_and_comes_as_soon_as_it_is_there(call_as: Any, a
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_waits_hears_when_it_is_done(call_as: Any, alice: User, project: Project) -> None:
+@pytest.mark.parametrize(
+    ("path", "boards"),
+    [("bridge/tasks/{}/status", bridge.boards), ("tasks/{}?wait=20&seen=queued", waiting.boards)],
+    ids=["bridge", "task"],
+)
+def test_who_waits_hears_when_it_is_done(
+    call_as: Any, alice: User, project: Project, path: str, boards: Boards
+) -> None:
     caller: Caller = call_as(alice)
     task = make_task(project)
     heard: list[Any] = []
@@ -175,20 +184,34 @@ def test_who_waits_hears_when_it_is_done(call_as: Any, alice: User, project: Pro
         from django.db import connections
 
         try:
-            heard.append(Caller(caller.token).get(f"bridge/tasks/{task.pk}/status"))
+            heard.append(Caller(caller.token).get(path.format(task.pk)))
         finally:
             connections.close_all()
 
     thread = threading.Thread(target=ask)
     thread.start()
     deadline = time.monotonic() + 20
-    while bridge.boards.count < 1 and time.monotonic() < deadline:
+    while boards.count < 1 and time.monotonic() < deadline:
         threading.Event().wait(0.02)
     Task.objects.filter(pk=task.pk).update(state="in_review", answer="hi")
     began = time.monotonic()
     thread.join(25)
-    assert heard[0].body["result"] == "hi"
+    assert "hi" in (heard[0].body.get("result"), heard[0].body.get("answer"))
     assert time.monotonic() - began < 10
+
+
+def test_a_task_whose_state_is_another_than_the_one_seen_is_not_waited_for(
+    as_alice: Caller, as_charlie: Caller, project: Project
+) -> None:
+    task, ended = make_task(project), make_task(project, state=Task.State.DONE)
+    for path in (f"{task.pk}?wait=30&seen=working", f"{ended.pk}?wait=30&seen=done", f"{task.pk}?wait=0"):
+        answer = as_alice.get(f"tasks/{path}")
+        assert (answer.status, answer.body["id"]) == (200, int(path.partition("?")[0]))
+
+    for query, field in (("wait=31", "wait"), ("wait=-1", "wait"), ("seen=asleep", "seen"), ("until=done", "until")):
+        answer = as_alice.get(f"tasks/{task.pk}?{query}")
+        assert (answer.status, list(answer.body["errors"])) == (400, [field])
+    assert as_charlie.get(f"tasks/{task.pk}?wait=30").status == 404
 
 
 def test_a_logged_talk_is_kept_once_and_trains_nothing(as_agent: Caller, as_alice: Caller, project: Project) -> None:
