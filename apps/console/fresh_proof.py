@@ -40,6 +40,7 @@ TAKES_PROOF: Mapping[str, Callable[[HttpRequest], bool]] = {
     "adapter-release": _always,
     # keys: made, shown, given
     "tokens": _always,
+    "connect-token": _always,
     "provider-new": _always,
     "provider-change": _always,
     "provider-remove": _always,

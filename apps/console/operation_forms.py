@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
+from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
 from apps.console.forms import show_error
 from apps.inference.grants import usable
 from apps.inference.models import Provider
+from apps.inference.registry import find_kind
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
@@ -109,6 +111,15 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 NEEDED: Mapping[str, str] = {Worker.Kind.CHAT: "provider", Worker.Kind.OPENCLAW: "agent_server"}
 
 
+class ServerField(forms.ModelChoiceField):  # type: ignore[type-arg]  # no generic at run time
+    """A choice of model servers that says which of them can be learned from."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        if find_kind(obj.kind).tells_tokens:
+            return str(obj.name)
+        return now_in_words("%(name)s (tells no tokens: cannot be trained)") % {"name": obj.name}
+
+
 class WorkerForm(forms.Form):
     """A worker of one kind; the same fields make it and change it, but for its name."""
 
@@ -118,7 +129,7 @@ class WorkerForm(forms.Form):
         help_text=_("Lower-case letters, digits, - and _. Its adapters are named after it."),
     )
     kind = forms.ChoiceField(choices=Worker.Kind.choices, widget=forms.HiddenInput)
-    provider = forms.ModelChoiceField(
+    provider = ServerField(
         Provider.objects.none(),
         label=_("Model server"),
         required=False,

@@ -8,18 +8,25 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import Project
 from apps.inference.models import Provider
 from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
-from apps.inference.registry import CHOICES
+from apps.inference.registry import CHOICES, KINDS, ProviderKind
 from tentalis.core.limits import MAX_COUNT, MAX_USD
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
 MAX_KEY_CHARS = 2_000
 
 
+GROUPED = [
+    (_("Tells its tokens: can be trained"), [pair for pair in CHOICES if KINDS[pair[0]].tells_tokens]),
+    (_("Tells no tokens: answers, cannot be trained"), [pair for pair in CHOICES if not KINDS[pair[0]].tells_tokens]),
+]
+"""The kinds, so that it is seen before anything is made whether what it says can be learned from."""
+
+
 class ProviderForm(forms.Form):
     """A model server; the same fields make it and change it."""
 
     name = forms.SlugField(label=_("Name"), max_length=64, help_text=_("Letters, digits, - and _."))
-    kind = forms.ChoiceField(label=_("Kind"), choices=CHOICES, help_text=_("How it is spoken to."))
+    kind = forms.ChoiceField(label=_("Kind"), choices=GROUPED, help_text=_("How it is spoken to."))
     base_url = forms.CharField(
         label=_("Address"),
         max_length=MAX_URL_CHARS,
@@ -74,10 +81,16 @@ class ProviderForm(forms.Form):
     )
     is_active = forms.BooleanField(label=_("May be asked"), required=False, initial=True)
 
-    def __init__(self, *args: Any, provider: Provider | None = None, is_admin: bool, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, provider: Provider | None = None, is_admin: bool, kind: str = "", **kwargs: Any
+    ) -> None:
+        """Args: kind: of a new one, already chosen; what is of no use to it is not asked. "": to be chosen here."""
         super().__init__(*args, **kwargs)
+        if kind in KINDS:
+            self.fields["kind"].initial = kind
+            self._leave_out(KINDS[kind])
         if not is_admin:
-            del self.fields["allow_private"]
+            self.fields.pop("allow_private", None)
         if provider is None or provider.project_id is not None or not is_admin:
             del self.fields["granted_to"]
         key = self.fields["api_key"]
@@ -92,6 +105,14 @@ class ProviderForm(forms.Form):
             )
         if provider is None or not provider.api_key_sealed:
             del self.fields["forget_key"]
+
+    def _leave_out(self, kind: ProviderKind) -> None:
+        if not kind.tells_logprobs or kind.tells_processed:
+            del self.fields["tells_processed"]
+        if kind.base_url:  # a vendor's
+            for name in ("more_urls", "allow_private"):
+                self.fields.pop(name, None)
+        self.fields["base_url"].required = not kind.base_url
 
     def clean_more_urls(self) -> list[str]:
         urls = [line.strip() for line in self.cleaned_data["more_urls"].splitlines() if line.strip()]

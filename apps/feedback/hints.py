@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.db.models import F
 
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
@@ -13,10 +12,8 @@ from apps.feedback.models import Feedback, Hint
 from apps.feedback.opening import answer_waiting_reviews
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.words import StepWord, Words, read_words
-from apps.inference.grants import usable
 from apps.inference.metering import charge
-from apps.inference.models import Provider
-from apps.inference.services import client_for
+from apps.inference.services import client_for, find_server
 from apps.outbox.services import final_write
 from apps.tasks.models import Environment, Task
 from tentalis.core.desk import parse_hints
@@ -170,7 +167,7 @@ def _ask_model(task: Task, words: Words) -> Drawn:
         feedback="\n".join([words.text, *on_attempts]),
         step_comments=on_steps,
     )
-    provider, model = _find_server(task.project_id, name)
+    provider, model = find_server(task.project_id, name)
     try:
         with charge(project=task.project, turn="hint", task_id=task.pk):
             answers = client_for(provider, task.project_id).chat(
@@ -182,14 +179,3 @@ def _ask_model(task: Task, words: Words) -> Drawn:
     if isinstance(found, NoHint):
         return Drawn("", f"model:{name}"[:64], found.reason)
     return Drawn(found.text, f"model:{name}"[:64])
-
-
-def _find_server(project_id: int, name: str) -> tuple[Provider | None, str]:
-    """`SERVER/MODEL` asks one of the project's model servers, the project's own before a shared one; any other name is
-    a model of the installation's own."""
-    server, slash, model = name.partition("/")
-    if slash and model:
-        known = Provider.objects.filter(usable([project_id]), name=server).order_by(F("project").asc(nulls_last=True))
-        if (provider := known.first()) is not None:
-            return provider, model
-    return None, name

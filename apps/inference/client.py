@@ -276,6 +276,10 @@ class ModelClient:
         """Have the server forget an adapter; what runs already ends on it. Unknown already is unloaded."""
         self._routes.unload(name)
 
+    def can_load_adapters(self) -> bool:
+        """Whether the server loads adapters while it runs, as far as asking shows."""
+        return self._routes.can_load()
+
     def find_busy_adapters(self) -> frozenset[str]:
         """Adapters with requests under way, of a server that needs them loaded until these have ended: vLLM.
 

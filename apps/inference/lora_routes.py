@@ -22,6 +22,10 @@ _LORA_INFO = re.compile(r"^vllm:lora_requests_info\{(?P<labels>[^}]*)\} (?P<time
 _LABEL = re.compile(r'(\w{1,100})="([^"]*)"')
 
 
+HOW_TO_LOAD = "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+_NOBODYS = "tentalis-looks-whether-adapters-load"
+
+
 class LoraRoutes:
     """What one server serves adapters by. Every call raises as `ModelClient`'s do."""
 
@@ -77,6 +81,14 @@ class LoraRoutes:
             if name in self.find_directories():
                 raise
 
+    def can_load(self) -> bool:
+        """Whether the routes are there: a server that has them knows that it never heard of a name."""
+        try:
+            self._transport.call_api("POST", "/unload_lora_adapter", {"lora_name": _NOBODYS})
+        except ProviderRefusedError as error:
+            return bool(error.server_code) or error.http_status not in {404, 405}
+        return True
+
     def find_busy(self) -> frozenset[str]:
         """Adapters with requests running or waiting, as vLLM counts them; none of a server that has no such metric.
 
@@ -110,7 +122,7 @@ def _explain(error: ProviderRefusedError, path: str) -> ProviderRefusedError:
         return AdapterNotLoadedError(
             f"the server does not see {path}: it must be there under that path. {error}", **own
         )
-    words = "the server has no such route: start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+    words = f"the server has no such route: {HOW_TO_LOAD}"
     return AdapterNotLoadedError(f"{words}. {error}", **own)
 
 

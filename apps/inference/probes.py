@@ -20,6 +20,7 @@ from apps.inference.anthropic import to_anthropic
 from apps.inference.client import ModelClient
 from apps.inference.errors import ProviderRefusedError
 from apps.inference.faults import Fault, explain
+from apps.inference.lora_routes import HOW_TO_LOAD
 from apps.inference.models import Provider
 from apps.inference.prices import find_price
 from apps.inference.providers import open_key, require_owner_of
@@ -56,6 +57,7 @@ class Probe:
         is_reachable: something answers there. accepts_key, knows_model: as far as it came.
         tells_tokens, tells_logprobs: exact token ids of prompt and answer; their log-probs.
         can_train: both: what it says can be trained on.
+        loads_adapters: while it runs; without it what is trained cannot be served there.
         streams, calls_tools: tried.
         latency_ms: of the answer; first_token_ms: of the stream's first words.
         context_tokens: of prompt and answer together, where the server says.
@@ -74,6 +76,7 @@ class Probe:
     tells_tokens: bool | None = None
     tells_logprobs: bool | None = None
     can_train: bool = False
+    loads_adapters: bool | None = None
     streams: bool | None = None
     calls_tools: bool | None = None
     latency_ms: float | None = None
@@ -150,6 +153,7 @@ def _try_all(probe: Probe, kind: ProviderKind, client: ModelClient, transport: T
         return
     probe.ok = True
     _try_length(probe, kind, client)
+    _try_adapters(probe, kind, client)
     _try_stream(probe, kind, transport)
     _try_tools(probe, client)
     trained = "what it says can be trained on" if probe.can_train else "what it says cannot be trained on"
@@ -232,6 +236,19 @@ def _try_length(probe: Probe, kind: ProviderKind, client: ModelClient) -> None:
             "It does not say how many tokens prompt and answer may have together: where that is little, set a worker's "
             "longest answer (max_tokens), which is 1,024 where nothing is set."
         )
+
+
+def _try_adapters(probe: Probe, kind: ProviderKind, client: ModelClient) -> None:
+    if not kind.loads_adapters:
+        probe.loads_adapters = False
+        return
+    try:
+        probe.loads_adapters = client.can_load_adapters()
+    except TentalisError as error:
+        probe.remarks.append(f"Whether it loads adapters could not be seen: {explain(error, kind).words}")
+        return
+    if not probe.loads_adapters:
+        probe.remarks.append(f"It loads no adapters: {HOW_TO_LOAD}.")
 
 
 def _try_stream(probe: Probe, kind: ProviderKind, transport: Transport) -> None:

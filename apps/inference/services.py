@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from django.conf import settings
+from django.db.models import F
 
 from apps.accounts.models import Project
 from apps.base.errors import ConflictError
 from apps.inference.allowances import find_allowance
 from apps.inference.client import ModelClient
-from apps.inference.grants import require_granted
+from apps.inference.grants import require_granted, usable
 from apps.inference.metering import Call, find_meter
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.prices import find_price
@@ -33,6 +34,17 @@ def client_for(provider: Provider | None, project_id: int) -> ModelClient:
     """
     require_granted(provider, project_id)
     return replace(open_client(provider), allowance=find_allowance(provider, project_id))
+
+
+def find_server(project_id: int, name: str) -> tuple[Provider | None, str]:
+    """`SERVER/MODEL` asks one of the project's model servers, the project's own before a shared one; any other name is
+    a model of the installation's own."""
+    server, slash, model = name.partition("/")
+    if slash and model:
+        known = Provider.objects.filter(usable([project_id]), name=server).order_by(F("project").asc(nulls_last=True))
+        if (provider := known.first()) is not None:
+            return provider, model
+    return None, name
 
 
 def open_client(provider: Provider | None) -> ModelClient:

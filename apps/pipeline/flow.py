@@ -46,6 +46,7 @@ from apps.training.models import TrainingRun
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
+from tentalis.core.task_files import TaskRow
 
 MOST_REPLAYED = 1_000
 
@@ -241,6 +242,19 @@ def submit_file(
         BadInputError: naming each line that is not what is wanted.
     """
     rows = tasks.read_file(text, form=form)
+    return submit_rows(project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size)
+
+
+def submit_rows(
+    *,
+    project: Project,
+    rows: Sequence[TaskRow],
+    environment: str,
+    by: User,
+    worker: Worker | None = None,
+    group_size: int | None = None,
+) -> list[Task]:
+    """Accept many tasks, or none, and start the work on them; see `apps.tasks.services.submit_tasks`."""
     with transaction.atomic():
         made = tasks.submit_tasks(
             project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size

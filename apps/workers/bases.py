@@ -159,6 +159,21 @@ def check_against_server(worker: Worker, client: ModelClient) -> str:
         return f"the model server could not be asked: {str(error)[:200]}"
 
 
+def compare_base(worker: Worker, client: ModelClient) -> tuple[bool, str]:
+    """Whether a worker can be trained as far as its base weights go, and what was found, in words."""
+    if missing := say_missing(worker):
+        return False, missing
+    try:
+        facts = check_directory(worker)
+        if facts is None:
+            return True, f"{worker.name} is trained on the built-in model"
+        compared = check_against_server(worker, client)
+    except BaseWeightsError as error:
+        return False, f"{worker.name}: {error}"
+    size = f", {facts.parameters:,} parameters" if facts.parameters is not None else ""
+    return True, f"{worker.name}: the files hold {facts.model_type}{size}; {compared}"
+
+
 def _plain(piece: str) -> str:
     return piece.replace("Ġ", "").replace("▁", "").strip()
 

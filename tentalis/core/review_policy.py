@@ -45,7 +45,8 @@ class ReviewPolicy:
         ai_manager: who reviews where an AI manager is asked: the desk's rule book, a model, the project's rubric, whose
             weights can be refitted to audits, or the worker's own model with one word (`verdict`), which audits can
             train; "" takes the rule book at the desk and a model elsewhere.
-        model: of the `llm` manager; "" takes the installation's.
+        model: of the `llm` manager: `SERVER/MODEL` of one of the project's model servers, or a model of the
+            installation's; "" takes the installation's.
         hint_model: turns a reviewer's words into a hint: `SERVER/MODEL` of one of the project's model servers, or a
             model of the installation's; "" takes the installation's, and where there is none the words are the hint.
         double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where

@@ -156,6 +156,7 @@ def _read_findings(probe: dict[str, Any]) -> list[tuple[str, str]]:
         (_("Model known"), probe.get("knows_model")),
         (_("Tells exact tokens"), probe.get("tells_tokens")),
         (_("Tells log-probs"), probe.get("tells_logprobs")),
+        (_("Loads adapters"), probe.get("loads_adapters")),
         (_("Streams"), probe.get("streams")),
         (_("Calls tools"), probe.get("calls_tools")),
         (_("Price known"), probe.get("is_priced")),

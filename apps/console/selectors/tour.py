@@ -1,4 +1,4 @@
-"""The first five minutes: four steps from a task to what its review changed, as far as somebody has come."""
+"""The way from a new project to what a review changed: five steps, as far as somebody has come."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,10 @@ class TourStep:
 
 @dataclass(frozen=True)
 class Tour:
+    """Args: page: of the step one is at; "" on the dashboard, which shows them all at length."""
+
     steps: tuple[TourStep, ...]
+    page: str = ""
 
     @property
     def done_count(self) -> int:
@@ -37,24 +40,20 @@ class Tour:
         return next((step for step in self.steps if not step.is_done), None)
 
 
-_ADD_WORKER = TourStep(
-    _("Add a worker"), _("Somebody who does the tasks: a model of yours, your own agent, or the built-in one."),
-    "worker-new", (), False,
-)  # fmt: skip
-
-
 def find_tour(project: Project, user: User) -> Tour:
     """One short read."""
     tasks = Task.objects.filter(project=OuterRef("pk"))
+    reviews = Review.objects.filter(project=OuterRef("pk"))
     mine = Feedback.objects.standing().filter(project=OuterRef("pk"), author=user.handle)
     judged = (Task.State.IN_REVIEW, Task.State.LEARNING, Task.State.DONE)
     worked_task = tasks.filter(state__in=judged).order_by("-id").values("pk")[:1]
-    task_id, worked_id, waits, has_worker, said, learned = (
+    task_id, worked_id, waits, was_reviewed, has_worker, said, learned = (
         Project.objects.filter(pk=project.pk)
         .values_list(
             Subquery(tasks.order_by("-id").values("pk")[:1]),
             Subquery(worked_task),
-            Exists(Review.objects.filter(project=OuterRef("pk"), state=Review.State.OPEN)),
+            Exists(reviews.filter(state=Review.State.OPEN)),
+            Exists(reviews),
             Exists(Worker.objects.filter(project=OuterRef("pk"), is_active=True)),
             Exists(mine),
             Exists(mine.filter(task__rollouts__training_use__isnull=False)),
@@ -62,27 +61,33 @@ def find_tour(project: Project, user: User) -> Tour:
         .get()
     )
     is_ai = bool(worked_id) and not waits
-    first = () if has_worker or task_id else (_ADD_WORKER,)
+    args: tuple[int, ...]
+    if task_id is not None and worked_id is None:
+        about, page, args = _("The task is at work: a review opens when it was worked."), "task", (task_id,)
+    elif is_ai:
+        about = _("An AI manager reviews here, so nothing waits for you. Your word on a task counts too.")
+        page, args = "task-feedback", (worked_id,)
+    else:
+        about = _("Say which steps are right and what should be learned. Press ? there to see its keys.")
+        page, args = "review-list", ()
     return Tour(
         (
-            *first,
             TourStep(
-                _("Submit a task"),
-                _("Give the worker something to do, such as a ticket of the desk. It takes a minute."),
-                "task-new", (), task_id is not None,
+                _("Connect"),
+                _("A model server of yours, an agent that calls a model, or tasks that you hand in."),
+                "connect", (), has_worker or task_id is not None,
             ),
             TourStep(
-                _("See it worked"),
-                _("Its page follows the attempts, step by step, while they are made and scored."),
-                "task" if task_id else "task-list", (task_id,) if task_id else (), worked_id is not None,
+                _("Your tasks"),
+                _("Paste them, choose a file, take them from recorded sessions, or write one."),
+                "task-import", (), task_id is not None,
             ),
             TourStep(
-                _("Review it"),
-                _("Say which steps are right and what should be learned. Press ? there to see its keys.")
-                if not is_ai
-                else _("An AI manager reviews here, so nothing waits for you. Your word on a task counts too."),
-                "task-feedback" if is_ai else "review-list", (worked_id,) if is_ai else (), said,
+                _("Who judges"),
+                _("A person, an AI manager or both, and how much of the work."),
+                "who-judges", (), "who" in project.review_policy or was_reviewed or said,
             ),
+            TourStep(_("First review"), about, page, args, said),
             TourStep(
                 _("See what it changed"),
                 _("When enough is judged a run starts, and your words are in what the worker does next."),

@@ -1,6 +1,7 @@
 """What pages offer beside their rows: saved views, the filter at work, the first steps."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django import template
@@ -12,6 +13,13 @@ from apps.console.preferences import NOT_KEPT, find_views
 from apps.console.selectors.tour import Tour, find_tour
 
 register = template.Library()
+TOUR_PAGES: Mapping[str, str] = {
+    "project": "",
+    **dict.fromkeys(("connect", "connect-token", "connect-server", "provider-new", "worker-new"), "connect"),
+    **dict.fromkeys(("task-import", "task-new", "task-from-sessions"), "task-import"),
+    "who-judges": "who-judges",
+}
+"""Pages that show the first steps -> the step they belong to, by the name of its page; "": the way as a whole."""
 
 
 @register.simple_tag(takes_context=True)
@@ -32,13 +40,15 @@ def filter_now(context: Mapping[str, Any]) -> str:
 
 @register.simple_tag(takes_context=True)
 def find_first_steps(context: Mapping[str, Any]) -> Tour | None:
-    """The tour, on the dashboard, for who can take it and has neither finished nor dismissed it."""
-    scene, request = context["scene"], context["request"]
-    is_home = request.resolver_match is not None and request.resolver_match.url_name == "project"
-    if not is_home or not (scene.may_submit and scene.may_review) or request.preference.tour_step == TOUR_DISMISSED:
+    """The first steps, on the dashboard and the pages of the steps, for who can take them and has neither finished nor
+    dismissed them."""
+    scene, match = context["scene"], context["request"].resolver_match
+    page = match.url_name if match is not None else ""
+    is_dismissed = context["request"].preference.tour_step == TOUR_DISMISSED
+    if page not in TOUR_PAGES or is_dismissed or not (scene.may_submit and scene.may_review):
         return None
     tour = find_tour(scene.project, scene.user)
-    return tour if tour.now is not None else None
+    return replace(tour, page=TOUR_PAGES[page]) if tour.now is not None else None
 
 
 @register.simple_tag(takes_context=True)

@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from apps.console.urls import house, operations, proposals, providers, quality, webhooks, work
+from apps.console.urls import house, operations, proposals, providers, quality, set_up, webhooks, work
 from apps.console.views import entry, signing_in
 
 app_name = "console"
@@ -24,6 +24,7 @@ urlpatterns = [
                 *proposals.urlpatterns,
                 *providers.urlpatterns,
                 *quality.urlpatterns,
+                *set_up.urlpatterns,
                 *webhooks.urlpatterns,
                 *work.urlpatterns,
             ]

@@ -58,7 +58,7 @@ def make_project(request: HttpRequest) -> HttpResponse:
                 status = error.status
             else:
                 messages.success(request, _("%(name)s is there. It is yours.") % {"name": project.name})
-                return redirect("console:worker-new", project.slug)
+                return redirect("console:connect", project.slug)
     return render(request, "console/project_new.html", {"form": form}, status=status)
 
 

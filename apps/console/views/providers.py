@@ -24,13 +24,16 @@ def list_providers(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.WORKERS_READ)
 def show_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
-    return _show(request, scene, _provider_or_404(scene, provider_id))
+    return _show(request, scene, find_provider_or_404(scene, provider_id))
 
 
 @require_http_methods(["GET", "POST"])
 @project_view(Right.WORKERS_WRITE)
 def create_provider(request: HttpRequest, scene: Scene) -> HttpResponse:
-    form = ProviderForm(posted(request), is_admin=scene.user.is_superuser)
+    kind = request.GET.get("kind", "")
+    if request.method == "POST" and request.POST.get("kind") != kind:
+        kind = ""
+    form = ProviderForm(posted(request), is_admin=scene.user.is_superuser, kind=kind)
     status = 200
     if request.method == "POST":
         status = 400
@@ -49,7 +52,7 @@ def create_provider(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_view(Right.WORKERS_WRITE)
 def change_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
-    provider = _provider_or_404(scene, provider_id)
+    provider = find_provider_or_404(scene, provider_id)
     form = ProviderForm(
         posted(request), provider=provider, is_admin=scene.user.is_superuser, initial=read_provider(provider)
     )
@@ -74,7 +77,7 @@ def change_provider(request: HttpRequest, scene: Scene, provider_id: int) -> Htt
 @require_POST
 @project_view(Right.WORKERS_WRITE)
 def test_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
-    provider = _provider_or_404(scene, provider_id)
+    provider = find_provider_or_404(scene, provider_id)
     model = request.POST.get("model", "").replace("\x00", "")[:200]
     try:
         probe = probes.probe_provider(provider=provider, by=scene.user, model=model)
@@ -88,7 +91,7 @@ def test_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpR
 @require_POST
 @project_view(Right.WORKERS_WRITE)
 def remove_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
-    provider = _provider_or_404(scene, provider_id)
+    provider = find_provider_or_404(scene, provider_id)
     done = _("%(name)s is removed.") % {"name": provider.name}
     if act(request, done, lambda: providers.delete_provider(provider=provider, by=scene.user)):
         return leave(scene, "provider-list")
@@ -98,7 +101,7 @@ def remove_provider(request: HttpRequest, scene: Scene, provider_id: int) -> Htt
 @require_POST
 @project_view(Right.WORKERS_WRITE)
 def set_price(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
-    provider = _provider_or_404(scene, provider_id)
+    provider = find_provider_or_404(scene, provider_id)
     form = PriceForm(request.POST)
     status = 400
     if form.is_valid():
@@ -116,7 +119,7 @@ def set_price(request: HttpRequest, scene: Scene, provider_id: int) -> HttpRespo
 @require_POST
 @project_view(Right.WORKERS_WRITE)
 def remove_price(request: HttpRequest, scene: Scene, provider_id: int, price_id: int) -> HttpResponse:
-    provider = _provider_or_404(scene, provider_id)
+    provider = find_provider_or_404(scene, provider_id)
     price = Price.objects.select_related("provider__project").filter(provider=provider, pk=price_id).first()
     if price is None:
         raise Http404(f"no price {price_id}")
@@ -127,7 +130,7 @@ def remove_price(request: HttpRequest, scene: Scene, provider_id: int, price_id:
 @require_POST
 @project_view(Right.WORKERS_WRITE)
 def grant_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
-    provider = _provider_or_404(scene, provider_id)
+    provider = find_provider_or_404(scene, provider_id)
     form = GrantForm(request.POST, provider=provider)
     status = 400
     if form.is_valid():
@@ -166,7 +169,7 @@ def revoke_grant(request: HttpRequest, scene: Scene, provider_id: int, grant_id:
 
 def _grant_or_404(scene: Scene, provider_id: int, grant_id: int) -> ProviderGrant:
     """An admin's are all of a server's grants; anybody else's is the project's own, which they may only read."""
-    provider = _provider_or_404(scene, provider_id)
+    provider = find_provider_or_404(scene, provider_id)
     rows = provider.grants.select_related("project", "provider")
     rows = rows if scene.user.is_superuser else rows.filter(project=scene.project)
     grant = rows.filter(pk=grant_id).first()
@@ -196,7 +199,7 @@ def _show(
     return show(request, scene, "provider", context, status=status)
 
 
-def _provider_or_404(scene: Scene, provider_id: int) -> Provider:
+def find_provider_or_404(scene: Scene, provider_id: int) -> Provider:
     provider = selectors.seen_by(scene.user, scene.project).filter(pk=provider_id).first()
     if provider is None:
         raise Http404(f"no model server {provider_id}")

@@ -10,7 +10,7 @@ from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.operation_forms import WorkerForm, read_worker, show_error
 from apps.console.selectors import workers
-from apps.console.views.frame import Scene, leave, posted, project_view, show
+from apps.console.views.frame import Scene, leave, posted, project_view, read_number, show
 from apps.console.views.training import worker_or_404
 from apps.workers import services
 from apps.workers.models import Worker
@@ -53,7 +53,8 @@ def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
             {"kinds": [(one, one.label, words) for one, words in KINDS.items()]},
             status=status,
         )
-    form = WorkerForm(posted(request), project=scene.project, kind=kind)
+    initial = {"provider": read_number(request, "provider")}
+    form = WorkerForm(posted(request), project=scene.project, kind=kind, initial=initial)
     status = 200
     if request.method == "POST":
         status = 400

@@ -9,7 +9,7 @@ from apps.feedback.managers.manager import Manager, ManagerWord, NoWord
 from apps.feedback.managers.rubric import RubricManager
 from apps.feedback.managers.rule_book import RuleBookManager
 from apps.feedback.managers.verdict import VerdictManager
-from apps.inference.services import client_for
+from apps.inference.services import client_for, find_server
 from apps.tasks.models import Task
 from tentalis.core.review_policy import ReviewPolicy
 
@@ -23,7 +23,8 @@ def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
         return RuleBookManager()
     if name == "verdict":
         return VerdictManager(task.worker)
-    open_client, model = partial(client_for, None, task.project_id), rules.model or settings.TENTALIS["LLM_MODEL"]
+    provider, model = find_server(task.project_id, rules.model or settings.TENTALIS["LLM_MODEL"])
+    open_client = partial(client_for, provider, task.project_id)
     if name == "rubric":
         return RubricManager(task.environment, open_client, model)
     return LlmManager(open_client, model)

@@ -90,10 +90,10 @@ def test_the_console_makes_resets_and_switches(admin: User) -> None:
     assert (refused.status_code, "is taken" in refused.content.decode()) == (409, True)
 
 
-def test_a_project_is_made_in_the_console_and_leads_to_its_worker(admin: User) -> None:
+def test_a_project_is_made_in_the_console_and_leads_to_what_connects_it(admin: User) -> None:
     client = sign_in(admin)
     made = client.post(reverse("console:project-new"), {"name": "Letters", "slug": "letters"})
-    assert made.headers["Location"] == reverse("console:worker-new", args=("letters",))
+    assert made.headers["Location"] == reverse("console:connect", args=("letters",))
     assert Project.objects.get(slug="letters").members.get().user == admin
     refused = client.post(reverse("console:project-new"), {"name": "Letters", "slug": "letters"})
     assert (refused.status_code, "is taken" in refused.content.decode()) == (409, True)

@@ -151,31 +151,44 @@ def test_views_are_refused_in_words(project: Project, alice: User, charlie: User
         delete_view(view=theirs, by=alice)
 
 
-def test_without_a_worker_the_first_step_is_to_add_one(client: Client, project: Project, alice: User) -> None:
-    new = reverse("console:worker-new", args=("shop",))
+def test_the_first_step_is_to_connect_and_a_task_page_says_that_somebody_is_missing(
+    client: Client, project: Project, alice: User
+) -> None:
+    connect = reverse("console:connect", args=("shop",))
     assert find_tour(project, alice).now == find_tour(project, alice).steps[0]
-    assert new in client.get(reverse("console:project", args=("shop",))).content.decode()
+    assert connect in client.get(reverse("console:project", args=("shop",))).content.decode()
+    new = reverse("console:worker-new", args=("shop",))
     assert new in client.get(reverse("console:task-new", args=("shop",))).content.decode()
 
 
 def test_the_first_steps_follow_what_was_done_and_go_when_dismissed(
     client: Client, project: Project, alice: User
 ) -> None:
+    def done() -> list[bool]:
+        project.refresh_from_db()
+        return [step.is_done for step in find_tour(project, alice).steps]
+
     home = reverse("console:project", args=("shop",))
     make_worker(project)
     assert "First steps" in client.get(home).content.decode()
-    assert find_tour(project, alice).steps[0].page == "task-new"
+    assert done() == [True, False, False, False, False]
     task = make_task(project)
-    assert [step.is_done for step in find_tour(project, alice).steps] == [True, False, False, False]
+    assert done() == [True, True, False, False, False]
+    assert find_tour(project, alice).steps[3].page == "task", "it is at work"
+    project.review_policy = {"who": "ai"}
+    project.save()
+    assert done() == [True, True, True, False, False]
     type(task).objects.filter(pk=task.pk).update(state="in_review")
-    step = find_tour(project, alice).steps[2]
+    step = find_tour(project, alice).steps[3]
     assert (step.page, step.args) == ("task-feedback", (task.pk,)), "nothing waits for a person, and the queue is empty"
     page = client.get(home).content.decode()
     assert reverse("console:task-feedback", args=("shop", task.pk)) in page
     Review.objects.create(project=project, task=task, audience="human")
-    assert find_tour(project, alice).steps[2].page == "review-list"
+    assert find_tour(project, alice).steps[3].page == "review-list"
     Feedback.objects.create(project=project, task=task, source="human", author="user:alice", score=1)
-    assert [step.is_done for step in find_tour(project, alice).steps] == [True, True, True, False]
+    assert done() == [True, True, True, True, False]
+    assert 'aria-current="step"' in client.get(reverse("console:connect", args=("shop",))).content.decode()
     client.post(reverse("console:tour-dismiss", args=("shop",)))
     assert "First steps" not in client.get(home, follow=True).content.decode().replace("The first steps", "")
+    assert 'class="way"' not in client.get(reverse("console:connect", args=("shop",))).content.decode()
     assert Preference.objects.get(user=alice).tour_step == TOUR_DISMISSED

@@ -1,0 +1,70 @@
+"""What is asked on the way from a new project to its first review."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from apps.accounts.models import Project, Role
+from apps.accounts.rights import ROLE_RIGHTS, Right
+from apps.console.forms import PlacedForm
+
+GATEWAY_SCOPES = (Right.GATEWAY_USE, Right.SESSIONS_READ, Right.FEEDBACK_WRITE)
+SCOPES: Mapping[str, Sequence[Right]] = {
+    "agent": GATEWAY_SCOPES,
+    "tasks": sorted(ROLE_RIGHTS[Role.AGENT]),
+}
+"""What a token made on the page *Connect* may do, by what it is for."""
+
+
+class ConnectTokenForm(forms.Form):
+    """An agent of the project and a token of its own, in one go."""
+
+    purpose = forms.ChoiceField(choices=[(name, name) for name in SCOPES], widget=forms.HiddenInput)
+    username = forms.CharField(
+        label=_("Name of the agent"), max_length=100, initial="agent", help_text=_("A new name makes that agent.")
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, *, purpose: str = "agent") -> None:
+        super().__init__(data, initial={"purpose": purpose}, auto_id=f"id_{purpose}_%s")
+
+
+class JudgesForm(forms.Form):
+    """Who judges the work of a project, and how much of it."""
+
+    WHO = (
+        ("human", _("A person")),
+        ("ai", _("An AI manager")),
+        ("both", _("An AI manager and a person")),
+        ("none", _("Nobody: references and scorers alone")),
+    )
+
+    who = forms.ChoiceField(label=_("Who judges"), choices=WHO, widget=forms.RadioSelect, initial="human")
+    share = forms.IntegerField(
+        label=_("Share of the tasks, in per cent"),
+        min_value=1,
+        max_value=100,
+        initial=100,
+        help_text=_("The others learn from references and scorers alone. Start with 100, and lower it later."),
+    )
+    model = forms.CharField(
+        label=_("Model of the AI manager"),
+        max_length=200,
+        required=False,
+        help_text=_("SERVER/MODEL of one of your model servers. Empty: the installation's."),
+    )
+
+
+class SessionTasksForm(PlacedForm):
+    """New tasks out of what people asked in recorded sessions."""
+
+    sessions = forms.MultipleChoiceField(
+        label=_("Conversations"),
+        error_messages={"required": _("Tick at least one conversation.")},
+        widget=forms.CheckboxSelectMultiple,
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None = None, *, project: Project, offered: Sequence[int]) -> None:
+        super().__init__(data, project=project)
+        self.fields["sessions"].choices = [(str(pk), str(pk)) for pk in offered]  # type: ignore[attr-defined]

@@ -1,0 +1,156 @@
+"""What of a project is connected: who answers, which calls and tasks have arrived, what a model server is good for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from apps.accounts.models import Project
+from apps.inference.grants import usable
+from apps.inference.models import Exchange, Provider
+from apps.inference.probes import Probe
+from apps.inference.registry import find_kind
+from apps.tasks.models import Task
+from apps.workers.bases import say_missing
+from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
+
+MOST = 50
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence of a test. `is_good` None: neither good nor bad. `page` and `args`: where to mend it."""
+
+    words: str
+    is_good: bool | None = None
+    page: str = ""
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """A worker that agents can ask for by name. `untrained` says why nothing of it trains; "" where it can."""
+
+    worker: Worker
+    base_model: str
+    untrained: str
+
+
+@dataclass(frozen=True)
+class Server:
+    """A model server that the project may ask. `may_test`: it is the project's own."""
+
+    provider: Provider
+    label: str
+    tells_tokens: bool
+    workers: Sequence[Worker]
+    may_test: bool
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Everything the page *Connect* shows."""
+
+    workers: Sequence[Worker]
+    answerers: Sequence[Answerer]
+    servers: Sequence[Server]
+    calls: Sequence[Finding]
+    tasks: Sequence[Finding]
+
+    @property
+    def outside(self) -> list[Worker]:
+        """Workers whose agent takes tasks and hands in results."""
+        return [worker for worker in self.workers if worker.kind == Worker.Kind.OUTSIDE]
+
+
+def find_connected(project: Project, *, is_admin: bool) -> Connected:
+    """Five short reads."""
+    rows = Worker.objects.filter(project=project, is_active=True).select_related("provider", "learns_with__provider")
+    workers = list(rows.order_by("name")[:MOST])
+    answerers = [
+        Answerer(worker, base, say_untrained(worker))
+        for worker in workers
+        if worker.kind not in {Worker.Kind.OUTSIDE, Worker.Kind.OPENCLAW} and (base := find_base_model(worker))
+    ]
+    providers = Provider.objects.filter(usable([project]), is_active=True).order_by("name")[:MOST]
+    servers = [
+        Server(
+            provider=provider,
+            label=find_kind(provider.kind).label,
+            tells_tokens=find_kind(provider.kind).tells_tokens,
+            workers=[worker for worker in workers if worker.provider_id == provider.pk],
+            may_test=provider.project_id is not None or is_admin,
+        )
+        for provider in providers
+    ]
+    return Connected(workers, answerers, servers, say_calls(project), say_tasks(project))
+
+
+def say_untrained(worker: Worker) -> str:
+    """Why nothing of a worker trains, in words; "" where it can."""
+    kind = find_kind(worker.provider.kind if worker.provider else settings.TENTALIS["INFERENCE_BACKEND"])
+    if not kind.tells_tokens:
+        return _("%(kind)s does not tell the tokens of its answers: nothing of this worker trains.") % {
+            "kind": kind.label
+        }
+    return say_missing(worker.line)
+
+
+def say_calls(project: Project) -> list[Finding]:
+    """What the last call through the gateway showed."""
+    found = Exchange.objects.filter(project=project, session__isnull=False).exclude(token="").order_by("-id")
+    call = found.defer("messages", "request").first()
+    if call is None:
+        return [Finding(_("No call has arrived yet."))]
+    said = {"who": call.agent or _("somebody"), "model": call.worker_name or call.model}
+    findings = [Finding(_("A call arrived: %(who)s asked for %(model)s.") % said, True, "exchange", (call.pk,))]
+    if call.status >= 400 or call.error:
+        words = _("It failed with status %(status)s: %(error)s") % {"status": call.status, "error": call.error[:300]}
+        return [*findings, Finding(words, False)]
+    if call.token_ids and call.prompt_token_ids:
+        findings.append(Finding(_("The model server told the tokens of its answer: it can be learned from."), True))
+    else:
+        words = _("The model server told no token ids: calls are recorded and can be judged, and nothing trains.")
+        findings.append(Finding(words, False))
+    if not call.worker_name:
+        words = _("It named a model of a server, not a worker: only what is asked of a worker can be learned from.")
+        findings.append(Finding(words, False))
+    return findings
+
+
+def say_tasks(project: Project) -> list[Finding]:
+    """Whether a task has arrived, from whom, and how far it came."""
+    task = Task.objects.filter(project=project).select_related("submitted_by", "worker").order_by("-id").first()
+    if task is None:
+        return [Finding(_("No task has arrived yet."))]
+    said = {"id": task.pk, "who": task.submitted_by.handle, "worker": task.worker.name}
+    words = _("Task %(id)s arrived from %(who)s, for %(worker)s.") % said
+    findings = [Finding(words, True, "task", (task.pk,))]
+    if task.state == Task.State.QUEUED and task.worker.kind == Worker.Kind.OUTSIDE:
+        findings.append(Finding(_("It waits for your agent, which hands in its result.")))
+    else:
+        is_good = False if task.state == Task.State.FAILED else None
+        findings.append(Finding(_("It is now: %(state)s.") % {"state": task.get_state_display()}, is_good))
+    return findings
+
+
+def say_probe(probe: Probe) -> list[Finding]:
+    """What a test of a model server means for a worker on it."""
+    if not probe.ok:
+        return [Finding(probe.words, False)]
+    findings = [Finding(_("It answers: %(words)s.") % {"words": probe.words}, True)]
+    if probe.models:
+        findings.append(Finding(_("It serves %(models)s.") % {"models": ", ".join(probe.models[:8])}))
+    if probe.can_train:
+        findings.append(Finding(_("It tells token ids and log-probs: what it says can be trained on."), True))
+    else:
+        words = _("It tells no token ids or no log-probs: workers on it can be reviewed, and nothing of them trains.")
+        findings.append(Finding(words, False))
+    if probe.loads_adapters:
+        findings.append(Finding(_("It loads adapters while it runs: what is trained can serve there."), True))
+    elif probe.loads_adapters is False:
+        findings.append(Finding(_("It loads no adapters: what is trained cannot serve there."), False))
+    return findings

@@ -1,0 +1,192 @@
+"""The way from a new project to its first review: connect, give tasks, say who judges. Each page leads to the next."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.models import Member, Role, User
+from apps.accounts.rights import Right
+from apps.accounts.services import add_agent, change_project, create_token, name_within
+from apps.base.errors import TentalisError
+from apps.console.forms import show_error
+from apps.console.forms_set_up import SCOPES, ConnectTokenForm, JudgesForm, SessionTasksForm
+from apps.console.selectors import connecting
+from apps.console.views.frame import Scene, leave, posted, project_view, read_number, require, show
+from apps.console.views.providers import find_provider_or_404
+from apps.console.views.sessions import find_gateway_url
+from apps.conversations import asked
+from apps.inference import probes
+from apps.inference.services import client_for
+from apps.pipeline import flow
+from apps.workers.bases import compare_base
+from apps.workers.models import Worker
+
+
+@require_GET
+@project_view(Right.WORKERS_READ)
+def show_connect(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Three ways in, side by side, each with what has arrived by it."""
+    return _show_connect(request, scene)
+
+
+@require_POST
+@project_view(Right.TOKENS_WRITE)
+def make_token(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """An agent and its token; its text is in this answer and nowhere else."""
+    require(scene, Right.MEMBERS_WRITE)
+    form = ConnectTokenForm(request.POST, purpose=request.POST.get("purpose", ""))
+    if not form.is_valid():
+        return _show_connect(request, scene, form=form, status=400)
+    purpose, name = form.cleaned_data["purpose"], form.cleaned_data["username"]
+    try:
+        agent = _find_agent(scene, name) or add_agent(project=scene.project, username=name, by=scene.user).user
+        token_name = _("%(name)s, made on Connect") % {"name": name}
+        _token, text = create_token(
+            user=agent, name=token_name, scopes=SCOPES[purpose], project=scene.project, by=scene.user
+        )
+    except TentalisError as error:
+        show_error(form, error)
+        return _show_connect(request, scene, form=form, status=error.status)
+    return _show_connect(request, scene, made={"purpose": purpose, "name": agent.username, "text": text}, status=201)
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def test_server(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
+    """Ask a model server what it can, and compare its model with the base weights of each worker on it."""
+    provider = find_provider_or_404(scene, provider_id)
+    try:
+        probe = probes.probe_provider(provider=provider, by=scene.user)
+        findings = connecting.say_probe(probe)
+        if probe.ok:
+            findings += _compare_bases(scene, provider.pk)
+    except TentalisError as error:
+        findings = [connecting.Finding(str(error), False)]
+    return _show_connect(request, scene, tested={"id": provider.pk, "findings": findings})
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.TASKS_WRITE)
+def take_from_sessions(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Tasks out of what people asked in recorded conversations."""
+    require(scene, Right.ATTEMPTS_READ)
+    before = read_number(request, "before")
+    rows = asked.find_asked(scene.project, before=before)
+    offered = [one.session.pk for one in rows if not one.obstacle]
+    form = SessionTasksForm(posted(request), project=scene.project, offered=offered)
+    status = 400 if request.method == "POST" else 200
+    if request.method == "POST" and form.is_valid():
+        said = form.cleaned_data
+        chosen = {int(pk) for pk in said["sessions"]}
+        try:
+            made = flow.submit_rows(
+                project=scene.project,
+                rows=asked.make_rows([one for one in rows if one.session.pk in chosen]),
+                environment=said["environment"],
+                by=scene.user,
+                worker=said["worker"],
+                group_size=said["group_size"],
+            )
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+        else:
+            words = ngettext("%(n)s task is queued.", "%(n)s tasks are queued.", len(made))
+            messages.success(request, words % {"n": len(made)})
+            return leave(scene, "task-list")
+    context = {
+        "form": form,
+        "rows": rows,
+        "offered": offered,
+        "chosen": set(request.POST.getlist("sessions")),
+        "older": rows[-1].session.pk if len(rows) == asked.PAGE else None,
+    }
+    return show(request, scene, "tasks_from_sessions", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.PROJECTS_READ)
+def choose_judges(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Who judges, and how much of the work."""
+    if request.method == "POST":
+        require(scene, Right.PROJECTS_WRITE)
+    policy = scene.project.review_policy
+    form = JudgesForm(
+        posted(request),
+        initial={
+            "who": policy.get("who", "human"),
+            "share": max(1, round(100 * policy.get("rate", 1.0))),
+            "model": policy.get("model", ""),
+        },
+    )
+    status = 400 if request.method == "POST" else 200
+    if request.method == "POST" and form.is_valid():
+        said = form.cleaned_data
+        changes = {"who": said["who"], "rate": said["share"] / 100, "model": said["model"]}
+        try:
+            change_project(project=scene.project, by=scene.user, review_policy={**policy, **changes})
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+        else:
+            messages.success(request, _("Saved. It holds for the tasks that are worked from now on."))
+            return leave(scene, "who-judges")
+    kinds = set(Worker.objects.filter(project=scene.project, is_active=True).values_list("kind", flat=True))
+    context = {
+        "form": form,
+        "ai_model": policy.get("model") or settings.TENTALIS["LLM_MODEL"],
+        "needs_model": kinds != {Worker.Kind.DESK} and not policy.get("ai_manager"),
+        "may_change": scene.may(Right.PROJECTS_WRITE),
+    }
+    return show(request, scene, "who_judges", context, status=status)
+
+
+def _find_agent(scene: Scene, name: str) -> User | None:
+    """The agent of the project that is called so, in full or without the project's name."""
+    names = (name, name_within(scene.project, name))
+    found = Member.objects.filter(project=scene.project, role=Role.AGENT, user__username__in=names)
+    member = found.select_related("user").first()
+    return member.user if member is not None else None
+
+
+def _compare_bases(scene: Scene, provider_id: int) -> list[connecting.Finding]:
+    workers = Worker.objects.filter(project=scene.project, provider=provider_id, is_active=True)
+    findings = []
+    for worker in workers.select_related("provider", "learns_with__provider").order_by("name")[: connecting.MOST]:
+        is_good, words = compare_base(worker.line, client_for(worker.provider, scene.project.pk))
+        page = () if is_good else (worker.name,)
+        findings.append(connecting.Finding(words, is_good, "" if is_good else "worker-change", page))
+    return findings or [connecting.Finding(_("No worker uses it yet: add one, which names the model and its files."))]
+
+
+def _show_connect(
+    request: HttpRequest,
+    scene: Scene,
+    *,
+    form: ConnectTokenForm | None = None,
+    made: dict[str, Any] | None = None,
+    tested: dict[str, Any] | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    sent = form.data.get("purpose") if form is not None else None
+    forms = {name: form if sent == name else ConnectTokenForm(purpose=name) for name in SCOPES}
+    view = connecting.find_connected(scene.project, is_admin=scene.user.is_superuser)
+    text = {str(made["purpose"]): str(made["text"])} if made is not None else {}
+    context = {
+        "view": view,
+        "answerer_names": [one.worker.name for one in view.answerers],
+        "token_agent": text.get("agent", ""),
+        "token_tasks": text.get("tasks", ""),
+        "forms": forms,
+        "made": made,
+        "tested": tested,
+        "gateway_url": find_gateway_url(request),
+        "console_url": f"{request.scheme}://{request.get_host()}",
+        "may_make_tokens": scene.may(Right.MEMBERS_WRITE) and scene.may(Right.TOKENS_WRITE),
+    }
+    return show(request, scene, "connect", context, status=status)

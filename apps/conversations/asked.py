@@ -1,0 +1,94 @@
+"""What people asked at the beginning of recorded conversations: work that can be given to a worker as tasks."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Min, Q
+
+from apps.accounts.models import Project
+from apps.conversations.policy import read_policy, redactor_for
+from apps.inference.models import Exchange, Session
+from apps.tasks.models import Task
+from tentalis.core.conversations.turns import find_own_words, find_words
+from tentalis.core.task_files import TaskRow
+
+PAGE = 25
+NEWEST = 5_000
+FROM_SESSION = "from_session"
+"""Key of a task's metadata: the session whose first words it is."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The first words of a conversation, personal data masked as the project's policy says.
+
+    Args:
+        answer: what the agent said to them; it is not given to the worker.
+        obstacle: why they cannot be a task, in words; "".
+    """
+
+    session: Session
+    words: str
+    answer: str = ""
+    obstacle: str = ""
+
+
+def find_asked(project: Project, *, before: int | None = None, only: Iterable[int] | None = None) -> list[Asked]:
+    """The newest conversations and how they began, a page of them. About five queries.
+
+    Args:
+        before: those with a smaller id. only: of these sessions.
+    """
+    sessions = Session.objects.filter(project=project)
+    if before is not None:
+        sessions = sessions.filter(pk__lt=before)
+    if only is not None:
+        sessions = sessions.filter(pk__in=list(only))
+    page = list(sessions.order_by("-id")[:PAGE])
+    begun = Q(turn="main", status__lt=400, task_id=None, choice=0)
+    firsts = Exchange.objects.filter(begun, session__in=page).order_by().values("session").annotate(first=Min("pk"))
+    exchanges = Exchange.objects.in_bulk([row["first"] for row in firsts])
+    first_of = {one.session_id: one for one in exchanges.values()}
+    newest = Task.objects.filter(project=project).order_by("-id").values("pk")[:NEWEST]
+    taken = set(
+        Task.objects.filter(pk__in=newest, **{f"metadata__{FROM_SESSION}__in": [one.pk for one in page]}).values_list(
+            f"metadata__{FROM_SESSION}", flat=True
+        )
+    )
+    policy = read_policy(project)
+    found = []
+    for session in page:
+        first = first_of.get(session.pk)
+        if first is None:
+            found.append(Asked(session, "", obstacle="no call of it was answered, or each was made for a task"))
+            continue
+        redactor = redactor_for(policy, session)
+        messages = first.messages if isinstance(first.messages, list) else []
+        words = redactor.mask("\n\n".join(find_words(messages))).text.strip()
+        found.append(
+            Asked(
+                session,
+                words,
+                answer=redactor.mask(first.text).text,
+                obstacle=_find_obstacle(first, words, is_taken=session.pk in taken),
+            )
+        )
+    return found
+
+
+def _find_obstacle(first: Exchange, words: str, *, is_taken: bool) -> str:
+    if is_taken:
+        return "it is a task already"
+    if not words:
+        return "nobody asked anything"
+    if first.parent_id is not None or find_own_words(first.messages) > 0:
+        return "it begins in the middle of a conversation, which a task does not tell"
+    return ""
+
+
+def make_rows(asked: Sequence[Asked]) -> list[TaskRow]:
+    """As tasks whose metadata name the session."""
+    return [
+        TaskRow(line=number, prompt=one.words, metadata={FROM_SESSION: one.session.pk})
+        for number, one in enumerate(asked, start=1)
+    ]
