@@ -96,11 +96,13 @@ class GeneralForm(SectionForm):
     section = "general"
     name = forms.CharField(label=_("Name"), max_length=200)
     rubric = forms.CharField(
-        label=_("Rubric"),
+        label=_("Guidelines for reviewers (rubric)"),
         required=False,
         max_length=100_000,
         widget=forms.Textarea(attrs={"rows": 6}),
-        help_text=_("What good work is, in your words. Judges and managers read it beside every task."),
+        help_text=_(
+            "What good work is, in your words. Who reviews a task sees it there; judges and AI managers read it too."
+        ),
     )
     constitution = forms.CharField(
         label=_("Constitution"),

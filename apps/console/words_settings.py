@@ -83,6 +83,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "environments": (_("Environments"), _("Where this holds.")),
     "patience_s": (_("Patience, in seconds"), _("How long a review waits; 86400 is a day.")),
     "on_timeout": (_("When nobody came"), ""),
+    "human_rate": (
+        _("Share a person reviews as well"),
+        _("Where both review: from 0 to 1. Uncertain tasks and a project's first always wait for a person."),
+    ),
     "double_review_rate": (_("Share reviewed twice"), _("Blind second opinions, from 0 to 1: they measure agreement.")),
     "gold_rate": (
         _("Share of known answers"),

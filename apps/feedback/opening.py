@@ -10,6 +10,7 @@ from apps.accounts.models import User
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, record, record_many
+from apps.environments.registry import get_world
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rules import validate_review_policy
@@ -53,7 +54,20 @@ def decide_reviewers(task: Task, rules: ReviewPolicy) -> ReviewDecision:
     spread = None
     if rules.uncertain_spread is not None:
         spread = task.attempts.aggregate(spread=Max("step_scores__spread"))["spread"]
-    return decide(rules, task_id=task.pk, environment=task.environment, spread=spread, score=task.score)
+    return decide(
+        rules,
+        task_id=task.pk,
+        environment=task.environment,
+        spread=spread,
+        score=task.score,
+        is_first=rules.who == "both" and rules.human_rate < 1 and _is_first(task),
+    )
+
+
+def _is_first(task: Task) -> bool:
+    """Whether no person was asked about another task of the project yet, and something can be learned from this one."""
+    asked = Review.objects.filter(project=task.project_id, audience=Review.Audience.HUMAN).exclude(task=task)
+    return not get_world(task.environment).is_held_out(task.prompt) and not asked.exists()
 
 
 def ask_manager(task: Task, manager: Manager, *, times: int) -> list[ManagerWord | NoWord]:

@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from apps.accounts.models import Project, User
-from apps.accounts.services import create_project
+from apps.accounts.services import change_project, create_project
 from apps.adapters.models import Adapter, PanelResult
 from apps.adapters.panels import Panel, measure
 from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
 from apps.environments.registry import get_world
+from apps.feedback.models import Review
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts.models import Batch, Rollout, TrainingUse
@@ -28,6 +29,7 @@ REPORT_SIZE = 300
 REPORT_SEED = 7
 POLL_S = 0.02
 PATIENCE_S = 120.0
+HUMAN_RATE = 0.05
 
 
 class LoopStoppedError(TentalisError):
@@ -76,7 +78,7 @@ def make_demo_project(by: User) -> Worker:
         slug=f"demo-{number}",
         name=f"Ticket desk, demonstration {number}",
         by=by,
-        rubric=f"Answer tickets by the shop's house rules. Write the unit. Check the sum.\n\n{say_house_rules()}",
+        rubric=say_house_rules(),
         review_policy={"who": "ai", "ai_manager": "rule-book"},
         group_size=8,
         batch_tasks=24,
@@ -112,6 +114,17 @@ def run_loop(
         pass
     outcome.audit_ok = verify_chain().is_clean
     return outcome
+
+
+def ask_a_person(*, worker: Worker, by: User, seed: int) -> None:
+    """What is done after the loop, where a manager of flesh may come: a share waits for a person, and so does one
+    ticket at once. The loop itself waits for nobody."""
+    policy = {**worker.project.review_policy, "who": "both", "human_rate": HUMAN_RATE}
+    project = change_project(project=worker.project, by=by, review_policy=policy)
+    ticket = make_tickets(seed, 1, held_out=False)[0]
+    task = flow.submit(project=project, prompt=ticket.text, environment="desk", by=by, worker=worker, seed=seed)
+    waits = Review.objects.filter(task=task, audience=Review.Audience.HUMAN)
+    _wait_for(waits.first, f"task {task.pk}: no review", worker)
 
 
 def run_update(*, worker: Worker, by: User, update: int, seed: int) -> Round:

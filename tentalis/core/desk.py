@@ -309,12 +309,40 @@ def render_parts(parts: Sequence[Part]) -> str:
     return "".join(f"<{kind}> {text}</{kind}>" for kind, text in parts)
 
 
+_RULES_IN_WORDS: Final[Mapping[tuple[Family, str], str]] = {
+    (
+        "order",
+        "new",
+    ): f"A new client pays {SHIPPING_EUR} EUR for shipping: ship 12 + {SHIPPING_EUR} = {12 + SHIPPING_EUR}.",
+    ("order", "vip"): f"A vip client gets {GIFT_EUR} EUR off, as a gift: gift 12 - {GIFT_EUR} = {12 - GIFT_EUR}.",
+    ("return", "in time"): f"Up to {LATE_AFTER_DAYS} days after the purchase the full price is paid back: full 30.",
+    (
+        "return",
+        "late",
+    ): f"Later, a fee of {RETURN_FEE_EUR} EUR is kept: fee 30 - {RETURN_FEE_EUR} = {30 - RETURN_FEE_EUR}.",
+    ("delay", "small"): f"Below {BIG_FROM_EUR} EUR, a credit of 2 EUR for each day: two 4 * 2 = 8.",
+    ("delay", "big"): f"From {BIG_FROM_EUR} EUR on, 3 EUR for each day: three 4 * 3 = 12.",
+    ("broken", "yes"): "With a photo a new one is sent: send lamp.",
+    ("broken", "no"): "Without one the client is asked for a photo: ask photo.",
+    (
+        "stock",
+        "",
+    ): "The stock room knows how many there are, the list and the web do not: room lamp. Buy what is missing.",
+}
+
+
 def say_house_rules() -> str:
-    """The house rules for people who judge, one a line: what a ticket is about, and which option is right."""
+    """The house rules for people who judge: each as a rubric writes it, and in plain words."""
     lines = [
-        f"- {family}{f' ({context})' if context else ''}: {option}" for (family, context), option in HOUSE_RULES.items()
+        "A ticket is answered right when each step is, the house rule for its kind is followed,"
+        " and the answer has its unit."
     ]
-    return "\n".join(["House rules:", *lines, "Every amount has its unit, and the sum is right."])
+    for (family, context), option in HOUSE_RULES.items():
+        rule = f"{family}, {context}: {option}" if context else f"{family}: {option}"
+        lines.append(f"{rule}\n{_RULES_IN_WORDS[family, context]}")
+    options = ", ".join(f'"use {option}"' for option in dict.fromkeys(HOUSE_RULES.values()))
+    lines.append(f'The worker understands these hints: {options}, "{UNIT_HINT}" and "{SUM_HINT}".')
+    return "\n".join(lines)
 
 
 def rule_book_hints(ticket: Ticket) -> tuple[str, str, str]:

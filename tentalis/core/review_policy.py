@@ -49,8 +49,10 @@ class ReviewPolicy:
             installation's; "" takes the installation's.
         hint_model: turns a reviewer's words into a hint: `SERVER/MODEL` of one of the project's model servers, or a
             model of the installation's; "" takes the installation's, and where there is none the words are the hint.
+        human_rate: where both review, the share of the reviewed tasks that a person reviews as well, in [0, 1]; drawn
+            like `rate`. Uncertain tasks always wait for a person, and so does a project's first.
         double_review_rate: share of the reviewed tasks that get a second reviewer of the scarcest kind (a person where
-            persons review), in [0, 1]; drawn like `rate`, independently of it.
+            persons review), in [0, 1]; drawn like `rate`, independently of it. Where both review: of what persons do.
         gold_rate: share of the reviews handed out that are gold items, whose right judgement is known and of which the
             reviewer is not told, in [0, 1]; 0.05 is usual.
         undo_s: how long a person may take a judgement back as if it had not been, 0 s to an hour; only then it is
@@ -67,6 +69,7 @@ class ReviewPolicy:
     environments: tuple[str, ...] = ENVIRONMENTS
     patience_s: int = 86_400
     on_timeout: OnTimeout = "learn_without"
+    human_rate: float = 1.0
     double_review_rate: float = 0.0
     gold_rate: float = 0.0
     blind: bool = True
@@ -79,6 +82,7 @@ class ReviewPolicy:
         _require_choice("who", self.who, get_args(Who))
         _require_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
         _require_number("rate", self.rate, 0.0, 1.0)
+        _require_number("human_rate", self.human_rate, 0.0, 1.0)
         _require_number("double_review_rate", self.double_review_rate, 0.0, 1.0)
         _require_number("gold_rate", self.gold_rate, 0.0, 1.0)
         if type(self.undo_s) is not int or not 0 <= self.undo_s <= MAX_UNDO_S:
@@ -137,11 +141,18 @@ class ReviewDecision:
 
 
 def decide(
-    policy: ReviewPolicy, *, task_id: int | str, environment: str, spread: float | None, score: float | None
+    policy: ReviewPolicy,
+    *,
+    task_id: int | str,
+    environment: str,
+    spread: float | None,
+    score: float | None,
+    is_first: bool = False,
 ) -> ReviewDecision:
     """Who reviews this task; the same arguments always give the same decision.
 
     Args:
+        is_first: no person was asked about any other task of the project yet.
         spread: max - min of the judge's votes; None when nothing was voted on.
         score: the combined score in [0, 1]; None when nobody could score it.
     Raises:
@@ -154,11 +165,16 @@ def decide(
         return ReviewDecision((), "the policy asks for no reviews")
     if environment not in policy.environments:
         return ReviewDecision((), f"the policy does not review {environment}")
-    reason = _find_uncertainty(policy, spread, score)
+    uncertainty = reason = _find_uncertainty(policy, spread, score)
     if _is_drawn("review", task_id, policy.rate):
         reason = reason or f"drawn at rate {policy.rate:g}"
     if reason is None:
         return ReviewDecision((), f"not drawn at rate {policy.rate:g}, and not uncertain")
+    if policy.who == "both" and policy.human_rate < 1:
+        # the same words whoever was drawn, so that a reason tells nobody which item is gold
+        reason = f"{reason}; a person reviews {policy.human_rate:.3g} of these"
+        if not (uncertainty or is_first or _is_drawn("person", task_id, policy.human_rate)):
+            return ReviewDecision(("ai",), reason)
     reviewers: tuple[Reviewer, ...] = ("ai", "human") if policy.who == "both" else (policy.who,)
     if _is_drawn("double review", task_id, policy.double_review_rate):
         return ReviewDecision((*reviewers, reviewers[-1]), f"{reason}; second opinion drawn")

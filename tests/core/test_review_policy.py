@@ -144,3 +144,27 @@ def test_a_wrong_field_is_refused_with_its_name_what_was_wanted_and_found(data: 
 def test_a_decision_about_an_impossible_score_is_refused() -> None:
     with pytest.raises(PolicyError, match="score: wanted a number from 0 to 1, found nan"):
         decide(ReviewPolicy(), task_id=1, environment="chat", spread=None, score=float("nan"))
+
+
+def test_where_both_review_a_person_takes_a_share_and_what_is_uncertain_and_the_first() -> None:
+    policy = ReviewPolicy(who="both", human_rate=0.05, uncertain_margin=0.1)
+    asked = [task_id for task_id in range(5_000) if "human" in reviewers(policy, task_id)]
+    assert 160 < len(asked) < 340  # 250 +- 6 standard deviations
+    spared = next(task_id for task_id in range(5_000) if task_id not in asked)
+    assert reviewers(policy, spared) == ("ai",)
+    assert reviewers(policy, spared, score=0.5) == ("ai", "human")
+    assert reviewers(policy, spared, is_first=True) == ("ai", "human")
+    assert reviewers(ReviewPolicy(who="ai", human_rate=0.05), spared, is_first=True) == ("ai",)
+
+
+def test_the_reason_is_the_same_whether_a_person_was_drawn_or_not() -> None:
+    policy = ReviewPolicy(who="both", human_rate=0.5)
+    reasons = {
+        decide(policy, task_id=task_id, environment="chat", spread=None, score=0.9).reason for task_id in range(50)
+    }
+    assert reasons == {"drawn at rate 1; a person reviews 0.5 of these"}
+
+
+def test_a_second_reviewer_is_a_person_or_nobody_where_both_review() -> None:
+    policy = ReviewPolicy(who="both", human_rate=0.3, double_review_rate=1.0)
+    assert {reviewers(policy, task_id) for task_id in range(50)} == {("ai",), ("ai", "human", "human")}

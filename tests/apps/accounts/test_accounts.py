@@ -28,6 +28,8 @@ from apps.base.errors import (
     TentalisError,
 )
 from apps.workers.models import Worker
+from tentalis.core.desk import HOUSE_RULES
+from tentalis.core.desk_rubric import read_rubric
 from tests.factories import make_user
 
 PASSWORD = "a-password-for-the-admin"
@@ -272,7 +274,9 @@ def test_bootstrap_makes_admin_project_and_worker_once(bootstrap: Callable[..., 
     assert admin.check_password(PASSWORD)
     worker = Worker.objects.select_related("project").get()
     assert (worker.project.slug, worker.name, worker.kind, worker.base_model) == ("desk", "desk", "desk", "desk")
-    assert worker.project.review_policy["ai_manager"] == "rule-book"
+    policy = worker.project.review_policy
+    assert (policy["ai_manager"], policy["who"], policy["human_rate"]) == ("rule-book", "both", 0.05)
+    assert read_rubric(worker.project.rubric) == HOUSE_RULES
 
 
 @pytest.mark.django_db

@@ -18,14 +18,16 @@ from apps.feedback.services import (
     expire_reviews,
     expire_reviews_of,
     extract_hint,
+    give_feedback,
     open_review,
     validate_review_policy,
 )
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_task
 from apps.tasks.models import Task
+from tentalis.core.desk import make_tickets
 from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
-from tests.factories import make_project, make_task
+from tests.factories import make_project, make_task, make_user
 from tests.fakes import FakeModelServer
 
 
@@ -256,3 +258,19 @@ def test_an_unreadable_policy_is_refused_by_name(policy: Any, message: str) -> N
 def test_the_manager_is_the_desks_rule_book_there_and_a_model_elsewhere() -> None:
     rules = validate_review_policy({"who": "both", "model": "gpt"})
     assert (rules.manager_for("desk"), rules.manager_for("chat"), rules.model) == ("rule-book", "llm", "gpt")
+
+
+@pytest.mark.django_db
+def test_the_first_task_that_teaches_waits_for_a_person_though_only_a_share_does() -> None:
+    project = make_project(review_policy={"who": "both", "ai_manager": "rule-book", "human_rate": 0.0})
+    ticket = make_tickets(1, 1, held_out=True)[0]
+    held_out = make_desk_task(project, [write_answer()], prompt=ticket.text)
+    first, second = (make_desk_task(project, [write_answer()]) for _ in range(2))
+    for task in (held_out, first, second):
+        open_review(task.pk)
+        task.refresh_from_db()
+    assert [task.state for task in (held_out, first, second)] == ["learning", "in_review", "learning"]
+    assert dict(first.reviews.values_list("audience", "state")) == {"ai": "closed", "human": "open"}
+    give_feedback(review=first.reviews.get(audience="human"), by=make_user("alice"), score=1.0)
+    first.refresh_from_db()
+    assert first.state == "learning"

@@ -21,9 +21,8 @@ ADMIN = "admin"
 PROJECT_SLUG = "desk"
 PROJECT: dict[str, Any] = {
     "name": "Ticket desk",
-    "rubric": "A ticket is answered right when its total follows the house rules and each step names its rule.\n\n"
-    + say_house_rules(),
-    "review_policy": {"ai_manager": "rule-book", "who": "ai", "rate": 1.0},
+    "rubric": say_house_rules(),
+    "review_policy": {"ai_manager": "rule-book", "who": "both", "rate": 1.0, "human_rate": 0.05},
 }
 WORKER = "desk"
 BOOTSTRAP_LOCK = 7_160_001  # two starts at once make one admin

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from apps.accounts.models import User
 from apps.base.errors import TentalisError
-from apps.pipeline.demonstration import Outcome, Round, make_demo_project, run_loop
+from apps.pipeline.demonstration import Outcome, Round, ask_a_person, make_demo_project, run_loop
 
 
 class Command(BaseCommand):
@@ -36,6 +36,7 @@ class Command(BaseCommand):
                 seed=options["seed"],
                 report=lambda done: console.print(_line(done), highlight=False),
             )
+            ask_a_person(worker=worker, by=by, seed=options["seed"])
         except TentalisError as error:
             raise CommandError(str(error)) from error
         _print_table(console, outcome)
