@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from apps.api.lookup import find_project
+from apps.finding.lists import SORT
 
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 PAGING = frozenset({"limit", "cursor"})
@@ -21,7 +22,8 @@ class StrictFilterBackend(filters.DjangoFilterBackend):  # type: ignore[misc]
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: APIView) -> QuerySet[Any]:
         filterset_class = self.get_filterset_class(view, queryset)
         known = set(filterset_class.base_filters) if filterset_class else set()
-        check_parameters(request, known | set(getattr(view, "extra_parameters", ())))
+        orders = {SORT} if getattr(filterset_class, "SORTS", None) else set()
+        check_parameters(request, known | orders | set(getattr(view, "extra_parameters", ())))
         if filterset_class:
             check_values(request, filterset_class)
         filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)

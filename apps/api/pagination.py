@@ -1,16 +1,18 @@
 """Lists by opaque cursor: the next page starts behind the last row seen, so inserts move nothing."""
 
-import base64
-import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from django.utils.crypto import constant_time_compare, salted_hmac
 from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.finding.bounds import within
+from apps.finding.lists import SORT, ListFilters
+from apps.finding.pages import Order, PlaceError, read_pk, turn_page, write_place
 from tentalis.limits import LIMITS
 
 DEFAULT_LIMIT = 50
@@ -27,17 +29,15 @@ class CursorPagination(BasePagination):
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
         """One page. Raises ValidationError for a limit or cursor that cannot be."""
-        oldest_first = getattr(view, "oldest_first", False)
+        order = Order(is_descending=not getattr(view, "oldest_first", False))
+        if text := request.query_params.get(SORT):
+            order = find_filters(view).read_order(text)
         self.limit = read_limit(request.query_params.get("limit"))
-        rows = queryset.order_by("pk" if oldest_first else "-pk")
-        if text := request.query_params.get("cursor"):
-            last = read_cursor(text)
-            rows = rows.filter(pk__gt=last) if oldest_first else rows.filter(pk__lt=last)
-        page = list(rows[: self.limit + 1])
-        if len(page) > self.limit:
-            page.pop()
-            self.next_cursor = write_cursor(page[-1].pk)
-        return page
+        cursor = request.query_params.get("cursor", "")
+        with within(), _as_cursor():
+            page = turn_page(queryset, order, place=cursor, limit=self.limit)
+        self.next_cursor = page.next_place or None
+        return list(page.rows)
 
     def get_paginated_response(self, data: Any) -> Response:
         return Response({"results": data, "next_cursor": self.next_cursor})
@@ -71,6 +71,7 @@ class CursorPagination(BasePagination):
                 "description": CURSOR_HELP,
                 "schema": {"type": "string"},
             },
+            *describe_orders(view),
         ]
 
 
@@ -84,21 +85,39 @@ def read_limit(text: str | None) -> int:
 
 
 def write_cursor(last: int) -> str:
-    payload = str(last)
-    return base64.urlsafe_b64encode(f"{payload}.{_sign(payload)}".encode()).decode().rstrip("=")
+    return write_place(str(last))
 
 
 def read_cursor(text: str) -> int:
-    """Raises ValidationError for one we did not write."""
+    """The id in a cursor of a list without orders. Raises ValidationError for one we did not write."""
+    with _as_cursor():
+        return read_pk(text)
+
+
+@contextmanager
+def _as_cursor() -> Iterator[None]:
     try:
-        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        payload, _, signature = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii").partition(".")
-        if constant_time_compare(signature, _sign(payload)):
-            return int(payload)
-    except (UnicodeError, binascii.Error, ValueError):
-        pass
-    raise ValidationError({"cursor": ["wanted the next_cursor of an earlier page, found something else"]})
+        yield
+    except PlaceError as error:
+        raise ValidationError({"cursor": [str(error)]}) from None
 
 
-def _sign(payload: str) -> str:
-    return salted_hmac("apps.api.cursor", payload, algorithm="sha256").hexdigest()[:16]
+def find_filters(view: Any) -> type[ListFilters]:
+    """The filters of a view's list, which say its orders too; without any of its own there are none."""
+    found = getattr(view, "filterset_class", None)
+    return found if isinstance(found, type) and issubclass(found, ListFilters) else ListFilters
+
+
+def describe_orders(view: Any) -> list[dict[str, Any]]:
+    """The parameter `sort`, where a list has orders."""
+    if not (sorts := find_filters(view).SORTS):
+        return []
+    return [
+        {
+            "name": SORT,
+            "in": "query",
+            "required": False,
+            "description": "Order; with `-` the other way round. Rows without a value come last.",
+            "schema": {"type": "string", "enum": [sign + name for name in sorts for sign in ("", "-")]},
+        }
+    ]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 
@@ -10,11 +11,15 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Shadow
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
+from apps.base.word_index import Words
 from apps.inference.models import Exchange
 from apps.workers.models import Worker
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
+
+TASK_WORDS = ("prompt", "answer")
+"""What of a task can be searched; what a right answer holds cannot."""
 
 
 class Environment(models.TextChoices):
@@ -99,6 +104,8 @@ class Task(Stateful):
                 name="task_open_by_worker",
             ),
             models.Index(fields=["project", "-updated_at"], condition=Q(state="done"), name="task_done_by_time"),
+            models.Index(fields=["project", "score", "id"], name="task_by_score"),
+            GinIndex(Words(*TASK_WORDS), name="task_words"),
         ]
 
     def __str__(self) -> str:

@@ -33,9 +33,10 @@ from apps.api.serializers.work import (
 )
 from apps.api.views.base import ResourceViewSet
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
+from apps.finding.tasks import TaskFilters
 from apps.inference.models import Provider
 from apps.pipeline import flow
-from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.waiting import current_board
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker, delete_worker
@@ -128,15 +129,8 @@ def _resolve_names(body: dict[str, Any], project: Project) -> None:
             body[field] = found
 
 
-class TaskFilterSet(ProjectFilterSet):
-    state = filters.ChoiceFilter(choices=Task.State.choices)
-    environment = filters.ChoiceFilter(choices=Environment.choices)
-    worker = filters.CharFilter(field_name="worker__name")
+class TaskFilterSet(TaskFilters, ProjectFilterSet):
     parent = filters.NumberFilter(field_name="parent_id")
-
-    class Meta:
-        model = Task
-        fields: ClassVar[list[str]] = []
 
 
 class TaskViewSet(ResourceViewSet):

@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.audit.chain import hash_entry
 from apps.audit.models import AuditEntry, AuditSeal
+from apps.finding.bounds import find_first_since
 from apps.outbox.models import Segment
 from apps.outbox.selectors import find_dead
 
@@ -218,22 +219,9 @@ def find_subject_types(project: Project) -> list[str]:
 
 def _find_bounds(wanted: AuditFilter, before: int | None) -> tuple[int | None, int | None]:
     """(lowest id, id to stay below) of the times and the page."""
-    low = _find_first_since(wanted.since) if wanted.since else None
-    high = _find_first_since(wanted.until) if wanted.until else None
+    low = find_first_since(AuditEntry.objects.all(), wanted.since, path="at") if wanted.since else None
+    high = find_first_since(AuditEntry.objects.all(), wanted.until, path="at") if wanted.until else None
     return low, min(value for value in (high, before) if value is not None) if (high, before) != (None, None) else None
-
-
-def _find_first_since(at: datetime) -> int:
-    """The lowest id from a time on, by halving: ids rise with time, but for transactions that ran side by side."""
-    low, high = 0, _find_newest() + 1
-    while low < high:
-        middle = (low + high) // 2
-        entry = AuditEntry.objects.filter(pk__gte=middle).order_by("pk").values_list("pk", "at").first()
-        if entry is None or entry[1] >= at:
-            high = middle
-        else:
-            low = entry[0] + 1
-    return low
 
 
 def _find_newest() -> int:

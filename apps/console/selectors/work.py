@@ -176,14 +176,10 @@ def _find_held_up(task: Task) -> HeldUp | None:
     return HeldUp(str(last.get("link", "")), str(last.get("message", "")), found.run_after, found.away_since)
 
 
-def find_tasks(project: Project, *, state: str = "", before: int | None = None, limit: int = PAGE) -> list[Task]:
-    """Newest first, below `before`; one more than `limit` where there are more."""
-    tasks = Task.objects.filter(project=project).select_related("worker").order_by("-id")
-    if state:
-        tasks = tasks.filter(state=state)
-    if before is not None:
-        tasks = tasks.filter(pk__lt=before)
-    return list(tasks.defer("reference", "metadata", "answer")[: limit + 1])
+def tasks_of(project: Project) -> QuerySet[Task]:
+    """A project's tasks as a list shows them."""
+    found = Task.objects.filter(project=project).select_related("worker")
+    return found.defer("reference", "metadata", "answer")
 
 
 def count_open_tasks(project: Project) -> TaskCounts:

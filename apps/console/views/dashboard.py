@@ -23,7 +23,7 @@ def show_dashboard(request: HttpRequest, scene: Scene) -> HttpResponse:
         "workers": workers,
         "learning": find_learning(worker) if worker else None,
         "counts": work.count_open_tasks(scene.project),
-        "tasks": work.find_tasks(scene.project, limit=RECENT)[:RECENT],
+        "tasks": work.tasks_of(scene.project).order_by("-id")[:RECENT],
         "glance": seen,
         "fragments": {"dashboard"},
     }

@@ -22,7 +22,9 @@ from apps.accounts.services import find_rights
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.selectors.live import find_latest_entry_id
+from apps.console.selectors.review_queue import find_reviewers
 from apps.console.selectors.work import count_open_reviews
+from apps.console.selectors.workers import find_worker_names
 from apps.operations.servers import away_of
 
 P = ParamSpec("P")
@@ -177,6 +179,22 @@ def ask(
 ) -> HttpResponse:
     """The page that says what will happen, with the button that does it."""
     return show(request, scene, "consequences", {"question": question, "form": form}, status=status)
+
+
+def tidy(request: HttpRequest) -> HttpResponse | None:
+    """Without the fields of a form that were left empty: the shorter address, which is kept and passed on."""
+    kept = request.GET.copy()
+    for name in [name for name, value in kept.items() if not value.strip()]:
+        del kept[name]
+    if len(kept) == len(request.GET):
+        return None
+    return redirect(f"{request.path}?{kept.urlencode()}" if kept else request.path)
+
+
+def know_names(scene: Scene) -> dict[str, list[str]]:
+    """What may be typed into the fields of a list's filter."""
+    people = find_reviewers(scene.project)
+    return {"worker": find_worker_names(scene.project), "reviewer": [user.username for user in people]}
 
 
 def find_page(scene: Scene, name: str, *args: Any) -> str:

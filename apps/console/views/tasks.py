@@ -24,14 +24,17 @@ from apps.console.views.frame import (
     act,
     ask,
     find_page,
+    know_names,
     leave,
     posted,
     project_view,
-    read_number,
     show,
+    tidy,
 )
 from apps.console.views.judging import find_task_or_404
 from apps.environments.registry import WORLDS, get_world
+from apps.finding.lists import list_rows
+from apps.finding.tasks import TaskFilters
 from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -44,19 +47,20 @@ PREVIEWED = 5
 @require_GET
 @project_view(Right.TASKS_READ)
 def list_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
-    state = request.GET.get("state", "")
-    if state and state not in Task.State.values:
-        raise Http404(f"no state {state}")
-    found = work.find_tasks(scene.project, state=state, before=read_number(request, "before"))
+    if (shorter := tidy(request)) is not None:
+        return shorter
+    rows = work.tasks_of(scene.project)
+    listing = list_rows(TaskFilters, rows, request.GET, scene.user, limit=work.PAGE)
     context = {
-        "tasks": found[: work.PAGE],
-        "older": found[work.PAGE - 1].pk if len(found) > work.PAGE else None,
-        "state": state,
+        "tasks": listing.rows,
+        "listing": listing,
+        "state": request.GET.get("state", ""),
         "states": Task.State.choices,
         "counts": work.count_open_tasks(scene.project).by_state,
+        "known": know_names(scene),
         "fragments": {"task_list"},
     }
-    return show(request, scene, "tasks", context)
+    return show(request, scene, "tasks", context, status=listing.status)
 
 
 @require_http_methods(["GET", "POST"])

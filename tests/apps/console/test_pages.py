@@ -161,8 +161,8 @@ def test_a_live_update_gets_the_very_fragment_the_page_holds(scene: Scene) -> No
 @pytest.mark.parametrize(
     "query", ["state=gone", "before=x", "before=-1", "before=" + "9" * 20], ids=["state", "word", "negative", "huge"]
 )
-def test_an_unreadable_filter_is_not_found_rather_than_broken(scene: Scene, query: str) -> None:
-    assert sign_in(scene.alice).get(f"{find_pages(scene)['tasks']}?{query}").status_code == 404
+def test_an_unreadable_filter_is_refused_rather_than_broken(scene: Scene, query: str) -> None:
+    assert sign_in(scene.alice).get(f"{find_pages(scene)['tasks']}?{query}").status_code == 400
 
 
 def test_lists_go_on_where_the_last_page_ended(scene: Scene) -> None:

@@ -1,0 +1,56 @@
+"""Words of columns, for indexes and for what asks them: no language is assumed, and any text can be asked for."""
+
+import re
+from typing import Any
+
+from django.contrib.postgres.search import SearchQuery, SearchVectorField
+from django.db.models import Func
+from django.db.models.sql.compiler import SQLCompiler
+
+from apps.base.errors import BadInputError
+
+MOST_INDEXED = 20_000
+"""Characters of a column; a vector of more than a megabyte would refuse the row itself."""
+MOST_WORDS = 12
+MOST_TYPED = 300
+LONGEST_WORD = 100
+SHORTEST_START = 3
+JOINING = "-_/.:@&+~<>=?#\\"
+"""Characters that Postgres' parser makes one word of two of; each stands for a blank."""
+_SPLIT = re.compile(r"[\W_]+")
+
+
+class Words(Func):
+    """The words of text columns, as Postgres' `simple` dictionary tells them: a `tsvector` that an index can hold.
+
+    The same text in an index and in a query, without parameters, so that the planner sees that they are the same.
+    """
+
+    output_field = SearchVectorField()
+
+    def as_sql(
+        self, compiler: SQLCompiler, connection: Any, **extra: Any
+    ) -> tuple[str, list[Any] | tuple[str | int, ...]]:
+        columns, params = [], []
+        for one in self.get_source_expressions():
+            sql, own = compiler.compile(one)
+            columns.append(f"left(({sql})::text, {MOST_INDEXED})")
+            params += own
+        text = " || ' ' || ".join(columns)
+        blanks = " " * len(JOINING)
+        return f"to_tsvector('simple', translate(replace({text}, '\\n', ' '), '{JOINING}', '{blanks}'))", params
+
+
+def read_words(text: str) -> SearchQuery:
+    """What finds all of the words of a text, in any order; of three letters and more the beginning is enough.
+
+    Raises:
+        BadInputError: a text without words, or too long a one.
+    """
+    if len(text) > MOST_TYPED or "\0" in text:
+        raise BadInputError(f"wanted at most {MOST_TYPED} characters without NUL, found {len(text)}")
+    words = [word[:LONGEST_WORD] for word in _SPLIT.split(text) if word]
+    if not words:
+        raise BadInputError(f"wanted words or numbers to look for, found {text[:40]!r}")
+    asked = " & ".join(f"'{word}'{':*' if len(word) >= SHORTEST_START else ''}" for word in words[:MOST_WORDS])
+    return SearchQuery(asked, config="simple", search_type="raw")

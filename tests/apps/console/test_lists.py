@@ -1,0 +1,119 @@
+"""Lists: narrowed and ordered by their address, and refused by name where it cannot be followed."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.feedback.models import Feedback
+from apps.tasks.models import Attempt
+from apps.workers.models import Worker
+from tests.factories import make_task, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client(alice: User) -> Client:
+    client = Client()
+    client.force_login(alice)
+    return client
+
+
+def ask(client: Client, page: str, query: str = "") -> tuple[int, list[int], str]:
+    """(status, ids of the rows, the page)."""
+    answer = client.get(f"{reverse(f'console:{page}', args=('shop',))}?{query}")
+    listing = answer.context["listing"]
+    return answer.status_code, [row.pk for row in listing.rows], answer.content.decode()
+
+
+def test_tasks_are_narrowed_by_each_of_their_filters(client: Client, project: Project, worker: Worker) -> None:
+    other = make_worker(project, name="adder")
+    lamp = make_task(project, worker, prompt="Two brass-lamps for O'Hara", answer="Sent.", score=0.25, state="done")
+    sums = make_task(project, other, prompt="What is 3 + 4?", answer="It is seven.", score=0.75, environment="chat")
+    Attempt.objects.create(task=sums, index=0, worker=other, outcome=1.0)
+    Feedback.objects.create(project=project, task=lamp, source="human", author="user:bob", score=1)
+    type(lamp).objects.filter(pk=lamp.pk).update(created_at=timezone.now() - timezone.timedelta(days=30))
+    today = timezone.now().date()
+    for query, wanted in {
+        "worker=adder": [sums.pk],
+        "worker=nobody": [],
+        "state=done": [lamp.pk],
+        "text=brass+lamp": [lamp.pk],
+        "text=ohara": [],
+        "text=o'hara": [lamp.pk],
+        "text=SEVEN": [sums.pk],
+        "text=3": [sums.pk],
+        "min_score=0.5": [sums.pk],
+        "max_score=0.5": [lamp.pk],
+        "verified=true": [sums.pk],
+        "verified=false": [lamp.pk],
+        "reviewer=bob": [lamp.pk],
+        "reviewer=user:bob": [lamp.pk],
+        f"since={today}": [sums.pk],
+        f"until={today - timezone.timedelta(days=2)}": [lamp.pk],
+        "sort=score": [lamp.pk, sums.pk],
+        "sort=-score": [sums.pk, lamp.pk],
+        "": [sums.pk, lamp.pk],
+        "sort=submitted": [lamp.pk, sums.pk],
+    }.items():
+        assert ask(client, "task-list", query)[:2] == (200, wanted), query
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("wroker=adder", "wroker"),
+        ("state=gone", "state"),
+        ("min_score=2", "min_score"),
+        ("since=yesterday", "since"),
+        ("sort=colour", "sort"),
+        ("text=%00", "text"),
+        ("text=!!!", "text"),
+        ("text=" + "x" * 400, "text"),
+        ("state=done&state=failed", "state"),
+        ("after=7", "place"),
+    ],
+)
+def test_a_filter_that_cannot_be_followed_is_named_and_nothing_is_shown(
+    client: Client, project: Project, worker: Worker, query: str, named: str
+) -> None:
+    make_task(project, worker, state="done")
+    status, rows, page = ask(client, "task-list", query)
+    assert (status, rows) == (400, [])
+    assert named in page.split('role="alert"')[1].split("</div>")[0]
+
+
+def test_an_empty_field_leaves_no_trace_in_the_address(client: Client, project: Project) -> None:
+    path = reverse("console:task-list", args=("shop",))
+    answer = client.get(f"{path}?text=&state=done&worker=")
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"{path}?state=done")
+
+
+@pytest.mark.parametrize("sort", ["", "submitted", "-submitted", "score", "-score"])
+def test_pages_go_on_behind_the_last_row_in_every_order(
+    client: Client, project: Project, worker: Worker, sort: str
+) -> None:
+    scores = [None, 0.5, 0.5, 1.0, None, 0.0] * 10
+    tasks = [make_task(project, worker, score=score) for score in scores]
+    seen: list[int] = []
+    place = ""
+    while True:
+        query = {name: value for name, value in (("sort", sort), ("after", place)) if value}
+        answer = client.get(reverse("console:task-list", args=("shop",)), query)
+        listing = answer.context["listing"]
+        seen += [row.pk for row in listing.rows]
+        make_task(project, worker, score=0.7)  # meanwhile
+        place = listing.next_place
+        if not place:
+            break
+    known = {task.pk: task.score for task in tasks}
+    seen = [pk for pk in seen if pk in known]
+    assert sorted(seen) == sorted(known)
+    if "score" in sort:
+        found = [known[pk] for pk in seen if known[pk] is not None]
+        assert found == sorted(found, reverse=sort.startswith("-"))
+        assert [known[pk] for pk in seen][len(found) :] == [None] * 20
+    else:
+        assert seen == sorted(known, reverse=sort != "submitted")
