@@ -9,8 +9,8 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from apps.base.errors import BadInputError
 
-MOST_INDEXED = 20_000
-"""Characters of a column; a vector of more than a megabyte would refuse the row itself."""
+MOST_INDEXED = 10_000
+"""Characters of a column, from its beginning; a vector of more than a megabyte would refuse the row itself."""
 MOST_WORDS = 12
 MOST_TYPED = 300
 LONGEST_WORD = 100
@@ -28,10 +28,9 @@ class Words(Func):
 
     output_field = SearchVectorField()
 
-    def as_sql(
-        self, compiler: SQLCompiler, connection: Any, **extra: Any
-    ) -> tuple[str, list[Any] | tuple[str | int, ...]]:
-        columns, params = [], []
+    def as_sql(self, compiler: SQLCompiler, connection: Any, *args: Any, **extra: Any) -> tuple[str, Any]:
+        columns: list[str] = []
+        params: list[Any] = []
         for one in self.get_source_expressions():
             sql, own = compiler.compile(one)
             columns.append(f"left(({sql})::text, {MOST_INDEXED})")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import django_filters as filters
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
@@ -54,11 +54,11 @@ class MomentField(forms.CharField):
         return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
-class MomentFilter(filters.Filter):
+class MomentFilter(filters.Filter):  # type: ignore[misc]
     field_class = MomentField
 
 
-class ListFilters(filters.FilterSet):
+class ListFilters(filters.FilterSet):  # type: ignore[misc]
     """Base of every list's filters.
 
     Attributes:
@@ -76,6 +76,11 @@ class ListFilters(filters.FilterSet):
         """Who asks."""
         found: User = self.request.user
         return found
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether anything is left out."""
+        return any(self.data.get(name) for name in self.base_filters)
 
     @classmethod
     def bind(cls, query: Mapping[str, str], rows: QuerySet[Any], user: User) -> Self:
@@ -116,7 +121,8 @@ class ListFilters(filters.FilterSet):
 
     @staticmethod
     def all_rows(queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.model._default_manager.all()
+        rows: QuerySet[Any] = queryset.model._default_manager.all()
+        return rows
 
 
 def text_filter(**said: Any) -> filters.CharFilter:
@@ -136,9 +142,13 @@ def least_filter(**said: Any) -> filters.NumberFilter:
     return filters.NumberFilter(min_value=0, max_value=1, decimal_places=4, max_digits=5, **said)
 
 
-def with_words(rows: QuerySet[Any], columns: tuple[Any, ...], text: str) -> QuerySet[Any]:
+def with_words(
+    rows: QuerySet[Any], columns: tuple[Any, ...], text: str, *, indexed: Q | None = None, others: Q | None = None
+) -> QuerySet[Any]:
     """Rows whose columns hold all words of a text, on the index of `Words(*columns)`.
 
+    Args:
+        indexed: which rows stand in the index, where not all do; others: the rest, which is looked through.
     Raises:
         BadInputError: a text without words.
     """
@@ -146,7 +156,11 @@ def with_words(rows: QuerySet[Any], columns: tuple[Any, ...], text: str) -> Quer
         wanted = read_words(text)
     except BadInputError as error:
         raise BadInputError.at("text", str(error)) from None
-    return rows.alias(words=Words(*columns)).filter(words=wanted)
+    found: QuerySet[Any] = rows.alias(words=Words(*columns)).filter(words=wanted)
+    if indexed is None or others is None:
+        return found
+    ids = found.filter(indexed).values("pk").union(found.filter(others).values("pk"))
+    return rows.filter(pk__in=ids)
 
 
 @dataclass(frozen=True)
@@ -166,7 +180,7 @@ class Listing:
 
     Attributes:
         filters: bound, for the form above the list; with errors where they could not be followed.
-        count: how many match; None: not counted in the time there is.
+        count: how many match; None: nothing is left out, or not counted in the time there is.
         errors: what of the address cannot be; then there are no rows.
     """
 
@@ -183,7 +197,7 @@ class Listing:
 
     @property
     def is_filtered(self) -> bool:
-        return bool(self.errors) or any(self.filters.data.get(name) for name in self.filters.base_filters)
+        return bool(self.errors) or self.filters.is_narrow
 
     @property
     def first_fields(self) -> list[Any]:
@@ -207,7 +221,8 @@ def list_rows(
         order = filter_class.read_order(query.get(SORT, ""))
         with within():
             page = turn_page(bound.qs, order, place=query.get("after", ""), limit=limit)
-        count = count_rows(bound.qs) if query.get("after") or page.next_place else Count(len(page.rows), False)
+        is_all = not query.get("after") and not page.next_place
+        count = Count(len(page.rows), False) if is_all else count_rows(bound.qs) if bound.is_narrow else None
     except BadInputError as error:
         empty = filter_class(data=query, queryset=rows.none(), request=SimpleNamespace(user=user))
         errors: Mapping[str, Any] = error.errors or {"": [str(error)]}

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import django_filters as filters
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from apps.feedback.models import Feedback
 from apps.finding.lists import ListFilters, least_filter, since_filter, text_filter, until_filter, with_words
-from apps.tasks.models import TASK_WORDS, Attempt, Environment, Task
+from apps.tasks.models import SEARCHED_STATES, TASK_WORDS, Attempt, Environment, Task
 
 YES, NO = "true", "false"
 
@@ -37,7 +37,7 @@ class TaskFilters(ListFilters):
         fields: ClassVar[list[str]] = []
 
     def that_say(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        return with_words(queryset, TASK_WORDS, value)
+        return find_by_words(queryset, value)
 
     def from_score(self, queryset: QuerySet[Any], name: str, value: Any) -> QuerySet[Any]:
         return queryset.filter(score__gte=float(value))
@@ -58,3 +58,9 @@ class TaskFilters(ListFilters):
 def read_handle(text: str) -> str:
     """A handle, or a person's by their name alone."""
     return text if ":" in text else f"user:{text}"
+
+
+def find_by_words(tasks: QuerySet[Any], text: str) -> QuerySet[Any]:
+    """Tasks that hold all words of a text. Raises BadInputError for one without words."""
+    others = [state for state in Task.State.values if state not in SEARCHED_STATES]
+    return with_words(tasks, TASK_WORDS, text, indexed=Q(state__in=SEARCHED_STATES), others=Q(state__in=others))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TASK_WORDS = ("prompt", "answer")
 """What of a task can be searched; what a right answer holds cannot."""
+SEARCHED_STATES = ("in_review", "done", "failed", "cancelled")
+"""States in which a task stays: only there its words stand in the index, for each move writes them anew."""
 
 
 class Environment(models.TextChoices):
@@ -105,7 +107,7 @@ class Task(Stateful):
             ),
             models.Index(fields=["project", "-updated_at"], condition=Q(state="done"), name="task_done_by_time"),
             models.Index(fields=["project", "score", "id"], name="task_by_score"),
-            GinIndex(Words(*TASK_WORDS), name="task_words"),
+            GinIndex(Words(*TASK_WORDS), condition=Q(state__in=SEARCHED_STATES), name="task_words"),
         ]
 
     def __str__(self) -> str:

@@ -184,7 +184,7 @@ def ask(
 def tidy(request: HttpRequest) -> HttpResponse | None:
     """Without the fields of a form that were left empty: the shorter address, which is kept and passed on."""
     kept = request.GET.copy()
-    for name in [name for name, value in kept.items() if not value.strip()]:
+    for name in [name for name, value in kept.items() if not str(value).strip()]:
         del kept[name]
     if len(kept) == len(request.GET):
         return None

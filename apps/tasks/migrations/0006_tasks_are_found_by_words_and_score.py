@@ -15,5 +15,12 @@ class Migration(migrations.Migration):
         AddIndexConcurrently(
             model_name="task", index=models.Index(fields=["project", "score", "id"], name="task_by_score")
         ),
-        AddIndexConcurrently(model_name="task", index=GinIndex(Words("prompt", "answer"), name="task_words")),
+        AddIndexConcurrently(
+            model_name="task",
+            index=GinIndex(
+                Words("prompt", "answer"),
+                condition=models.Q(state__in=("in_review", "done", "failed", "cancelled")),
+                name="task_words",
+            ),
+        ),
     ]

@@ -1,13 +1,21 @@
 """Lists: narrowed and ordered by their address, and refused by name where it cannot be followed."""
 
+from datetime import timedelta
+
 import pytest
+from django.db import connection
+from django.db.models import QuerySet
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
+from apps.base.word_index import MOST_INDEXED, Words, read_words
 from apps.feedback.models import Feedback
-from apps.tasks.models import Attempt
+from apps.finding.bounds import TooBroadError, within
+from apps.finding.pages import Order, turn_page
+from apps.finding.tasks import TaskFilters
+from apps.tasks.models import SEARCHED_STATES, TASK_WORDS, Attempt, Task
 from apps.workers.models import Worker
 from tests.factories import make_task, make_worker
 
@@ -34,7 +42,7 @@ def test_tasks_are_narrowed_by_each_of_their_filters(client: Client, project: Pr
     sums = make_task(project, other, prompt="What is 3 + 4?", answer="It is seven.", score=0.75, environment="chat")
     Attempt.objects.create(task=sums, index=0, worker=other, outcome=1.0)
     Feedback.objects.create(project=project, task=lamp, source="human", author="user:bob", score=1)
-    type(lamp).objects.filter(pk=lamp.pk).update(created_at=timezone.now() - timezone.timedelta(days=30))
+    type(lamp).objects.filter(pk=lamp.pk).update(created_at=timezone.now() - timedelta(days=30))
     today = timezone.now().date()
     for query, wanted in {
         "worker=adder": [sums.pk],
@@ -52,7 +60,7 @@ def test_tasks_are_narrowed_by_each_of_their_filters(client: Client, project: Pr
         "reviewer=bob": [lamp.pk],
         "reviewer=user:bob": [lamp.pk],
         f"since={today}": [sums.pk],
-        f"until={today - timezone.timedelta(days=2)}": [lamp.pk],
+        f"until={today - timedelta(days=2)}": [lamp.pk],
         "sort=score": [lamp.pk, sums.pk],
         "sort=-score": [sums.pk, lamp.pk],
         "": [sums.pk, lamp.pk],
@@ -112,8 +120,48 @@ def test_pages_go_on_behind_the_last_row_in_every_order(
     seen = [pk for pk in seen if pk in known]
     assert sorted(seen) == sorted(known)
     if "score" in sort:
-        found = [known[pk] for pk in seen if known[pk] is not None]
+        found = [score for pk in seen if (score := known[pk]) is not None]
         assert found == sorted(found, reverse=sort.startswith("-"))
         assert [known[pk] for pk in seen][len(found) :] == [None] * 20
     else:
         assert seen == sorted(known, reverse=sort != "submitted")
+
+
+def explain(rows: QuerySet[Task]) -> str:
+    """The plan on a table too small for an index to pay."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+    return rows.explain()
+
+
+def test_words_and_scores_stand_on_an_index(project: Project) -> None:
+    said = Task.objects.alias(words=Words(*TASK_WORDS)).filter(words=read_words("brass lamp"))
+    assert "task_words" in explain(said.filter(state__in=SEARCHED_STATES).order_by())
+    rows = Task.objects.filter(project=project)
+    assert "task_by_score" in explain(rows.filter(score__isnull=False).order_by("-score", "-pk")[:26])
+
+
+def test_a_text_of_any_size_and_making_can_be_kept_and_found(project: Project, worker: Worker, alice: User) -> None:
+    hostile = """brass '" %s & | ! \\\\ <a href='x'> http://a.b/c?d=e ünïcödé 東京 """
+    long = make_task(project, worker, prompt=hostile + "x" * 1_500 + " " + "ab cd " * 400_000, state="done")
+    assert len(long.prompt) > MOST_INDEXED
+    rows = Task.objects.filter(project=project)
+    for text in ("BRASS", "ünïcödé", "東京", "href", "d=e", "a.b/c", "'; DROP TABLE", "x" * 300):
+        found = TaskFilters.bind({"text": text}, rows, alice).qs
+        assert list(found) == ([] if "DROP" in text else [long]), text
+
+
+def test_what_takes_too_long_is_refused_in_words_and_the_time_is_as_before(project: Project) -> None:
+    def now() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            return str(cursor.fetchone()[0])
+
+    before = now()
+    with within(7):
+        assert now() == "7s"
+    assert now() == before
+    with pytest.raises(TooBroadError, match="add a worker"), within(0.01), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(30)")
+    assert now() == before
+    assert turn_page(Task.objects.all(), Order("score"), limit=5).rows == []
