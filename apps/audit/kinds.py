@@ -105,6 +105,7 @@ class Kind(models.TextChoices):
     TURN_FAILED = "turn.failed"
     PERSON_FORGOTTEN = "person.forgotten"
     SESSIONS_DELETED = "sessions.deleted"
+    ANSWER_DELETED = "sessions.answer_deleted"
     # rollouts, training
     ROLLOUTS_BUILT = "rollouts.built"
     BATCH_OPENED = "batch.opened"

@@ -19,7 +19,7 @@ from apps.conversations.submitted import find_submitted, tell_submitted
 from apps.environments.registry import get_world
 from apps.feedback.services import Said, note_signal
 from apps.feedback.words import StepWord
-from apps.inference.models import FELL_BACK, Exchange, Session
+from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
 from apps.tasks.services import MAX_PROMPT_CHARS
@@ -182,8 +182,8 @@ def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Reda
     unfit = private.unfit
     if len(adapters) > 1:
         unfit = f"the adapter changed within the turn: {', '.join(sorted(adapters))}"
-    elif any(call.exchange.fallback_reason for call in read.calls):
-        unfit = FELL_BACK
+    elif bans := [call.exchange.ban for call in read.calls if call.exchange.ban]:
+        unfit = bans[0]
     elif faults := [call.exchange.token_fault for call in calls if call.exchange.token_fault]:
         unfit = faults[0]
     elif len({read_temperature(call.exchange.sampling) for call in calls}) > 1:

@@ -12,6 +12,7 @@ from apps.gateway.asking import guess_usage, read_model, read_object
 from apps.gateway.bodies import Body
 from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
 from apps.gateway.dialects.content import Usage
+from apps.gateway.dialects.responses.items import UnknownItemsError
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.fetching import BROKEN, Fetch
@@ -24,6 +25,7 @@ from apps.gateway.relaying import NOTHING_USED, Relay, UnboundedAnswerError, Unr
 from apps.gateway.routing import Route, name_served
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller, Served
+from apps.gateway.traces import find_items
 from apps.gateway.upstreams import AnswerTooLongError
 from tentalis.limits import LIMITS
 
@@ -115,7 +117,11 @@ class Exchange:
             await self._check_task(arrival, place.task)
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(arrival, previous)
-        fetch = self._fetch = Fetch(edge, arrival, self._admit)
+        try:
+            fetch = self._fetch = Fetch(edge, arrival, self._admit)
+        except UnknownItemsError as error:
+            await self._find_items(arrival, error)
+            fetch = self._fetch = Fetch(edge, arrival, self._admit)
         if fetch.aim.question.is_stream:
             return await self._answer_stream(fetch)
         return await self._answer_whole(fetch)
@@ -156,6 +162,17 @@ class Exchange:
         arrival.earlier = earlier.messages
         if arrival.place.is_guessed and earlier.session:
             arrival.place = arrival.place._replace(session=earlier.session, is_guessed=False)
+
+    async def _find_items(self, arrival: Arrival, error: UnknownItemsError) -> None:
+        """Put items of earlier answers where a request names them. Raises the error where one is not known."""
+        known = await self._edge.knowledge.ask(lambda: find_items(arrival.caller, error.ids))
+        if unknown := [id for id in error.ids if id not in known]:
+            raise UnknownItemsError(unknown, param=error.param)
+        given = [
+            known[item["id"]] if isinstance(item, dict) and item.get("type") == "item_reference" else item
+            for item in arrival.body["input"]
+        ]
+        arrival.body = {**arrival.body, "input": given}
 
     async def _answer_whole(self, fetch: Fetch) -> web.StreamResponse:
         raw = await fetch.start()

@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, str] = {
     "is_truncated": "bool", "is_mixed": "bool", "error": "text",
     "fallback_reason": "text",
 }  # fmt: skip
-"""Every column, with its type; a test compares them with the model."""
+"""Every column that is written with the row, with its type; a test compares them with the model."""
 COPY = "COPY inference_exchange ({}) FROM STDIN (FORMAT BINARY)".format(", ".join(COLUMNS))
 TYPES = tuple(COLUMNS.values())
 SESSION_KEY_CHARS = 200

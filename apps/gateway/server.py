@@ -28,13 +28,19 @@ from apps.gateway.passing import PASSED, pass_on
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller
 from apps.gateway.telling import take_spans
-from apps.gateway.traces import read_response
+from apps.gateway.traces import delete_response, list_input, read_response
 from tentalis.inbound.connections import Connections
 from tentalis.limits import LIMITS
 
 logger = logging.getLogger(__name__)
 
 DRAIN_S = 10.0
+INPUT_ITEMS, MOST_INPUT_ITEMS = 20, 100
+"""Of a page, as OpenAI has them."""
+DELETED = (
+    "It is given out no more, and nothing is trained on it from now on. The project's record of it stays until the "
+    "project deletes it; what was already trained on it, or waits in a batch, stays learnt until an owner forgets it."
+)
 CLOSE_S = 1.0
 DIALECT_PATHS = {
     "/v1/chat/completions": "chat",
@@ -127,7 +133,7 @@ class GatewayServer:
             in_path, path = match["session"], match["rest"]
         if request.method == "POST" and (api := _APIS.get(path)) is not None:
             return await Exchange(self.edge, request, api, in_path).answer()
-        if path in _SHORT or path.startswith("/models/"):
+        if path in _SHORT or path.startswith(("/models/", "/responses/")):
             path = f"/v1{path}"
         rest = await self._answer_rest(request, path, in_path)
         id = rest.headers.get(EXCHANGE_HEADER) or next(self.edge.ids)
@@ -204,12 +210,32 @@ class GatewayServer:
     async def _show_response(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
         found = await self.edge.knowledge.ask(lambda: read_response(caller, wanted))
         if found is None:
-            message = f"Response with id {wanted[:100]!r} not found."
-            raise RefusalError(message, status=404, code="not_found", param="response_id")
+            raise refuse_response(wanted)
         return _json(found)
 
     async def _take_spans(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
         return await take_spans(self.edge, request, caller)
+
+    async def _list_input(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
+        limit = _read_count(request.query.get("limit"), "limit", INPUT_ITEMS, MOST_INPUT_ITEMS)
+        items = await self.edge.knowledge.ask(lambda: list_input(caller, wanted))
+        if items is None:
+            raise refuse_response(wanted)
+        if request.query.get("order") != "asc":
+            items = items[::-1]
+        if after := request.query.get("after"):
+            places = [place for place, item in enumerate(items) if item["id"] == after]
+            if not places:
+                raise RefusalError(f"no item {after[:100]!r}", status=400, code="invalid_value", param="after")
+            items = items[places[0] + 1 :]
+        page = items[: max(1, limit)]
+        ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
+        return _json({"object": "list", "data": page, "has_more": len(items) > len(page)} | ends)
+
+    async def _delete_response(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
+        if not await self.edge.knowledge.ask(lambda: delete_response(caller, wanted)):
+            raise refuse_response(wanted)
+        return _json({"id": wanted, "object": "response", "deleted": True, "note": DELETED})
 
     async def _close(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
         if self._close_session is None or not await self._close_session(caller, session):
@@ -283,6 +309,8 @@ CLOSED: Mapping[str, Closed] = {
     "GET /v1/models": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
     "GET /v1/models/{model}": Closed(Right.GATEWAY_USE, GatewayServer._list_models),
     "GET /v1/responses/{response}": Closed(Right.GATEWAY_USE, GatewayServer._show_response),
+    "GET /v1/responses/{response}/input_items": Closed(Right.GATEWAY_USE, GatewayServer._list_input),
+    "DELETE /v1/responses/{response}": Closed(Right.GATEWAY_USE, GatewayServer._delete_response),
     "POST /v1/messages/count_tokens": Closed(Right.GATEWAY_USE, GatewayServer._count_tokens),
     **{f"POST {path}": Closed(Right.GATEWAY_USE, _make_passer(path)) for path in PASSED},
     "POST /v1/traces": Closed(Right.GATEWAY_USE, GatewayServer._take_spans),
@@ -305,8 +333,14 @@ def _find_route(path: str, in_path: str) -> tuple[str, str]:
     if path == "/v1/models":
         return path, ""
     if path.startswith("/v1/responses/"):
-        return "/v1/responses/{response}", path.removeprefix("/v1/responses/")
+        response, slash, rest = path.removeprefix("/v1/responses/").partition("/")
+        return f"/v1/responses/{{response}}{slash}{rest}", response
     return (f"/sessions/{{session}}{path}" if in_path and path in {"/traces", "/done"} else path), in_path
+
+
+def refuse_response(id: str) -> RefusalError:
+    message = f"Response with id {id[:100]!r} not found."
+    return RefusalError(message, status=404, code="not_found", param="response_id")
 
 
 def _describe_model(name: str) -> dict[str, Any]:

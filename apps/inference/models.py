@@ -212,6 +212,7 @@ class Exchange(Timestamped):
         is_mixed: another adapter served at its end than at its start; nothing is trained on it.
         fallback_reason: why one of its worker's fallbacks answered, each that was passed over by name; "" where the
             model that was asked for did. Another model's tokens are never trained as the worker's.
+        deleted_at: its agent deleted the answer: that is given out no more and trains nobody; the record stays.
         cost_usd: by the price known then; None: no price was known.
         upstream: address that served it.
         adapter_name: what really served it; "" for the base model.
@@ -269,6 +270,7 @@ class Exchange(Timestamped):
     is_mixed = models.BooleanField(default=False)
     error = models.TextField(blank=True)
     fallback_reason = models.TextField(blank=True, default="", db_default="")
+    deleted_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [
@@ -293,8 +295,15 @@ class Exchange(Timestamped):
     def has_exact_tokens(self) -> bool:
         """Whether its worker's model told the answer's token ids and log-probs: nothing else can be trained on."""
         has_prompt = bool(self.prompt_token_ids) or self.shared_tokens > 0
-        is_whole = not (self.is_truncated or self.is_mixed or self.fallback_reason)
+        is_whole = not (self.is_truncated or self.is_mixed or self.ban)
         return is_whole and has_prompt and bool(self.token_ids) and len(self.logprobs) == len(self.token_ids)
+
+    @property
+    def ban(self) -> str:
+        """Why neither it nor a turn it stands in may be trained on; "" where that says nothing against it."""
+        if self.fallback_reason:
+            return FELL_BACK
+        return "its agent deleted the answer" if self.deleted_at else ""
 
     @property
     def token_fault(self) -> str:
@@ -303,8 +312,8 @@ class Exchange(Timestamped):
             return ""
         if self.api == TOLD_BY_A_SPAN:
             return "a span told it, without token ids: it can be reviewed, not trained on"
-        if self.fallback_reason:
-            return FELL_BACK
+        if self.ban:
+            return self.ban
         if self.is_truncated:
             return "the answer broke off before it was whole"
         if self.is_mixed:

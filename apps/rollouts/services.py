@@ -37,6 +37,7 @@ _OF_EXCHANGE = (
     "is_truncated",
     "is_mixed",
     "fallback_reason",
+    "deleted_at",
     "sampling",
     "error",
 )

@@ -77,6 +77,7 @@ class ExchangeOut(serializers.ModelSerializer[Exchange]):
             "is_truncated",
             "is_mixed",
             "fallback_reason",
+            "deleted_at",
             "has_exact_tokens",
             "error",
             "created_at",

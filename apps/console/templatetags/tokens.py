@@ -135,6 +135,8 @@ def call_marks(exchange: Exchange) -> list[tuple[str, str | Promise, str]]:
         )
     if exchange.fallback_reason:
         found.append(("inconclusive", _("Fallback"), exchange.fallback_reason[:500]))
+    if exchange.deleted_at:
+        found.append(("inconclusive", _("Deleted"), _("Its agent deleted the answer; nothing learns from it.")))
     if exchange.turn == "side":
         found.append(("queued", _("Beside"), _("The agent asked for itself, not for its user.")))
     elif exchange.turn != "main":

@@ -7,6 +7,7 @@ _EXTRAS = frozenset(
     {
         "add_generation_prompt",
         "continue_final_message",
+        "dropped_items",
         "dropped_tools",
         "prompt_cache_key",
         "safety_identifier",
@@ -17,7 +18,7 @@ _EXTRAS = frozenset(
 _OPENAI = frozenset({"prompt_cache_key", "safety_identifier", "verbosity"})
 _KEEPS = {
     "engine": frozenset({"top_k"}),
-    "vllm": _EXTRAS - _OPENAI - {"dropped_tools"},
+    "vllm": _EXTRAS - _OPENAI - {"dropped_items", "dropped_tools"},
     "openai": _OPENAI,
     "custom": _OPENAI | {"top_k"},
     **dict.fromkeys(("anthropic", "fireworks", "openrouter", "together"), frozenset({"top_k"})),

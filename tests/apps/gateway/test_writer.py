@@ -65,7 +65,7 @@ def test_copy_names_every_column_of_an_exchange(project: Project) -> None:
         )
         found = dict(cursor.fetchall())
     # alternatives to a token are asked for and kept by workers alone; here they stay the database's default: none
-    assert found == dict(COLUMNS) | {"top_token_ids": "bytea", "top_logprobs": "bytea"}
+    assert found == dict(COLUMNS) | {"top_token_ids": "bytea", "top_logprobs": "bytea", "deleted_at": "timestamptz"}
 
 
 def test_what_was_spooled_is_stored_whole(project: Project, tmp_path: Path) -> None:

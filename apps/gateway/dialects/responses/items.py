@@ -1,22 +1,53 @@
 """Items of a Responses input as chat messages."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from apps.gateway.dialects.content import BLOCK_GAP, join_content
 from apps.gateway.dialects.protocol import BadRequestError, Body, Json
 from apps.gateway.dialects.reading import read_object, read_str, read_text, refusal
+from apps.gateway.dialects.responses.hosted import tell_plainly
 from apps.gateway.dialects.responses.tools import name_function, read_custom_arguments
 
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 
-def read_items(items: Sequence[object], *, at: str) -> list[Json]:
-    """Chat messages; what one answer consists of (reasoning, a message, calls, in this order) becomes one message."""
+class UnknownItemsError(BadRequestError):
+    """Items are named by ids that whoever keeps answers may know."""
+
+    def __init__(self, ids: Sequence[str], *, param: str) -> None:
+        super().__init__(f"Item with id '{ids[0][:100]}' not found.", param=param)
+        self.ids = ids
+
+
+class Items(NamedTuple):
+    """A list of items: as chat messages, and of which types some were left out."""
+
+    messages: list[Json]
+    dropped: list[str]
+
+
+def read_items(items: Sequence[object], *, at: str) -> Items:
+    """Chat messages; what one answer consists of (reasoning, a message, calls, in this order) becomes one message.
+
+    Raises:
+        UnknownItemsError: some are named only. BadRequestError: naming the item.
+    """
     reader = _Reader()
+    dropped: list[str] = []
     for index, found in enumerate(items):
-        reader.read(read_object(found, at=f"{at}.{index}"), at=f"{at}.{index}")
-    return reader.finish()
+        here = f"{at}.{index}"
+        item = read_object(found, at=here)
+        if item.get("type") == "item_reference":
+            named = (one for one in items if isinstance(one, Mapping) and one.get("type") == "item_reference")
+            raise UnknownItemsError([read_str(one, "id", at=here) for one in named], param=here)
+        plain = tell_plainly(item)
+        if plain == []:
+            dropped.append(str(item["type"])[:60])
+        for each in (item,) if plain is None else plain:
+            reader.read(each, at=here)
+    return Items(reader.finish(), dropped)
 
 
 class _Reader:
@@ -41,8 +72,6 @@ class _Reader:
             self._read_call(item, read_custom_arguments(read_text(item, "input", at=at)), at=at)
         elif kind in _OUTPUTS:
             self._read_output(item, at=at)
-        elif kind == "item_reference":
-            raise BadRequestError(f"{at}: items are not kept by id; send the item itself", param=at)
         else:
             raise BadRequestError(f"{at}.type: items of type {str(kind)[:60]} are not offered here", param=f"{at}.type")
 

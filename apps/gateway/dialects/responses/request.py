@@ -39,7 +39,10 @@ def read_request(body: Body, *, earlier: Sequence[Body] | None) -> Json:
     for key, what in _CANNOT.items():
         if body.get(key):
             raise BadRequestError(f"{key}: {what} are not offered here", param=key)
-    chat: Json = {"model": read_str(body, "model"), "messages": _read_messages(body, earlier)}
+    messages, dropped = _read_messages(body, earlier)
+    chat: Json = {"model": read_str(body, "model"), "messages": messages}
+    if dropped:
+        chat["dropped_items"] = dropped
     chat |= {key: body[key] for key in _SAME if body.get(key) is not None}
     if chat.get("stream"):
         chat["stream_options"] = {"include_usage": True}
@@ -54,8 +57,10 @@ def read_request(body: Body, *, earlier: Sequence[Body] | None) -> Json:
     return chat | read_tools(body) | _read_text(body)
 
 
-def _read_messages(body: Body, earlier: Sequence[Body] | None) -> list[Json]:
+def _read_messages(body: Body, earlier: Sequence[Body] | None) -> tuple[list[Json], list[str]]:
+    """The conversation, and the types of items that were left out."""
     messages: list[Json] = []
+    dropped: list[str] = []
     instructions = body.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
         raise refusal("instructions", "a string", instructions)
@@ -69,12 +74,13 @@ def _read_messages(body: Body, earlier: Sequence[Body] | None) -> list[Json]:
     if isinstance(given, str):
         messages.append({"role": "user", "content": given})
     elif isinstance(given, list):
-        messages += read_items(given, at="input")
+        found, dropped = read_items(given, at="input")
+        messages += found
     else:
         raise refusal("input", "a string or a list of items", given)
     if not messages:
         raise BadRequestError("input: at least one item is required", param="input")
-    return fold_systems(messages)
+    return fold_systems(messages), dropped
 
 
 def _read_text(body: Body) -> Json:

@@ -99,6 +99,57 @@ def test_only_allowed_tools_are_offered() -> None:
     assert chat["tool_choice"] == "required"
 
 
+HOSTED: list[Json] = [
+    {"type": "local_shell_call", "call_id": "a", "action": {"type": "exec", "command": ["ls"]}},
+    {"type": "local_shell_call_output", "call_id": "a", "output": "notes.txt"},
+    {"type": "shell_call", "call_id": "b", "action": {"commands": ["pwd"]}},
+    {"type": "shell_call_output", "call_id": "b", "output": [{"stdout": "/home", "stderr": ""}]},
+    {"type": "apply_patch_call", "call_id": "c", "operation": {"type": "delete_file", "path": "x"}},
+    {"type": "apply_patch_call_output", "call_id": "c", "status": "completed", "output": "done"},
+    {"type": "computer_call", "call_id": "d", "action": {"type": "screenshot"}},
+    {"type": "computer_call_output", "call_id": "d", "output": {"type": "computer_screenshot", "image_url": "data:x"}},
+    {"type": "mcp_call", "id": "e", "server_label": "docs", "name": "find", "arguments": "{}", "output": "found"},
+    {"type": "code_interpreter_call", "id": "f", "code": "1+1", "outputs": [{"type": "logs", "logs": "2"}]},
+    {"type": "file_search_call", "id": "g", "queries": ["q"], "results": [{"filename": "a.md", "text": "words"}]},
+]
+
+
+def test_items_of_built_in_tools_are_calls_of_functions() -> None:
+    chat = ask([{"role": "user", "content": "Go."}, *HOSTED])
+    calls = [call["function"] for message in chat["messages"] for call in message.get("tool_calls") or ()]
+    assert [call["name"] for call in calls] == [
+        "local_shell",
+        "shell",
+        "apply_patch",
+        "computer",
+        "docs__find",
+        "code_interpreter",
+        "file_search",
+    ]
+    assert calls[0]["arguments"] == '{"type": "exec", "command": ["ls"]}'
+    given = {message["tool_call_id"]: message["content"] for message in chat["messages"] if message["role"] == "tool"}
+    assert given == {
+        "a": "notes.txt",
+        "b": '[{"stdout": "/home", "stderr": ""}]',
+        "c": "done",
+        "d": "",
+        "e": "found",
+        "f": "2",
+        "g": "a.md\nwords",
+    }
+    assert {"type": "image_url", "image_url": {"url": "data:x"}} in chat["messages"][9]["content"]
+    assert "dropped_items" not in chat
+
+
+def test_items_that_say_nothing_here_are_left_out_with_a_note() -> None:
+    kinds = ["web_search_call", "image_generation_call", "mcp_list_tools", "mcp_approval_response", "file_search_call"]
+    chat = ask([{"role": "user", "content": "Go."}, *({"type": kind, "id": kind} for kind in kinds)])
+    assert chat["messages"] == [{"role": "user", "content": "Go."}]
+    assert chat["dropped_items"] == kinds
+    for kind in ("vllm", "openai", "custom", "engine"):
+        assert "dropped_items" not in fit_server(chat, kind=kind, reasoning_field="")
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -106,7 +157,7 @@ def test_only_allowed_tools_are_offered() -> None:
         ({"input": []}, "input"),
         ({"input": [7]}, "input.0"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input.0"),
-        ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input.0.type"),
+        ({"input": [{"type": "web_search_cal", "id": "ws_1"}]}, "input.0.type"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input.0.role"),
         ({"input": [{"role": "user", "content": 7}]}, "input.0.content"),
         (

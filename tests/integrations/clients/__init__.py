@@ -1,0 +1,1 @@
+"""Programs that people point at the gateway, each as it is installed from PyPI or npm."""
