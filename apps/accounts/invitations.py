@@ -9,8 +9,16 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from apps.accounts.models import Invitation, Member, Project, Role, User
+from apps.accounts.people import create_person
 from apps.accounts.rights import Right
-from apps.accounts.services import find_projects_with, read_role, remove_member, require_right, save_member
+from apps.accounts.services import (
+    check_new_password,
+    find_projects_with,
+    read_role,
+    remove_member,
+    require_right,
+    save_member,
+)
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
@@ -83,6 +91,36 @@ def find_by_code(code: str, user: User) -> Invitation:
     if found is None:
         raise NotFoundError("no such invitation, or it is not yours, or it was answered or withdrawn")
     return found
+
+
+def find_for_newcomer(code: str) -> Invitation | None:
+    """The open invitation of this link, where who holds it may make the account that it is for: an admin of the
+    installation invited, and nobody has the name yet."""
+    rows = Invitation.objects.select_related("project", "invited_by")
+    found = rows.filter(
+        code_hash=hash_code(code),
+        state=Invitation.State.OPEN,
+        expires_at__gt=timezone.now(),
+        invited_by__is_superuser=True,
+        invited_by__is_active=True,
+    ).first()
+    return None if found is None or User.objects.filter(username=found.username).exists() else found
+
+
+def join(*, code: str, password: str) -> User:
+    """Make the account that an admin's invitation is for, and accept it.
+
+    Raises:
+        NotFoundError: there is no such invitation, or somebody has the name by now.
+        BadInputError: it cannot be a password, or the name no name.
+    """
+    invitation = find_for_newcomer(code)
+    if invitation is None or invitation.invited_by is None:
+        raise NotFoundError("no such invitation, or it was answered or withdrawn, or there is such an account: sign in")
+    check_new_password(password, User(username=invitation.username), field="new")
+    made = create_person(username=invitation.username, by=invitation.invited_by, password=password)
+    accept(invitation=invitation, by=made.user)
+    return made.user
 
 
 def accept(*, invitation: Invitation, by: User) -> Member:

@@ -46,13 +46,9 @@ class PreferenceForm(forms.Form):
         return said | {"tour_step": tour_step}
 
 
-class PasswordForm(forms.Form):
-    """Another password for oneself."""
+class NewPasswordForm(forms.Form):
+    """The password of a new account."""
 
-    current = forms.CharField(
-        label=_("Current password"), strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-    )  # fmt: skip
     new = forms.CharField(
         label=_("New password"), strip=False, max_length=1000,
         help_text=_("At least ten characters, and no common one."),
@@ -68,6 +64,16 @@ class PasswordForm(forms.Form):
         if again != self.cleaned_data.get("new"):
             raise forms.ValidationError(_("The two are not the same."))
         return again
+
+
+class PasswordForm(NewPasswordForm):
+    """Another password for oneself."""
+
+    current = forms.CharField(
+        label=_("Current password"), strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )  # fmt: skip
+    field_order = ("current", "new", "again")
 
 
 class CodeForm(forms.Form):

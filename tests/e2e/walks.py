@@ -8,7 +8,8 @@ from django.utils import timezone
 from playwright.sync_api import Page
 
 from apps.accounts.browser_sessions import CONFIRMED, SessionStore
-from apps.accounts.models import Passkey, User
+from apps.accounts.invitations import hash_code
+from apps.accounts.models import Passkey, Role, User
 from apps.inference.models import Provider, ProviderGrant
 from tests.e2e.browser import sign_in
 from tests.e2e.scenery import Scene
@@ -30,6 +31,7 @@ def find_walks() -> Mapping[str, Walk]:
         "confirm": _be_asked_for_a_proof,
         "confirm_code": _be_asked_for_a_code,
         "invited": _invite_somebody,
+        "join": _be_invited_by_an_admin,
         "no_project": _be_in_no_project,
         "grants": _see_grants,
         "grants_own": _see_own_grant,
@@ -109,6 +111,20 @@ def _invite_somebody(page: Page, address: str, scene: Scene) -> None:
     page.get_by_label("User name").fill("frank")
     page.get_by_role("button", name="Invite or add").click()
     page.get_by_label("Link").wait_for()
+
+
+def _be_invited_by_an_admin(page: Page, address: str, scene: Scene) -> None:
+    root = User.objects.get(username="root")
+    code = "a-code-of-the-tests"
+    scene.project.invitations.filter(username="hugo").delete()
+    scene.project.invitations.create(
+        username="hugo",
+        role=Role.REVIEWER,
+        code_hash=hash_code(code),
+        invited_by=root,
+        expires_at=timezone.now() + timedelta(days=6),
+    )
+    page.goto(address + reverse("console:invitation", args=(code,)))
 
 
 def _be_in_no_project(page: Page, address: str, scene: Scene) -> None:

@@ -16,6 +16,7 @@ account_urlpatterns = [
     path("invitations/", invited.show_invitations, name="invitations"),
     path("invitations/<int:invitation_id>/answer/", invited.answer, name="invitation-answer"),
     path("invitations/<str:code>/", invited.show_invitation, name="invitation"),
+    path("invitations/<str:code>/account/", invited.join, name="join"),
     path("preferences/sign-in/", signing_in.show_signing_in, name="signing-in"),
     path("preferences/sign-in/password/", signing_in.change_password, name="password"),
     path("preferences/sign-in/sessions/", signing_in.end_sessions, name="sessions-end"),

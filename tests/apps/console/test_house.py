@@ -124,6 +124,10 @@ def test_who_may_only_look_gets_no_button(project: Project, alice: User) -> None
     assert client.post(path("settings"), {"section": "general", "general-name": "Mine"}).status_code == 403
 
 
+def make_admin(user: User) -> None:
+    User.objects.filter(pk=user.pk).update(is_superuser=True)
+
+
 def test_a_member_comes_changes_and_goes(client: Client, project: Project, charlie: User) -> None:
     page = client.post(path("members"), {"username": "charlie", "role": "viewer"})
     assert page.status_code == 201
@@ -194,6 +198,50 @@ def test_an_invitation_is_declined_withdrawn_or_replaced(client: Client, project
     guest.post(reverse("console:invitation-answer", args=(offered.pk,)), {"answer": "decline"})
     assert not Member.objects.filter(user=charlie).exists()
     assert sorted(Invitation.objects.values_list("state", flat=True)) == ["declined", "withdrawn", "withdrawn"]
+
+
+def test_a_newcomer_makes_the_account_that_an_admins_invitation_is_for(
+    client: Client, project: Project, owner: User
+) -> None:
+    make_admin(owner)
+    page = client.post(path("members"), {"username": "dora", "role": "reviewer"})
+    assert "makes it there" in page.content.decode()
+    guest = Client()
+    form = guest.get(page.context["link"], follow=True)
+    assert 'value="dora"' in form.content.decode()
+    address = form.redirect_chain[-1][0]
+    for new, again, said in (
+        ("short", "short", "too short"),
+        ("dora-chooses-this", "dora-chooses-that", "not the same"),
+    ):
+        refused = guest.post(address, {"new": new, "again": again})
+        assert refused.status_code == 400
+        assert said in refused.content.decode()
+    assert not User.objects.filter(username="dora").exists()
+    done = guest.post(address, {"new": "dora-chooses-this", "again": "dora-chooses-this"}, follow=True)
+    assert "You are a member of Shop now." in done.content.decode()
+    assert Member.objects.get(project=project, user__username="dora").role == Role.REVIEWER
+    assert Client().login(username="dora", password="dora-chooses-this")
+    kinds = AuditEntry.objects.order_by("id").values_list("kind", flat=True)
+    assert list(kinds)[:4] == ["invitation.made", "user.created", "invitation.accepted", "member.added"]
+    assert Client().get(page.context["link"]).headers["Location"].startswith("/sign-in/")
+
+
+@pytest.mark.parametrize("why", ["an owner is no admin", "the admin is one no more", "somebody has the name"])
+def test_other_invitations_make_no_account(client: Client, project: Project, owner: User, why: str) -> None:
+    if why != "an owner is no admin":
+        make_admin(owner)
+    link = client.post(path("members"), {"username": "dora", "role": "reviewer"}).context["link"]
+    if why == "the admin is one no more":
+        User.objects.filter(pk=owner.pk).update(is_superuser=False)
+    if why == "somebody has the name":
+        make_user("dora")
+    count = User.objects.count()
+    guest = Client()
+    assert guest.get(link).headers["Location"].startswith("/sign-in/")
+    said = {"new": "dora-chooses-this", "again": "dora-chooses-this"}
+    assert guest.post(f"{link}account/", said).headers["Location"].startswith("/sign-in/")
+    assert (User.objects.count(), Invitation.objects.get().state) == (count, "open")
 
 
 def test_everybody_leaves_but_the_last_owner(client: Client, project: Project, owner: User, bob: User) -> None:
