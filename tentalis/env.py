@@ -307,6 +307,13 @@ VARIABLES: dict[str, Variable] = {
         Variable("ALARM_EMAILS", read_list, [], "addresses that alarms are sent to"),
         Variable("ALARM_WEBHOOK_URL", read_webhook_url, "", "address that alarms are posted to", secret=True),
         Variable("ALARM_WEBHOOK_SECRET", read_webhook_secret, "", "what they are signed with, whsec_…", secret=True),
+        Variable(
+            "OTLP_ENDPOINT",
+            read_url("http", "https"),
+            None,
+            "OpenTelemetry collector that spans are told to, such as http://collector:4318/v1/traces; unset: nobody",
+        ),
+        Variable("OTLP_HEADERS", read_text, "", "headers of what is told there: name=value,…", secret=True),
         Variable("EMAIL_URL", read_url("smtp", "smtps"), None, "mail server, smtp://user:password@host:587", True),
         Variable("EMAIL_FROM", read_text, "tentalis@localhost", "sender of mails"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),

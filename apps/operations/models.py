@@ -32,6 +32,24 @@ class ServerLook(models.Model):
         return f"{self.name}: {'away' if self.away_since else 'answers'}"
 
 
+class SpanCursor(models.Model):
+    """Up to where spans were told to a collector: behind which audit entry, and behind which exchange.
+
+    Attributes:
+        endpoint: the collector's address.
+        epoch, xid, entry_id: the entry's place (`apps.audit.models.Place`).
+    """
+
+    endpoint = models.CharField(max_length=500, unique=True)
+    epoch = models.IntegerField()
+    xid = models.BigIntegerField()
+    entry_id = models.BigIntegerField(default=0)
+    exchange_id = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return self.endpoint
+
+
 class Alarm(Stateful):
     """One rule of `apps.operations.rules` that was broken by one thing, from its opening to its end.
 

@@ -12,6 +12,7 @@ from apps.conversations.keeping import delete_old_sessions
 from apps.conversations.services import drop_sealed
 from apps.operations.servers import look as look_at_servers
 from apps.operations.services import watch
+from apps.operations.tracing import tell_spans
 from apps.pipeline import sweep
 from apps.pipeline.file_retention import delete_old_files
 from apps.pipeline.retention import delete_old
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 LOCK = 7_466_853_001
 SERVERS_LOCK = 7_466_853_003
+SPANS_LOCK = 7_466_853_005
 """Keys of the advisory locks whose holders keep the timetables."""
 
 
@@ -81,6 +83,8 @@ SERVERS_TIMETABLE = Timetable(
     ),
 )
 """What asks servers, on a thread of its own: none of them keeps the rest from its time."""
+SPANS_TIMETABLE = Timetable(SPANS_LOCK, (Entry("tell spans", 2.0, tell_spans),))
+"""Kept only where a collector is named: one that is slow keeps nobody else waiting."""
 
 
 def run_due(now: float | None = None, *, timetable: Timetable = TIMETABLE) -> None:

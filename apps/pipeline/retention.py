@@ -101,7 +101,8 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         (
             *("adapters.Deployment", "auth.Permission", "contenttypes.ContentType", "inference.SpoolPosition"),
-            *("operations.Alarm", "operations.ServerLook", "training.GpuLease", "calibration.Rater"),
+            *("operations.Alarm", "operations.ServerLook", "operations.SpanCursor", "training.GpuLease"),
+            "calibration.Rater",
         ),
         FEW,
     ),

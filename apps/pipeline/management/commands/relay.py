@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import psycopg
+from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import close_old_connections, connection
 from django.db.utils import Error as DatabaseError
@@ -38,7 +39,8 @@ class Command(BaseCommand):
         letters.start()
         keepers = [
             threading.Thread(target=self._keep, args=(timetable,), name="timetable", daemon=True)
-            for timetable in (beat.TIMETABLE, beat.SERVERS_TIMETABLE)
+            for timetable in (beat.TIMETABLE, beat.SERVERS_TIMETABLE, beat.SPANS_TIMETABLE)
+            if timetable is not beat.SPANS_TIMETABLE or settings.TENTALIS["OTLP_ENDPOINT"]
         ]
         for keeper in keepers:
             keeper.start()
