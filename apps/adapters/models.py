@@ -288,7 +288,7 @@ class Shadow(Stateful):
         ]
 
     def __str__(self) -> str:
-        return f"{self.adapter} in the shadow of {self.worker}"
+        return f"shadow test of {self.adapter} beside {self.worker}"
 
     @property
     def project_id(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from apps.console.durations import DurationField
 from apps.console.selectors.proposals import Leaf, read_action
 from apps.supervision.actions import MAX_TEXT_CHARS
 from apps.supervision.models import Proposal
@@ -158,11 +159,9 @@ class RulesForm(forms.Form):
     )
     messages = forms.BooleanField(label=_("Messages to others wait"), required=False)
     answers = forms.BooleanField(label=_("Answers wait"), required=False)
-    deadline_s = forms.IntegerField(
-        label=_("Seconds a person has"), min_value=5, max_value=MAX_DEADLINE_S, initial=300, localize=False
-    )
+    deadline_s = DurationField(label=_("Time to decide"), is_whole=True, min_s=5, max_s=MAX_DEADLINE_S, initial=300)
     on_timeout = forms.ChoiceField(
-        label=_("When nobody decides in time"), choices=Proposal.OnTimeout.choices, initial="reject"
+        label=_("If the time runs out"), choices=Proposal.OnTimeout.choices, initial="reject"
     )
 
     def __init__(self, data: Any = None, *, worker: Worker) -> None:

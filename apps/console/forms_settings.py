@@ -12,9 +12,11 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
+from apps.console.durations import DurationField, say_seconds
 from apps.console.forms import TextFileField
-from apps.console.words_groups import group_names
+from apps.console.words_groups import USED_BY, group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
+from apps.tasks.models import Environment
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.windows import MOST_CALENDAR_CHARS, TrainingPolicy
@@ -57,15 +59,19 @@ class SectionForm(forms.Form):
 
     @property
     def groups(self) -> list["FieldGroup"]:
-        """Fields that stand together."""
+        """Fields that stand together; those that the choices made so far leave unused are not shown."""
         return [
             FieldGroup(
                 title=group.title,
                 fields=[self[name] for name in group.names],
                 is_folded=group.is_seldom and not any(name in self.errors or name in self.set for name in group.names),
             )
-            for group in group_names(self.section, self.fields)
+            for group in group_names(self.section, [name for name in self.fields if self.shows(name)])
         ]
+
+    def shows(self, name: str) -> bool:
+        """Whether a field is of use. One that is not sent keeps its default; so one that was set is always shown."""
+        return True
 
     @property
     def set(self) -> frozenset[str]:
@@ -133,8 +139,9 @@ class PolicyForm(SectionForm):
         for item in dataclasses.fields(self.reader):
             if item.name not in NOT_ASKED:
                 field = self.fields[item.name] = make_field(item, hints[item.name])
+                field.required = field.required and item.name not in USED_BY  # where it is not shown, it is not sent
                 if item.name in self.set and item.default not in (None, "", ()):
-                    usual = now_in_words("Usually: %(value)s.") % {"value": say_value(item.default)}
+                    usual = now_in_words("Usually: %(value)s.") % {"value": say_value(item.name, item.default)}
                     field.help_text = f"{field.help_text} {usual}".strip()
         if section == "training_policy":
             self.fields["calendar_file"] = CalendarFileField()
@@ -146,6 +153,12 @@ class PolicyForm(SectionForm):
             for item in dataclasses.fields(self.reader)
             if self.initial.get(item.name, item.default) not in (item.default, as_list(item.default))
         )
+
+    def shows(self, name: str) -> bool:
+        if self.section != "recipe" or name not in USED_BY or name in self.set or name in self.errors:
+            return True
+        choice, values = USED_BY[name]
+        return self[choice].value() in values
 
     def clean(self) -> dict[str, Any]:
         said = super().clean() or self.cleaned_data
@@ -159,7 +172,7 @@ class PolicyForm(SectionForm):
             if item.name in NOT_ASKED:
                 continue
             value = self.cleaned_data.get(item.name)
-            if value is None and not accepts_nothing(get_type_hints(self.reader)[item.name]):
+            if value in (None, "") and not accepts_nothing(get_type_hints(self.reader)[item.name]):
                 value = item.default
             if (tuple(value) if isinstance(value, list) else value) != item.default:
                 said[item.name] = value
@@ -181,7 +194,7 @@ class WeightsForm(SectionForm):
         for name in dict.fromkeys([*usual, *self.initial]):
             environment, _dash, scorer = name.partition("-")
             self.fields[name] = forms.FloatField(
-                label=f"{environment.capitalize()}: {scorer.replace('_', ' ')}",
+                label=f"{Environment(environment).label}: {scorer.replace('_', ' ')}",
                 required=False,
                 min_value=0,
                 max_value=1,
@@ -226,13 +239,20 @@ def as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def say_value(value: Any) -> str:
+def say_value(name: str, value: Any) -> str:
     """A default, as the page says it."""
+    if is_duration(name):
+        return say_seconds(value)
     if isinstance(value, bool):
         return now_in_words("on") if value else now_in_words("off")
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return str(CHOICE_WORDS.get(value, value)) if isinstance(value, str) else f"{value:g}"
+
+
+def is_duration(name: str) -> bool:
+    """Whether a field holds seconds: its name says so, here as everywhere."""
+    return name.endswith("_s") or "_s_per_" in name
 
 
 def accepts_nothing(hint: Any) -> bool:
@@ -246,7 +266,7 @@ def make_field(item: "dataclasses.Field[Any]", hint: Any) -> forms.Field:
     inner = next((kind for kind in get_args(hint) if kind is not type(None)), hint) if accepts_nothing(hint) else hint
     allowed = get_args(inner) if get_origin(inner) is Literal else item.metadata.get("allowed")
     if item.name == "environments":
-        choices = [(name, name.capitalize()) for name in ENVIRONMENTS]
+        choices = [(name, Environment(name).label) for name in ENVIRONMENTS]
         return forms.MultipleChoiceField(choices=choices, widget=forms.CheckboxSelectMultiple, **common)
     if allowed:
         words = [(value, CHOICE_WORDS.get(value, str(value).replace("_", " ").capitalize())) for value in allowed]
@@ -255,6 +275,8 @@ def make_field(item: "dataclasses.Field[Any]", hint: Any) -> forms.Field:
         return WordsField(**common)
     if inner is bool:
         return forms.BooleanField(required=False, **common)
+    if is_duration(item.name):
+        return DurationField(required=False, is_whole=inner is int, **common)
     if inner is int:
         return forms.IntegerField(required=False, **common)
     if inner is float:

@@ -22,17 +22,20 @@ class WebhookForm(forms.Form):
     )
     name = forms.CharField(label=_("Name"), max_length=MAX_NAME_CHARS, required=False)
     kinds = forms.MultipleChoiceField(
-        label=_("Told of"), choices=[(kind, kind) for kind in TELLABLE], required=False, help_text=_("None: of all.")
+        label=_("Events"),
+        choices=[(kind, kind) for kind in TELLABLE],
+        required=False,
+        help_text=_("None chosen: all events."),
     )
     include_details = forms.BooleanField(
         label=_("With details"),
         required=False,
-        help_text=_("Messages carry what the audit holds of it, which may be somebody's words."),
+        help_text=_("Messages include the audit entry's details, which may quote people."),
     )
     allow_private = forms.BooleanField(
-        label=_("A private address"),
+        label=_("Allow private addresses"),
         required=False,
-        help_text=_("Loopback and private networks are refused without this; only an admin may set it."),
+        help_text=_("For loopback and private networks. Only an admin of the installation can tick it."),
     )
 
     def __init__(

@@ -160,7 +160,7 @@ class WorkerForm(forms.Form):
         max_length=500,
         required=False,
         help_text=_(
-            "Where the training box and this server find the files of the very model that answers: config.json, the "
+            "Where the training machine and this server find the files of the model that answers: config.json, the "
             "tokenizer, *.safetensors. Without it a worker on a model server of your own works, and nothing of it "
             "trains. Empty with the installation's own engine: its built-in model."
         ),
@@ -188,22 +188,24 @@ class WorkerForm(forms.Form):
         min_value=0,
         max_value=2,
         widget=forms.NumberInput(attrs={"step": "0.05"}),
-        help_text=_("0 always takes the likeliest word; 1 is as the model was trained. Learning needs some variety."),
+        help_text=_(
+            "0 always takes the likeliest token; 1 samples as the model was trained. Learning needs some variety."
+        ),
     )
     max_tokens = forms.IntegerField(
         label=_("Longest answer, in tokens"),
         required=False,
         min_value=1,
         max_value=65_536,
-        help_text=_("Empty: the usual."),
+        help_text=_("Empty: the default."),
     )
     top_p = forms.FloatField(
-        label=_("Share of likely words it chooses from"),
+        label=_("Top-p"),
         required=False,
         min_value=0.01,
         max_value=1,
         widget=forms.NumberInput(attrs={"step": "0.05"}),
-        help_text=_("1: all of them."),
+        help_text=_("Samples from the likeliest tokens that make up this share of the probability; 1: from all."),
     )
     adapters_per = forms.ChoiceField(
         label=_("Adapters"),

@@ -6,6 +6,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
+from apps.console.durations import DurationField
 from apps.inference.models import Provider
 from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
 from apps.inference.registry import CHOICES, KINDS, ProviderKind
@@ -26,7 +27,7 @@ class ProviderForm(forms.Form):
     """A model server; the same fields make it and change it."""
 
     name = forms.SlugField(label=_("Name"), max_length=64, help_text=_("Letters, digits, - and _."))
-    kind = forms.ChoiceField(label=_("Kind"), choices=GROUPED, help_text=_("How it is spoken to."))
+    kind = forms.ChoiceField(label=_("Kind"), choices=GROUPED, help_text=_("The protocol it is called with."))
     base_url = forms.CharField(
         label=_("Address"),
         max_length=MAX_URL_CHARS,
@@ -40,12 +41,12 @@ class ProviderForm(forms.Form):
         required=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
-    forget_key = forms.BooleanField(label=_("Take its key away"), required=False)
+    forget_key = forms.BooleanField(label=_("Delete the key"), required=False)
     default_model = forms.CharField(
         label=_("Default model"),
         max_length=200,
         required=False,
-        help_text=_("What is asked where nothing else is said."),
+        help_text=_("Used where no other model is named."),
     )
     more_urls = forms.CharField(
         label=_("Further addresses"),
@@ -53,11 +54,11 @@ class ProviderForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
         help_text=_("One a line, of servers with the same models: sessions are spread over them."),
     )
-    timeout_s = forms.FloatField(
-        label=_("Longest silence, in seconds"),
+    timeout_s = DurationField(
+        label=_("Timeout"),
         required=False,
-        min_value=0.001,
-        max_value=MAX_TIMEOUT_S,
+        min_s=0.001,
+        max_s=MAX_TIMEOUT_S,
         help_text=_("Empty: the installation's."),
     )
     requests_per_minute = forms.IntegerField(
@@ -67,9 +68,9 @@ class ProviderForm(forms.Form):
         label=_("Tokens a minute, at most"), required=False, min_value=1, max_value=2_147_483_647
     )
     allow_private = forms.BooleanField(
-        label=_("Private addresses are allowed"),
+        label=_("Allow private addresses"),
         required=False,
-        help_text=_("For a server on this machine or in its network. Only an admin of the installation says so."),
+        help_text=_("For a server on this machine or in its network. Only an admin of the installation can tick it."),
     )
     tells_processed = forms.BooleanField(
         label=_("Tells log-probs at the temperature it samples at"),

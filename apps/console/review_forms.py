@@ -102,9 +102,7 @@ class FeedbackForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text=gettext_lazy("The rule behind your judgement teaches more than the verdict; praise teaches nothing."),
     )
-    preferred_attempt = forms.ChoiceField(
-        label=gettext_lazy("Which answer is best?"), required=False, widget=forms.RadioSelect
-    )
+    preferred_attempt = forms.ChoiceField(label=gettext_lazy("Best answer"), required=False, widget=forms.RadioSelect)
     none_good = forms.BooleanField(
         label=gettext_lazy("Even the best is not good enough"), required=False, widget=forms.CheckboxInput
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from django.utils.translation import gettext_lazy as _
 
 from apps.console.words_settings import Words
+from tentalis.core.learning.recipes import ALGORITHMS, CLIPPED, PREFERENCES
 
 
 class Group(NamedTuple):
@@ -16,14 +17,32 @@ class Group(NamedTuple):
     is_seldom: bool = False
 
 
+ON_POLICY = frozenset(ALGORITHMS) - PREFERENCES
+WRITTEN_PAIRS = frozenset({"dpo", "ipo"})
+USED_BY: Mapping[str, tuple[str, frozenset[str]]] = {
+    **dict.fromkeys(("clip_low", "clip_high"), ("algorithm", CLIPPED | {"cispo"})),
+    **dict.fromkeys(("dual_clip", "importance_cap"), ("algorithm", CLIPPED)),
+    **dict.fromkeys(("singles", "std_floor", "step_mix", "max_staleness", "w_rl", "w_opd"), ("algorithm", ON_POLICY)),
+    **dict.fromkeys(("opd_mode", "teacher", "opd_clip", "opd_least_share"), ("algorithm", ON_POLICY)),
+    **dict.fromkeys(("overlong_buffer", "overlong_penalty"), ("algorithm", ON_POLICY)),
+    **dict.fromkeys(("opd_top_k", "opd_hints", "opd_top_k_clip"), ("opd_mode", frozenset({"top_k"}))),
+    "refill": ("algorithm", frozenset({"dapo"})),
+    "beta": ("algorithm", WRITTEN_PAIRS | {"kto"}),
+    **dict.fromkeys(("nll_coef", "least_pair_accuracy"), ("algorithm", WRITTEN_PAIRS)),
+    **dict.fromkeys(("kto_desirable", "kto_undesirable"), ("algorithm", frozenset({"kto"}))),
+    **dict.fromkeys(("sft_temperature", "sft_weight_max"), ("algorithm", frozenset({"reward_weighted_sft"}))),
+    **dict.fromkeys(("held_out_share", "most_logprob_drop", "most_length_drift"), ("algorithm", PREFERENCES)),
+}
+"""Field of a recipe -> the choice that decides whether it is used, and for which values of it."""
+
 GROUPS: Mapping[str, Sequence[Group]] = {
     "gate_policy": (
         Group(
-            _("How sure it has to be"),
+            _("Statistics"),
             ("margin", "second_margin", "anchor_margin", "confidence", "power", "anchor_patience"),
         ),
         Group(
-            _("What it is measured on"),
+            _("Held-out tasks"),
             (
                 "panel_size",
                 "panel_lifetime",
@@ -34,36 +53,38 @@ GROUPS: Mapping[str, Sequence[Group]] = {
                 "skills_margin",
             ),
         ),
-        Group(_("On its way into service"), ("canary_percent",)),
-        Group(_("What refuses a run"), ("least_solved", "most_loss_ratio", "least_length_ratio", "most_grad_norm")),
+        Group(_("Canary"), ("canary_percent",)),
+        Group(
+            _("Limits that refuse a run"), ("least_solved", "most_loss_ratio", "least_length_ratio", "most_grad_norm")
+        ),
     ),
     "recipe": (
         Group(
-            _("What it learns from"),
+            _("Objective"),
             ("algorithm", "w_rl", "w_opd", "opd_mode", "step_mix", "singles", "max_staleness"),
         ),
         Group(
-            _("How far an update goes"),
+            _("Updates"),
             (
                 *("learning_rate", "minibatches", "epochs", "max_grad_norm", "clip_low", "clip_high", "dual_clip"),
                 *("importance_cap", "kl_coef", "entropy_coef"),
             ),
         ),
-        Group(_("The adapter"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
-        Group(_("The optimiser"), ("beta1", "beta2", "weight_decay", "std_floor"), True),
+        Group(_("Adapter (LoRA)"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
+        Group(_("Optimiser"), ("beta1", "beta2", "weight_decay", "std_floor"), True),
         Group(_("Hints"), ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip"), True),
         Group(_("Long answers"), ("answer_tokens", "overlong_buffer", "overlong_penalty", "refill"), True),
         Group(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
-        Group(_("Imitation"), ("sft_temperature", "sft_weight_max"), True),
+        Group(_("Imitation (SFT)"), ("sft_temperature", "sft_weight_max"), True),
         Group(
-            _("Checks of preferences and imitation"),
+            _("Validation of preferences and imitation"),
             ("held_out_share", "least_pair_accuracy", "most_logprob_drop", "most_length_drift"),
             True,
         ),
     ),
     "training_policy": (
         Group(
-            _("Hours and quiet"),
+            _("Hours and idle time"),
             ("timezone", "hours", "calendar", "calendar_file", "calendar_means", "pauses_outside", "quiet_s"),
         ),
         Group(_("Quotas"), ("gpu_s_per_day", "runs_per_day", "share")),

@@ -20,7 +20,7 @@ UNKNOWN = Asked("", "")
 GATES: Mapping[str, Asked] = {
     "G1": Asked(
         _("Enough tasks were solved to imitate"),
-        _("Let more tasks be solved or edited, or lower “Solved tasks before imitation” in the settings; try again."),
+        _("Let more tasks be solved or edited, or lower “Minimum solved tasks for imitation” in the settings."),
     ),
     "G2": Asked(
         _("It trains on the very tokens that were answered"),
@@ -32,7 +32,7 @@ GATES: Mapping[str, Asked] = {
     ),
     "G4": Asked(
         _("It holds on what it was not trained on"),
-        _("It learnt by heart: fewer passes, a lower learning rate, or more tasks in a batch."),
+        _("It overfits: fewer epochs, a lower learning rate, or more tasks in a batch."),
     ),
     "G5": Asked(
         _("It did not learn to be done fast"),
@@ -44,7 +44,7 @@ GATES: Mapping[str, Asked] = {
     ),
     "G7": Asked(
         _("Losses and gradients stayed finite"),
-        _("Lower the learning rate or the largest gradient."),
+        _("Lower the learning rate or the maximum gradient norm."),
     ),
     "G8": Asked(
         _("It trains on nothing that it is measured on"),
@@ -69,31 +69,30 @@ GATES: Mapping[str, Asked] = {
 }
 
 ALARMS: Mapping[str, Asked] = {
-    "not_finite": Asked(_("A number is no number any more"), _("Lower the learning rate.")),
+    "not_finite": Asked(_("Loss or gradients are not finite"), _("Lower the learning rate.")),
     "entropy_ratio": Asked(
-        _("How undecided it is"),
+        _("Entropy"),
         _("A fall says that it tries nothing new: add an entropy bonus. A rise says that it forgets: lower the rate."),
     ),
-    "length_drift": Asked(_("How long its answers are"), _("Look whether length itself is rewarded.")),
-    "clip_fraction": Asked(_("How much of the update is cut off"), _("Lower the learning rate, or do fewer passes.")),
+    "length_drift": Asked(_("Length of answers"), _("Look whether length itself is rewarded.")),
+    "clip_fraction": Asked(_("Share of clipped tokens"), _("Lower the learning rate, or use fewer epochs.")),
     "max_ratio": Asked(
-        _("How far one token moved"), _("Use truncated weights, or learn from fresher attempts (largest staleness).")
+        _("Largest probability ratio of a token"),
+        _("Use truncated weights, or learn from fresher attempts (maximum staleness)."),
     ),
-    "divergence": Asked(_("How far it moved from who answered"), _("Lower the learning rate, or do fewer passes.")),
-    "base_divergence": Asked(_("How far it is from the base model"), _("Raise the pull towards the base model.")),
+    "divergence": Asked(_("KL to the policy that answered"), _("Lower the learning rate, or use fewer epochs.")),
+    "base_divergence": Asked(_("KL to the base model"), _("Raise the KL coefficient.")),
     "staleness": Asked(
-        _("How old the attempts are"), _("Train sooner: smaller batches, or more hours; too old ones are left out.")
+        _("Staleness of the attempts"), _("Train sooner: smaller batches, or more hours; too old ones are left out.")
     ),
     "proxy_gap": Asked(
-        _("Reward against what was verified"),
+        _("Gap between reward and verified outcome"),
         _("It may be paid for other things than being right: audit some answers, and give scorers less weight."),
     ),
-    "self_overlap": Asked(
-        _("How much answers repeat each other"), _("Look at its answers; roll back if they collapsed.")
-    ),
-    "missing_end": Asked(_("Answers without an end"), _("Look at its answers; roll back if they collapsed.")),
-    "entropy_jump": Asked(_("How undecided its answers are"), _("Look at its answers; roll back if they collapsed.")),
-    "broken_tags": Asked(_("Answers of a broken form"), _("Look at its answers; roll back if they collapsed.")),
+    "self_overlap": Asked(_("Similarity between answers"), _("Look at its answers; roll back if they collapsed.")),
+    "missing_end": Asked(_("Answers that were cut off"), _("Look at its answers; roll back if they collapsed.")),
+    "entropy_jump": Asked(_("Entropy of its answers"), _("Look at its answers; roll back if they collapsed.")),
+    "broken_tags": Asked(_("Answers with broken markup"), _("Look at its answers; roll back if they collapsed.")),
     "logprob_drift": Asked(
         _("Whether the intended model serves"),
         _("The model server serves other weights: restart it, nothing trains until then."),

@@ -190,7 +190,7 @@ def _complain_about(url: object, provider: Provider) -> str:
     return _NOBODYS if provider.allow_private or not is_allowed(address, allow_private=True) else _PRIVATE
 
 
-_PRIVATE = "is a private address: an admin of the installation may add it with allow_private"
+_PRIVATE = "is a private address: an admin allows it with “Allow private addresses” (allow_private)"
 _NOBODYS = "is an address that nobody may use here"
 
 

@@ -52,7 +52,10 @@ def _queues(now: Figures) -> Broken:
 def _letters(now: Figures) -> Broken:
     for queue in now.queues:
         if queue.dead:
-            yield queue.kind, f"{queue.kind}: {queue.dead} dead letters wait for a person, to be sent again or left"
+            yield (
+                queue.kind,
+                f"{queue.kind}: {queue.dead} jobs failed after their last try and wait for a person to replay them",
+            )
 
 
 def _leases(now: Figures) -> Broken:
@@ -80,7 +83,7 @@ def _deliveries(now: Figures) -> Broken:
 
 def _untaken(now: Figures) -> Broken:
     if now.untaken_s > UNTAKEN_S:
-        words = f"no training box takes up {now.untaken} trainings, the oldest for {_minutes(now.untaken_s)}"
+        words = f"no training machine takes up {now.untaken} trainings, the oldest for {_minutes(now.untaken_s)}"
         yield "", f"{words}: does one run, and does it reach Redis? The page of a run says how one is started"
 
 

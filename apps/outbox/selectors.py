@@ -29,6 +29,21 @@ class ServerWait:
     reason: str
 
 
+@dataclass(frozen=True)
+class DeadWork:
+    """Work that failed after its last try.
+
+    Attributes:
+        count: pieces of work, up to `MOST`.
+        attempts: tries of the newest.
+        reason: what that one met last.
+    """
+
+    count: int
+    attempts: int
+    reason: str
+
+
 def find_dead(project_id: int, *, kind: str = "", error: str = "") -> QuerySet[Segment]:
     """A project's dead letters.
 
@@ -50,6 +65,13 @@ def count_dead_by_error(project_id: int, *, kind: str = "") -> dict[str, int]:
     """Type of the last error -> how many of a project's newest `MOST` dead letters ended with it, most first."""
     newest = find_dead(project_id, kind=kind).order_by("-id").values_list(_of_last("type"), flat=True)[:MOST]
     return dict(Counter(str(one) for one in newest if one).most_common())
+
+
+def find_newest_dead(project_id: int) -> DeadWork | None:
+    """What of a project failed for good, with the newest one's reason; None where nothing did. One query."""
+    newest = find_dead(project_id).order_by("-id").values_list("attempts", _of_last("message"))
+    found: list[Any] = list(newest[:MOST])
+    return DeadWork(len(found), found[0][0], str(found[0][1] or "")) if found else None
 
 
 def find_server_wait(project_id: int) -> ServerWait | None:

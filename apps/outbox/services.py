@@ -294,7 +294,7 @@ def bury(segment: Segment, *, reason: str) -> None:
         by="outbox",
         payload={"kind": segment.kind, "subject": segment.subject_id, "link": link, "reason": reason[:500]},
     )
-    logger.warning("%s of %s %s is a dead letter: %s", link, segment.kind, segment.subject_id, reason)
+    logger.warning("%s of %s %s failed after its last try: %s", link, segment.kind, segment.subject_id, reason)
     if (on_dead := KINDS[segment.kind].on_dead) is not None:
         on_dead(segment.subject_id, link, reason)
 
@@ -318,7 +318,7 @@ def replay(segment: Segment, *, by: str) -> Segment:
             finished_at=None,
         )
         if not changed:
-            raise ConflictError(f"segment {segment.pk} is no dead letter")
+            raise ConflictError(f"segment {segment.pk} is no failed work")
         segment.refresh_from_db()
         record(
             Kind.SEGMENT_REPLAYED,

@@ -287,7 +287,7 @@ def cancel(*, task: Task, by: User) -> Task:
 def replay(*, segment: Segment, by: User) -> Segment:
     """Take up a dead letter at the link it died at."""
     if segment.project_id is None:
-        raise NotAllowedError("this dead letter belongs to no project")
+        raise NotAllowedError("this failed work belongs to no project")
     require_right(by, Project.objects.get(pk=segment.project_id), Right.PIPELINE_WRITE)
     return outbox.replay(segment, by=by.handle)
 

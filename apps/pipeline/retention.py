@@ -75,7 +75,7 @@ FEW = Rule("one row for each thing that is: does not grow with use")
 
 RULES: Mapping[str, Rule] = {
     "outbox.Segment": Rule(
-        "done and cancelled: that long; dead letters until somebody replays them", _ended_segments, WORK
+        "done and cancelled: that long; failed work until somebody replays it", _ended_segments, WORK
     ),
     "webhooks.Delivery": Rule("delivered: 30 days (its app); given up: that long", _dead_deliveries, DELIVERIES),
     "accounts.ApiToken": Rule(

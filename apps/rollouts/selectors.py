@@ -185,7 +185,7 @@ def why_nothing_trains(project: Project) -> list[Finding]:
         findings.append(Finding("Tasks failed; each says at which link and why.", count, "tasks"))
     dead = Segment.objects.filter(project_id=project.pk, state=Segment.State.DEAD)[:MOST].count()
     if dead:
-        findings.append(Finding("Dead letters wait to be replayed.", dead, "segments"))
+        findings.append(Finding("Failed work waits to be replayed.", dead, "segments"))
     unusable = Rollout.objects.filter(project=project, is_usable=False).order_by("-id")
     reasons = Counter(unusable.values_list("unusable_reason", flat=True)[:LATEST])
     findings += [Finding(f"Unusable: {reason}", count, "rollouts") for reason, count in reasons.most_common(20)]

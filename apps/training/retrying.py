@@ -110,12 +110,12 @@ def give_up_silent(run: TrainingRun, *, by: str) -> str:
         asking.ask(run, asking.CANCEL, f"attempt {run.attempt} went silent")
     silences = run.silences + int(run.last_letter > 0)
     if silences >= MAX_SILENCES:
-        reason = f"the training box went silent {silences} times"
+        reason = f"the training machine went silent {silences} times"
         move(run, TrainingRun.State.FAILED, by=by, payload={"reason": reason}, failure=reason, **ended)
         return "failed"
     untaken_since = None if run.last_letter else run.untaken_since or run.heartbeat_at
     retry_run(run=run, by=by, cost=ended["cost"], silences=silences, untaken_since=untaken_since)
-    return "sent again" if run.last_letter else "sent again, for no box took it up"
+    return "sent again" if run.last_letter else "sent again, for no machine took it up"
 
 
 def _add_unheard(run: TrainingRun) -> dict[str, float]:

@@ -102,7 +102,7 @@ def admit(run: TrainingRun) -> bool:
     wait = why_wait(run, may_look=False)
     if wait is None and not take_place(run):
         held = ", ".join(f"run {pk}" for pk in _busy(run.backend).values_list("run_id", flat=True).order_by("run_id"))
-        wait = Wait(f"waits for a free place on the box: {held} has it")
+        wait = Wait(f"waits for a free training machine: {held} has it")
     words = wait.words[:300] if wait else ""
     if words != run.waiting_reason:
         TrainingRun.objects.filter(pk=run.pk).update(waiting_reason=words)

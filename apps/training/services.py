@@ -299,7 +299,7 @@ def fail_result(data: object, *, reason: str, by: str) -> bool:
         waits = TrainingRun.objects.filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
         if (run := waits.select_for_update(no_key=True).first()) is None:
             return False
-        end_failed(run, f"its result cannot be taken home: {reason}", by=by, finished_at=Now(), cost=add_up_cost(run))
+        end_failed(run, f"its result cannot be used: {reason}", by=by, finished_at=Now(), cost=add_up_cost(run))
     return True
 
 

@@ -1,4 +1,4 @@
-"""What is told of a run that no training box takes up: since when, how often it was sent, and what to do."""
+"""What is told of a run that no training machine takes up: since when, how often it was sent, and what to do."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,8 +25,8 @@ class Untaken:
     @property
     def words(self) -> str:
         return (
-            "no training box has taken it up: none runs, none reaches the platform's Redis, or each is busy with"
-            " another training; it is sent again by itself, and begins as soon as a box takes it"
+            "no training machine has taken it up: none runs, none reaches the platform's Redis, or each is busy with"
+            " another training; it is sent again by itself, and begins as soon as a machine takes it"
         )
 
 

@@ -21,7 +21,7 @@ from tentalis.core.canon import content_hash
 MOST_JSON_BYTES = 64 * 2**20
 MOST_FILES = 1_000
 SPELLED = 6
-WANTED = "wanted a directory with config.json, a tokenizer and weights (*.safetensors), as the training box sees it"
+WANTED = "wanted a directory with config.json, a tokenizer and weights (*.safetensors), as the training machine sees it"
 
 
 class BaseWeightsError(BadInputError):
@@ -57,7 +57,7 @@ def say_missing(worker: Worker) -> str:
     server = worker.provider.name if worker.provider else "the installation's model server"
     return (
         f"{worker.name} has no base weights: {find_base_model(worker) or 'its model'!r} is served by {server}, and "
-        "nobody said in which directory the training box finds the same model (base_directory)"
+        "nobody said in which directory the training machine finds the same model (base_directory)"
     )
 
 

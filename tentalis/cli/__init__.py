@@ -57,7 +57,9 @@ COMMANDS: dict[str, Entry] = {
     "manager": Entry("tentalis.cli.manager", "app", "What AI managers learnt from audits."),
     "adapter": Entry("tentalis.cli.adapter", "app", "What was learnt, and what serves."),
     "canary": Entry("tentalis.cli.canary", "app", "Adapters tried on a share of the work."),
-    "shadow": Entry("tentalis.cli.shadow", "app", "Adapters that answer a share of the work unseen."),
+    "shadow": Entry(
+        "tentalis.cli.shadow", "app", "Shadow tests: adapters that repeat a share of the tasks, answers not shown."
+    ),
     "skill": Entry("tentalis.cli.skill", "app", "Written procedures workers may use."),
     "session": Entry("tentalis.cli.conversation", "app", "Conversations the gateway saw."),
     "webhook": Entry("tentalis.cli.webhook", "app", "Addresses told what happens."),

@@ -1,4 +1,4 @@
-"""Canaries: adapters tried on a share of the work."""
+"""Canaries: adapters that do a share of the new tasks."""
 
 from typing import Annotated
 
@@ -13,28 +13,28 @@ Percent = Annotated[int, typer.Argument(min=1, max=50, help="Share of the worker
 
 @app.command()
 def start(name: Name, percent: Percent, as_json: AsJson = False) -> None:
-    """Try an adapter on a share of its worker's new tasks."""
+    """Start a canary on a share of the worker's new tasks."""
     with open_adapter(name) as (client, adapter):
         print_row(client.start_canary(adapter["id"], percent=percent), as_json=as_json)
 
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show how a trial stands."""
+    """Show a canary's results so far."""
     with open_adapter(name) as (client, adapter):
         print_row(client.get_canary(adapter["id"]), as_json=as_json)
 
 
 @app.command("raise")
 def change_share(name: Name, percent: Percent, as_json: AsJson = False) -> None:
-    """Give a trial another share; what was seen so far counts no more."""
+    """Change the share of a canary; its results start anew."""
     with open_adapter(name) as (client, adapter):
         print_row(client.change_canary(adapter["id"], percent=percent), as_json=as_json)
 
 
 @app.command()
 def stop(name: Name) -> None:
-    """End a trial; everything goes to what serves."""
+    """Stop a canary; all tasks go to the adapter in service."""
     with open_adapter(name) as (client, adapter):
         client.stop_canary(adapter["id"])
-    typer.echo(f"{adapter['name']} is tried no more")
+    typer.echo(f"{adapter['name']} has no canary any more")

@@ -92,7 +92,7 @@ def feedback(
     from tentalis.cli.session import open_client
 
     if score is None and not text:
-        raise typer.BadParameter("say something: --score or --text")
+        raise typer.BadParameter("wanted a judgement: --score or --text")
     with open_client() as client:
         given = client.give_session_feedback(session_id, score=score, text=text or None)
     if as_json:

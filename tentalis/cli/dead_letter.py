@@ -1,4 +1,4 @@
-"""Dead letters: work that was given up, why, and another try."""
+"""Failed work: what failed after its last try, why, and its replay."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -17,7 +17,7 @@ Error = Annotated[str, typer.Option(help="Only those whose last error is of this
 def list_dead_letters(
     project: Project = "", kind: Kind = "", error: Error = "", limit: Limit = 50, as_json: AsJson = False
 ) -> None:
-    """List what was given up, newest first, with its last error."""
+    """List failed work, newest first, with its last error."""
     from tentalis.cli.session import open_client
 
     filters = {"project": project, "kind": kind, "error": error}
@@ -27,14 +27,14 @@ def list_dead_letters(
     if not as_json:
         rows = [{**row, "reason": say_last_error(row)} for row in rows]
     columns = ("id", "project", "kind", "subject_id", "link", "reason", "finished_at")
-    print_rows(rows, columns, as_json=as_json, empty="no dead letters")
+    print_rows(rows, columns, as_json=as_json, empty="no failed work")
 
 
 @app.command()
 def show(
-    dead_letter_id: Annotated[int, typer.Argument(min=1, help="Number of the dead letter.")], as_json: AsJson = False
+    dead_letter_id: Annotated[int, typer.Argument(min=1, help="Number of the failed work.")], as_json: AsJson = False
 ) -> None:
-    """Show a dead letter with the error of every try."""
+    """Show failed work with the error of every try."""
     from tentalis.cli.session import open_client
 
     with open_client() as client:
@@ -44,20 +44,20 @@ def show(
 
 @app.command()
 def replay(
-    dead_letter_id: Annotated[int, typer.Argument(min=0, help="Number of the dead letter; without: say --all.")] = 0,
+    dead_letter_id: Annotated[int, typer.Argument(min=0, help="Number of the failed work; without: say --all.")] = 0,
     every: Annotated[
-        bool, typer.Option("--all", help="Every dead letter of the project that --kind and --error name.")
+        bool, typer.Option("--all", help="All failed work of the project that --kind and --error name.")
     ] = False,
     project: Project = "",
     kind: Kind = "",
     error: Error = "",
     as_json: AsJson = False,
 ) -> None:
-    """Take dead letters up again at the link they died at; exit 1 where none could be."""
+    """Replay failed work from the link it failed at; exit 1 where none could be."""
     from tentalis.cli.session import choose_project, open_client
 
     if bool(dead_letter_id) == every:
-        raise typer.BadParameter("wanted the number of a dead letter, or --all, found " + ("both" if every else "none"))
+        raise typer.BadParameter("wanted the number of failed work, or --all, found " + ("both" if every else "none"))
     if dead_letter_id and (kind or error):
         raise typer.BadParameter("--kind and --error go with --all")
     with open_client() as client:

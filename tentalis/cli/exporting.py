@@ -64,7 +64,7 @@ def save_adapter(
 def _convert(
     archive: Path, directory: Path, form: str, out: Path, base: str, converter: Path | None, ollama_model: str
 ) -> None:
-    """Have the training box's own program write it: torch is not loaded here."""
+    """Have the training machine's own program write it: torch is not loaded here."""
     with ZipFile(archive) as file:
         file.extractall(directory)
     manifest = next(directory.rglob("adapter_config.json"), None)

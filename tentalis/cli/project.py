@@ -88,9 +88,9 @@ def unarchive(slug: Annotated[str, typer.Argument(help="Slug of the project.")])
 
 @app.command()
 def why(slug: Slug = "", as_json: AsJson = False) -> None:
-    """Say why nothing trains."""
+    """Show the training status: what the next training waits for."""
     from tentalis.cli.session import choose_project, open_client
 
     with open_client() as client:
         findings = client.why(choose_project(client, slug))["findings"]
-    print_rows(findings, ("count", "words"), as_json=as_json, empty="nothing is in the way")
+    print_rows(findings, ("count", "words"), as_json=as_json, empty="nothing blocks training")

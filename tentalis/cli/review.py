@@ -72,7 +72,7 @@ def give(
 
     steps = [read_step(words) for words in step or ()]
     if score is None and prefer is None and not (text or steps or edited_answer):
-        raise typer.BadParameter("say something: --score, --text, --step, --prefer or --edited-answer")
+        raise typer.BadParameter("wanted a judgement: --score, --text, --step, --prefer or --edited-answer")
     with open_client() as client:
         given = client.give_feedback(
             review_id,

@@ -146,7 +146,7 @@ def describe_return(found: dict[str, Any]) -> dict[str, str]:
     spent = found["spent"]
     shown = {name: str(found[name]) for name in ("run", "state", "adapter") if found.get(name)}
     for name, label, unit in (
-        ("gpu_s", "training box", "s"),
+        ("gpu_s", "training machine", "s"),
         ("judge_tokens", "judges and hints", "tokens"),
         ("usd", "models", "US dollars"),
         ("human_minutes", "people", "minutes"),
@@ -188,7 +188,7 @@ def print_returns(found: dict[str, Any]) -> None:
     print_row(describe_return(found["total"]), as_json=False)
     if found["beside_count"]:
         beside = found["beside"]["gpu_s"]
-        typer.echo(f"not in it: {found['beside_count']} trainings beside this line, {beside or 0:,.6g} s on the box")
+        typer.echo(f"not in it: {found['beside_count']} trainings beside this line, {beside or 0:,.6g} s of training")
 
 
 @app.command()

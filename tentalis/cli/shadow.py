@@ -1,4 +1,4 @@
-"""Shadows: adapters that answer a share of the work once more, shown to nobody."""
+"""Shadow tests: adapters that repeat a share of the tasks; nobody is shown their answers."""
 
 import typer
 
@@ -11,21 +11,21 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def start(name: Name, percent: Percent, as_json: AsJson = False) -> None:
-    """Have an adapter answer a share of its worker's new tasks once more: scored, compared, shown to nobody."""
+    """Start a shadow test on a share of the worker's new tasks: scored, compared, shown to nobody."""
     with open_adapter(name) as (client, adapter):
         print_row(client.start_shadow(adapter["id"], percent=percent), as_json=as_json)
 
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show how it does against what serves."""
+    """Show its results against the adapter in service."""
     with open_adapter(name) as (client, adapter):
         print_row(client.get_shadow(adapter["id"]), as_json=as_json)
 
 
 @app.command()
 def stop(name: Name) -> None:
-    """Take an adapter out of the shadow."""
+    """Stop a shadow test."""
     with open_adapter(name) as (client, adapter):
         client.stop_shadow(adapter["id"])
-    typer.echo(f"{adapter['name']} is in no shadow any more")
+    typer.echo(f"{adapter['name']} has no shadow test any more")

@@ -65,7 +65,7 @@ def list_tokens(as_json: AsJson = False) -> None:
 
 @app.command()
 def revoke(token_id: Annotated[int, typer.Argument(min=1, help="Number of the token.")]) -> None:
-    """Make a token, and those made with it, worthless at once."""
+    """Revoke a token, and those made with it: refused from the next request on."""
     from tentalis.cli.session import open_client
 
     with open_client() as client:

@@ -167,17 +167,17 @@ def decide(
         return ReviewDecision((), f"the policy does not review {environment}")
     uncertainty = reason = _find_uncertainty(policy, spread, score)
     if _is_drawn("review", task_id, policy.rate):
-        reason = reason or f"drawn at rate {policy.rate:g}"
+        reason = reason or f"sampled for review ({100 * policy.rate:g} %)"
     if reason is None:
-        return ReviewDecision((), f"not drawn at rate {policy.rate:g}, and not uncertain")
+        return ReviewDecision((), f"not sampled for review ({100 * policy.rate:g} %), and not uncertain")
     if policy.who == "both" and policy.human_rate < 1:
         # the same words whoever was drawn, so that a reason tells nobody which item is gold
-        reason = f"{reason}; a person reviews {policy.human_rate:.3g} of these"
+        reason = f"{reason}; a person reviews {100 * policy.human_rate:.3g} % of these"
         if not (uncertainty or is_first or _is_drawn("person", task_id, policy.human_rate)):
             return ReviewDecision(("ai",), reason)
     reviewers: tuple[Reviewer, ...] = ("ai", "human") if policy.who == "both" else (policy.who,)
     if _is_drawn("double review", task_id, policy.double_review_rate):
-        return ReviewDecision((*reviewers, reviewers[-1]), f"{reason}; second opinion drawn")
+        return ReviewDecision((*reviewers, reviewers[-1]), f"{reason}; sampled for a second opinion")
     return ReviewDecision(reviewers, reason)
 
 

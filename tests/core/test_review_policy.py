@@ -56,7 +56,7 @@ def test_an_uncertain_task_is_reviewed_though_it_was_not_drawn(
 def test_a_certain_task_that_was_not_drawn_is_not_reviewed_and_says_so() -> None:
     policy = ReviewPolicy(rate=0.0, uncertain_spread=0.3, uncertain_margin=0.1)
     decision = decide(policy, task_id=1, environment="chat", spread=0.2, score=0.9)
-    assert (decision.reviewers, decision.reason) == ((), "not drawn at rate 0, and not uncertain")
+    assert (decision.reviewers, decision.reason) == ((), "not sampled for review (0 %), and not uncertain")
 
 
 def test_a_policy_that_never_looks_for_uncertainty_finds_none() -> None:

@@ -129,7 +129,7 @@ def test_without_scripts_everything_can_still_be_done(address: str, browser: Bro
     page.get_by_label("What should the worker learn?").fill("Nothing new.")
     page.get_by_role("button", name="Send feedback").click()
     assert Review.objects.get(pk=scene.review.pk).state == "closed"
-    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_role("link", name="Failed work").click()
     page.get_by_role("button", name="Replay work").click()
     expect(page.get_by_role("status")).to_contain_text("at work again")
     page.get_by_role("link", name="Dashboard").click()

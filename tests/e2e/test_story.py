@@ -31,7 +31,7 @@ def set_up(page: Page, address: str) -> None:
     page.get_by_role("button", name="Save Project").click()
     expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
     page.get_by_label("Reviewers").select_option(label="A person")
-    page.get_by_label("Time to undo, in seconds").fill("0")
+    page.get_by_label("Time to undo").fill("0")
     page.get_by_role("button", name="Save Who reviews what").click()
     expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
     page.get_by_label("Learning rate").fill("0.00001")

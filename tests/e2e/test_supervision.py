@@ -235,7 +235,7 @@ def test_the_pages_are_accessible_empty_full_open_and_in_error(address: str, ope
     page.get_by_text("Reject", exact=True).first.click()
     page.get_by_label("Why not?").fill(" ")
     page.locator("details[open] button").click()
-    expect(page.get_by_text("Some fields need another look")).to_be_visible()
+    expect(page.get_by_text("Please correct the fields marked below")).to_be_visible()
     look("a refused form")
     go("proposal-decided")
     look("decided")

@@ -127,7 +127,7 @@ class BatchOut(serializers.ModelSerializer[Batch]):
 
 
 class UntakenOut(serializers.Serializer[Any]):
-    """A run that no training box takes up."""
+    """A run that no training machine takes up."""
 
     since = serializers.DateTimeField(help_text="When it was sent first of the times that nobody took it up.")
     sent = serializers.IntegerField(help_text="Times that it was sent.")

@@ -10,7 +10,7 @@ from apps.training.returns import Outcome
 class SpentOut(serializers.Serializer[Any]):
     """What was spent; null: nobody measured it."""
 
-    gpu_s = serializers.FloatField(allow_null=True, help_text="Seconds on the training box, all attempts.")
+    gpu_s = serializers.FloatField(allow_null=True, help_text="Seconds on the training machine, all attempts.")
     judge_tokens = serializers.FloatField(
         allow_null=True, help_text="Of judges, AI managers and hints on the tasks it learnt from."
     )

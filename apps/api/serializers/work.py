@@ -33,7 +33,7 @@ SUPERVISION_HELP = (
     "deadline_s, on_timeout (approve, reject, fail); {}: none."
 )
 BASE_DIRECTORY_HELP = (
-    "Absolute path where the training box and the web find the files of the very model that the provider serves "
+    "Absolute path where the training machine and the web find the files of the very model that the provider serves "
     "(config.json, tokenizer, *.safetensors). Without it nothing of a worker with a provider trains."
 )
 ADAPTERS_PER_HELP = "user: each person it talks with teaches adapters of their own, which serve nobody else."

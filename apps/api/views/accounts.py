@@ -313,7 +313,7 @@ class TokenViewSet(ResourceViewSet):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revoke a token, and those made with it: they are worthless from the next request on."""
+        """Revoke a token, and those made with it: they are refused from the next request on."""
         services.revoke_token(token=self.get_object(), by=current_user(request))
         return Response(status=204)
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, OuterRef, Q, Subquery, Sum
@@ -18,8 +17,7 @@ from apps.adapters.models import Deployment
 from apps.calibration.models import Rater
 from apps.console.selectors.upkeep import QueueDepth, find_queue_depths
 from apps.inference.models import Exchange
-from apps.outbox.models import Segment
-from apps.outbox.selectors import find_server_wait
+from apps.outbox.selectors import find_newest_dead, find_server_wait
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -32,6 +30,7 @@ LATEST_BATCHES = 60
 MOST_WATCHED = 50
 MOST = 1_000
 """Counts stop here."""
+MOST_REASON_CHARS = 200
 UNSENT = timedelta(minutes=1)
 
 
@@ -122,19 +121,23 @@ def _find_away(project: Project) -> list[Alarm]:
     if (waits := find_server_wait(project.pk)) is None:
         return []
     words = ngettext(
-        "%(n)s piece of work waits for a server that is away: %(reason)s",
-        "%(n)s pieces of work wait for a server that is away: %(reason)s",
+        "%(n)s job waits for a server that is away: %(reason)s",
+        "%(n)s jobs wait for a server that is away: %(reason)s",
         waits.count,
     )
     return [Alarm(words % {"n": _cap(waits.count), "reason": waits.reason}, "health", _("See its health"))]
 
 
 def _find_dead(project: Project) -> list[Alarm]:
-    dead = _count(Segment.objects.filter(project_id=project.pk, state=Segment.State.DEAD))
-    if not dead:
+    if (found := find_newest_dead(project.pk)) is None:
         return []
-    words = ngettext("%(n)s piece of work was given up.", "%(n)s pieces of work were given up.", dead)
-    return [Alarm(words % {"n": _cap(dead)}, "dead-letters", _("See why, replay"))]
+    words = ngettext(
+        "%(n)s job failed after %(tries)s tries: %(reason)s",
+        "%(n)s jobs failed, the latest after %(tries)s tries: %(reason)s",
+        found.count,
+    )
+    words = words % {"n": _cap(found.count), "tries": found.attempts, "reason": found.reason[:MOST_REASON_CHARS]}
+    return [Alarm(words, "dead-letters", _("See why, replay"))]
 
 
 def _find_misserved(project: Project) -> list[Alarm]:
@@ -181,10 +184,10 @@ def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[Alarm]:
             continue
         is_running = run.state == TrainingRun.State.RUNNING
         if find_untaken(run) is not None:
-            words = _("No training box takes up run %s.") % run.pk
+            words = _("No training machine takes up run %s.") % run.pk
             found.append(Alarm(words, "run-list", _("See the runs")))
         elif is_running and run.heartbeat_at is not None and run.heartbeat_at < now - silence:
-            words = _("The training box has gone silent in run %s.") % run.pk
+            words = _("The training machine does not report in run %s any more.") % run.pk
             found.append(Alarm(words, "run-list", _("See the runs")))
         elif run.state in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED} and batch.worker_id not in seen:
             is_refused = run.state == TrainingRun.State.REFUSED
@@ -203,10 +206,10 @@ def _find_troubled(project: Project, depths: Sequence[QueueDepth], spending: Spe
     found = []
     raters = Rater.objects.filter(project=project, quarantined_at__isnull=False).values_list("handle", flat=True)
     if handles := list(raters[:5]):
-        words = _("Not listened to any more, for erring too often: %s.") % ", ".join(handles)
+        words = _("No longer counted, too many errors: %s.") % ", ".join(handles)
         found.append(Alarm(words, "quality", _("See their record"), is_bad=False))
     if retried := sum(depth.retrying for depth in depths):
-        words = ngettext("%s piece of work waits to be tried again.", "%s pieces wait to be tried again.", retried)
+        words = ngettext("%s job will be retried.", "%s jobs will be retried.", retried)
         found.append(Alarm(words % f"{retried:,}", "dead-letters", _("See the queues"), is_bad=False))
     if failed := spending.failed:
         words = ngettext(
@@ -245,10 +248,6 @@ def _count_spending(project: Project) -> Spending:
         usd=Sum("cost_usd"),
     )
     return Spending(found["calls"], found["prompt"] or 0, found["completion"] or 0, found["failed"], found["usd"])
-
-
-def _count(rows: Any) -> int:
-    return int(rows.order_by()[:MOST].count())
 
 
 def _cap(count: int) -> str:

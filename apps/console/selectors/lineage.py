@@ -158,7 +158,7 @@ def _say_service(adapter: Adapter, deployment: Deployment | None) -> str:
         rest = 100 - deployment.canary_percent
         return _("serves %d %%") % rest if deployment.canary_id else _("serves")
     if deployment.canary_id == adapter.pk:
-        return _("tried on %d %%") % deployment.canary_percent
+        return _("canary, %d %%") % deployment.canary_percent
     return ""
 
 

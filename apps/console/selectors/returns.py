@@ -73,8 +73,8 @@ def draw_returns(found: Returns) -> list[Drawing]:
     return [
         drawing
         for name, title, read in (
-            ("gpu", gettext_lazy("Held-out accuracy over time on the training box"), lambda spent: spent.gpu_s),
-            ("human", gettext_lazy("Held-out accuracy over people's time"), _read_human_s),
+            ("gpu", gettext_lazy("Held-out accuracy over training time"), lambda spent: spent.gpu_s),
+            ("human", gettext_lazy("Held-out accuracy over reviewing time"), _read_human_s),
         )
         if (drawing := _draw(found, name, title, read)) is not None
     ]

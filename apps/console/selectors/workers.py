@@ -161,17 +161,14 @@ def say_sampling(worker: Worker) -> list[tuple[str, str]]:
     said = []
     temperature = worker.sampling.get("temperature")
     if temperature is None:
-        said.append((_("Choice of words"), _("as the kind of worker sets it")))
-    elif temperature == 0:
-        said.append((_("Choice of words"), _("always the likeliest (temperature 0): it cannot explore")))
+        said.append((_("Temperature"), _("default (1.0)")))
     else:
-        how = _("nearly always the likeliest") if temperature < 0.4 else _("by their likelihood")
-        how = _("bolder than it was trained") if temperature > 1.1 else how
-        said.append((_("Choice of words"), _("%(how)s (temperature %(t)g)") % {"how": how, "t": temperature}))
+        greedy = _("0: always the likeliest token, so it cannot explore")
+        said.append((_("Temperature"), f"{temperature:g}" if temperature else greedy))
     if (top_p := worker.sampling.get("top_p")) is not None:
-        said.append((_("Among"), _("the likeliest words that make up %d %%") % round(100 * top_p)))
+        said.append(("top-p", f"{top_p:g}"))
     longest = worker.sampling.get("max_tokens")
-    said.append((_("Longest answer"), _("%d tokens") % longest if longest else _("as the kind of worker sets it")))
+    said.append((_("Longest answer"), _("%d tokens") % longest if longest else _("default")))
     return said
 
 

@@ -15,9 +15,9 @@ from apps.webhooks.services import find_origin
 register = template.Library()
 
 OUTCOMES = {
-    Outcome.GAINED: (gettext_lazy("Gained"), "yes"),
-    Outcome.LOST: (gettext_lazy("Lost"), "no"),
-    Outcome.INCONCLUSIVE: (gettext_lazy("Nothing proved"), "inconclusive"),
+    Outcome.GAINED: (gettext_lazy("Improved"), "yes"),
+    Outcome.LOST: (gettext_lazy("Worse"), "no"),
+    Outcome.INCONCLUSIVE: (gettext_lazy("Not significant"), "inconclusive"),
     Outcome.UNMEASURED: (gettext_lazy("Not measured"), "skipped"),
 }
 
@@ -100,7 +100,7 @@ def in_points(share: float) -> str:
 
 
 class BoxUnit(NamedTuple):
-    """What time on the training box is counted in: its seconds, and its name in a sentence and above a column."""
+    """What training time is counted in: its seconds, and its name in a sentence and above a column."""
 
     seconds: float
     brought: Words
@@ -108,9 +108,9 @@ class BoxUnit(NamedTuple):
 
 
 BOX_UNITS = (
-    (90.0, BoxUnit(1, gettext_lazy("Brought in a second on the box"), gettext_lazy("A second on it"))),
-    (5400.0, BoxUnit(60, gettext_lazy("Brought in a minute on the box"), gettext_lazy("A minute on it"))),
-    (math.inf, BoxUnit(3600, gettext_lazy("Brought in an hour on the box"), gettext_lazy("An hour on it"))),
+    (90.0, BoxUnit(1, gettext_lazy("Gain per second of training"), gettext_lazy("Gain per second"))),
+    (5400.0, BoxUnit(60, gettext_lazy("Gain per minute of training"), gettext_lazy("Gain per minute"))),
+    (math.inf, BoxUnit(3600, gettext_lazy("Gain per hour of training"), gettext_lazy("Gain per hour"))),
 )
 
 
@@ -122,7 +122,7 @@ def box_unit(spent_s: float | None) -> BoxUnit:
 
 @register.filter
 def per_unit(found: Return, unit: BoxUnit) -> Rate | None:
-    """What was brought in one unit of time on the box."""
+    """The gain per unit of training time."""
     return found.gain.per(found.spent.gpu_s / unit.seconds if found.spent.gpu_s else None)
 
 

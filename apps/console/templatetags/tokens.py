@@ -34,7 +34,7 @@ PURPOSES = {
     "judge": gettext_lazy("a judge"),
     "manager": gettext_lazy("an AI manager"),
     "hint": gettext_lazy("a hint"),
-    "shadow": gettext_lazy("an answer in the shadow"),
+    "shadow": gettext_lazy("a shadow test"),
 }
 APIS = {
     "chat": "Chat Completions",

@@ -17,7 +17,7 @@ from apps.console.views import (
 
 urlpatterns = [
     path("", dashboard.show_dashboard, name="project"),
-    path("returns/", returns.show_returns, name="returns"),
+    path("training-results/", returns.show_returns, name="returns"),
     path("runs/", training.list_runs, name="run-list"),
     path("runs/<int:run_id>/", training.show_run, name="run"),
     path("runs/<int:run_id>/describe/", training.describe_run, name="run-describe"),
@@ -53,10 +53,10 @@ urlpatterns = [
     path("exchanges/<int:exchange_id>/json/", sessions.download_exchange, name="exchange-json"),
     path("datasets/", datasets.list_datasets, name="dataset-list"),
     path("datasets/<int:dataset_id>/", datasets.show_dataset, name="dataset"),
-    path("blockers/", upkeep.show_blockers, name="blockers"),
+    path("training-status/", upkeep.show_blockers, name="blockers"),
     path("health/", upkeep.show_health, name="health"),
-    path("dead-letters/", upkeep.list_dead_letters, name="dead-letters"),
-    path("dead-letters/replay/", upkeep.replay_all, name="replay-all"),
-    path("dead-letters/<int:segment_id>/replay/", upkeep.replay, name="replay"),
+    path("failed-work/", upkeep.list_dead_letters, name="dead-letters"),
+    path("failed-work/replay/", upkeep.replay_all, name="replay-all"),
+    path("failed-work/<int:segment_id>/replay/", upkeep.replay, name="replay"),
     path("audit/", upkeep.show_audit, name="audit"),
 ]

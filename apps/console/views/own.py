@@ -115,7 +115,7 @@ def drop_view(request: HttpRequest, scene: Scene, view_id: int) -> HttpResponse:
 @project_view()
 def dismiss_tour(request: HttpRequest, scene: Scene) -> HttpResponse:
     change_preference(user=scene.user, tour_step=TOUR_DISMISSED)
-    messages.info(request, _("The first steps are put away. Your preferences can bring them back."))
+    messages.info(request, _("First steps are hidden. Your preferences can show them again."))
     return leave(scene, "project")
 
 

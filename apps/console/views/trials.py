@@ -1,4 +1,4 @@
-"""An adapter on trial, seen (a canary) or unseen (a shadow), after a page that says what will happen."""
+"""Canaries and shadow tests of an adapter, each after a page that says what will happen."""
 
 from functools import partial
 
@@ -38,7 +38,7 @@ def stop_canary(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
         raise Http404(f"no canary of {name}")
     if request.method == "POST":
         adapter_id = deployment.canary_id
-        act(request, _("The trial is over."), lambda: canary.stop_canary(deployment=deployment, by=scene.user))
+        act(request, _("Canary stopped."), lambda: canary.stop_canary(deployment=deployment, by=scene.user))
         return leave(scene, "adapter", adapter_id)
     return show(request, scene, "adapter_canary_stop", {"deployment": deployment})
 
@@ -62,6 +62,6 @@ def stop_shadow(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     if shadow is None:
         raise Http404(f"no shadow of {name}")
     if request.method == "POST":
-        act(request, _("It is in no shadow any more."), lambda: shadows.stop_shadow(shadow=shadow, by=scene.user))
+        act(request, _("Shadow test stopped."), lambda: shadows.stop_shadow(shadow=shadow, by=scene.user))
         return leave(scene, "adapter", shadow.adapter_id)
     return show(request, scene, "adapter_shadow", {"adapter": shadow.adapter, "shadow": shadow})

@@ -19,8 +19,8 @@ from apps.webhooks.selectors import list_webhooks
 
 DELIVERY_STATES = (
     (Delivery.State.PENDING.value, gettext_lazy("Waiting")),
-    (Delivery.State.DELIVERED.value, gettext_lazy("Taken")),
-    (Delivery.State.DEAD.value, gettext_lazy("Given up")),
+    (Delivery.State.DELIVERED.value, gettext_lazy("Delivered")),
+    (Delivery.State.DEAD.value, gettext_lazy("Failed")),
 )
 
 
@@ -82,7 +82,7 @@ def switch(request: HttpRequest, scene: Scene, webhook_id: int) -> HttpResponse:
     """Off, or on again: what happens in between is not told."""
     webhook = _webhook_or_404(scene, webhook_id)
     is_active = request.POST.get("is_active") == "1"
-    said = _("It is told what happens again.") if is_active else _("Nothing more is sent until you switch it on again.")
+    said = _("Events are sent again.") if is_active else _("Paused: no events are sent until you switch it on again.")
     act(request, said, lambda: services.change_webhook(webhook=webhook, by=scene.user, is_active=is_active))
     return leave(scene, "webhook", webhook_id)
 

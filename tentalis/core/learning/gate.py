@@ -374,7 +374,8 @@ def judge_progress(
             power=policy.power,
         )
         outcome = AnchorOutcome.TOO_EARLY
-        end = f"too early to say, {comparison.items} tasks show a difference from {100 * effect:.1f} points"
+        end = f"too early to say; with {comparison.items} tasks, differences under {100 * effect:.1f} points "
+        end += "cannot be detected"
     return AnchorVerdict(outcome=outcome, comparison=comparison, words=f"{start}: {end}")
 
 

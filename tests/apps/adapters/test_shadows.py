@@ -190,11 +190,11 @@ def test_its_page_begins_it_and_ends_it(client: Client, served: Worker, alice: U
     adapter = Adapter.objects.get(worker=served, version=2)
     slug = served.project.slug
     path = reverse("console:adapter-shadow", args=(slug, adapter.pk))
-    assert "Nobody is shown its answers" in client.get(path).content.decode()
+    assert "Its answers are not shown to anybody" in client.get(path).content.decode()
     assert client.post(path, {"percent": "0"}).status_code == 400
     assert client.post(path, {"percent": "20"}).status_code == 302
     page = client.get(reverse("console:adapter", args=(slug, adapter.pk))).content.decode()
-    assert "0 tasks done once more, unseen: 20 % of the new ones" in page
+    assert "0 tasks repeated, answers not shown: 20 % of new tasks" in page
     stop = reverse("console:shadow-stop", args=(slug, served.name))
     assert client.get(stop).status_code == 200
     assert client.post(stop).status_code == 302

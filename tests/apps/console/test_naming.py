@@ -21,7 +21,7 @@ RAW = re.compile(r"^[a-z0-9]+([_ ][a-z0-9]+)*$")
 def test_names_come_in_words_and_values_with_their_units() -> None:
     said = named({"w_rl": 0.7, "algorithm": "grpo", "wall_s": 3.25, "dual_clip": None, "is_new": True, "unheard_of": 2})
     assert said == [
-        ("Weight of the reward", "0.7"),
+        ("Reward loss weight", "0.7"),
         ("Algorithm", "GRPO"),
         ("Time it took", "3.25 s"),
         ("Is new", "yes"),
@@ -59,5 +59,5 @@ def test_the_page_of_a_run_shows_no_field_by_its_raw_name() -> None:
     client.force_login(scene.alice)
     page = client.get(find_pages(scene)["run"]).content.decode()
     names = re.findall(r"<dt>([^<]*)</dt>", page)
-    assert "Weight of the reward" in names
+    assert "Reward loss weight" in names
     assert [name for name in names if RAW.match(name)] == []

@@ -89,16 +89,16 @@ def test_promoting_trying_and_rolling_back_are_done_from_their_pages(served: Wor
     assert send("adapter-canary", second.pk, percent=20) == 302
     assert Deployment.objects.get().canary == second
     page = client.get(reverse("console:adapter", args=(slug, second.pk))).content.decode()
-    assert "20 % of its new tasks try" in page
+    assert "Canary: 20 % of new tasks go to" in page
     Deployment.objects.update(canary_words="−18.4 points [−31.3, −5.4]")
     third = make_adapter(served, 3)
     page = client.get(reverse("console:adapter-promote", args=(slug, third.pk))).content.decode()
-    assert f"The trial of {second.name} ends." in page
+    assert f"The canary of {second.name} ends." in page
     assert "−18.4 points" in page
     assert send("canary-stop", "chatty") == 302
     assert Deployment.objects.get().canary is None
     page = client.get(reverse("console:adapter", args=(slug, second.pk))).content.decode()
-    for words in ("Trials that ended", "Ended by hand", "on 20 % of the new tasks", "−18.4 points"):
+    for words in ("Ended canaries", "Stopped by hand", "on 20 % of the new tasks", "−18.4 points"):
         assert words in page
     assert send("adapter-promote", second.pk) == 302
     assert Deployment.objects.get().adapter == second
@@ -210,13 +210,13 @@ def test_alarms_say_what_is_wrong_and_where_to_do_something_about_it(scene: Scen
     project.refresh_from_db()
     said = " ".join(alarm.words for alarm in glance(project).alarms)
     for words in (
-        "1 piece of work was given up",
-        f"gone silent in run {scene.run.pk}",
+        "1 job failed after",
+        f"does not report in run {scene.run.pk}",
         f"failed (run {scene.failed_run.pk})",
         "Batch 90 of desk is full and nothing trains it",
         "user:mallory",
         f"2 of the latest {Exchange.objects.count()} calls to models failed",
-        "1 piece of work waits to be tried again",
+        "1 job will be retried",
         "Learning is switched off",
     ):
         assert words in said
@@ -329,8 +329,8 @@ def test_a_refused_worker_says_which_field_is_at_fault_and_keeps_what_was_typed(
 def test_sampling_is_said_in_words(project: Project) -> None:
     worker = make_worker(project, "chatty", Worker.Kind.CHAT, sampling={"temperature": 0.0, "top_p": 0.9})
     said = dict(say_sampling(worker))
-    assert "always the likeliest" in said["Choice of words"]
-    assert "90 %" in said["Among"]
+    assert "always the likeliest" in said["Temperature"]
+    assert said["top-p"] == "0.9"
     assert say_sampling(make_worker(project, "echo")) == []
 
 
@@ -401,17 +401,17 @@ def test_two_hundred_failed_tasks_are_replayed_by_one_click(project: Project, al
     tasks = bury(project, 200, error="ProviderRefusedError", worker=worker)
     (other,) = bury(project, 1, error="NoAnswerError", worker=worker)
     client = sign_in(alice)
-    page = client.get(f"/p/{project.slug}/dead-letters/?error=ProviderRefusedError").content.decode()
+    page = client.get(f"/p/{project.slug}/failed-work/?error=ProviderRefusedError").content.decode()
     assert "Replay all 200 of these" in page
     assert "NoAnswerError (1)" in page
     answer = client.post(
-        f"/p/{project.slug}/dead-letters/replay/", {"kind": "", "error": "ProviderRefusedError"}, follow=True
+        f"/p/{project.slug}/failed-work/replay/", {"kind": "", "error": "ProviderRefusedError"}, follow=True
     )
     assert "200 are at work again." in answer.content.decode()
     assert set(Task.objects.filter(pk__in=[task.pk for task in tasks]).values_list("state", flat=True)) == {"queued"}
     assert Segment.objects.get(subject_id=other.pk).state == "dead"
     bob = sign_in(User.objects.get(username="bob"))
-    assert bob.post(f"/p/{project.slug}/dead-letters/replay/", {}).status_code == 403
+    assert bob.post(f"/p/{project.slug}/failed-work/replay/", {}).status_code == 403
 
 
 def test_what_is_at_work_already_is_passed_over_and_counted(project: Project, alice: User) -> None:

@@ -142,7 +142,7 @@ def test_an_empty_project_says_on_every_list_what_it_is_for(alice: User, project
         "run-list": "No run yet",
         "adapter-list": "No adapter yet",
         "blockers": "No task was ever submitted",
-        "dead-letters": "Nothing was given up",
+        "dead-letters": "Nothing has failed",
         "audit": "Nothing has happened yet",
     }
     for name, words in said.items():

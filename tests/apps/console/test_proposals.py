@@ -211,7 +211,7 @@ def test_rules_are_read_in_words_set_and_taken_away(project: Project, alice: Use
     assert "Wait for a person: calls of refund, mail.*, messages, answers." in page
     assert "After 5 min without a word it may not act." in page
     address = path("proposal-rules-change", worker.pk)
-    sent = {"tools": "refund\r\n shell.* \n\n", "except_tools": "", "deadline_s": "60", "on_timeout": "fail"}
+    sent = {"tools": "refund\r\n shell.* \n\n", "except_tools": "", "deadline_s": "1 min", "on_timeout": "fail"}
     assert client.post(address, sent).status_code == 302
     worker.refresh_from_db()
     assert worker.supervision == {
@@ -225,7 +225,7 @@ def test_rules_are_read_in_words_set_and_taken_away(project: Project, alice: Use
     wrong = client.post(address, sent | {"tools": "x" * 200})
     assert wrong.status_code == 400
     assert "1 to 100 printable characters" in wrong.content.decode()
-    assert client.post(address, {"deadline_s": "60", "on_timeout": "fail"}).status_code == 302
+    assert client.post(address, {"deadline_s": "60 s", "on_timeout": "fail"}).status_code == 302
     assert Worker.objects.get(pk=worker.pk).supervision == {}
 
 

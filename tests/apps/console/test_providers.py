@@ -69,7 +69,7 @@ def test_a_private_address_is_refused_beside_its_field_and_an_admin_may(browser:
     here = form(name="here", kind="ollama", base_url="http://127.0.0.1:11434/v1")
     refused = browser.post(path("provider-new"), here)
     assert refused.status_code == 400
-    assert "an admin of the installation may add it" in read(refused)
+    assert "an admin allows it with “Allow private addresses”" in read(refused)
     assert "allow_private" not in browser.get(path("provider-new")).context["form"].fields
     browser.post(path("provider-new"), here | {"allow_private": "on"})
     assert not Provider.objects.exists(), "a manager who sends the field all the same gains nothing"

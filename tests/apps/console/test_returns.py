@@ -76,9 +76,9 @@ def test_the_run_page_divides_only_what_is_proved(client: Client) -> None:
     runs = list(scene.worker.runs.filter(state="succeeded").order_by("pk"))
     pages = [client.get(reverse("console:run", args=[scene.project.slug, run.pk])).content.decode() for run in runs]
     assert "it gained" in pages[0]
-    assert "nothing to divide" not in pages[0]
+    assert "no significant gain" not in pages[0]
     assert "no gain is proved, no loss either" in pages[-1]
-    assert "nothing to divide" in pages[-1]
+    assert "no significant gain" in pages[-1]
 
 
 def test_each_gate_and_each_detector_says_what_to_do() -> None:

@@ -63,7 +63,7 @@ def review(project: Project) -> Review:
         score=0.8765,
         text="The other reviewer said this.",
     )
-    return Review.objects.create(project=project, task=task, audience="human", reason="drawn at rate 1")
+    return Review.objects.create(project=project, task=task, audience="human", reason="sampled for review (100 %)")
 
 
 def test_before_the_judgement_neither_scores_nor_adapters_nor_others_words_are_in_the_page(

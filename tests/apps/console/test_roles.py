@@ -53,8 +53,8 @@ def find_pages() -> dict[str, URLPattern]:
         for entry in resolver.url_patterns:
             if isinstance(entry, URLResolver):
                 walk(entry, prefix + str(entry.pattern))
-            elif (prefix + str(entry.pattern)).startswith("p/<slug:slug>/"):
-                found[str(entry.name)] = entry
+            elif entry.name and (prefix + str(entry.pattern)).startswith("p/<slug:slug>/"):
+                found[entry.name] = entry  # an address of before has no name: it leads on, whoever asks
 
     walk(get_resolver(), "")
     return found

@@ -54,7 +54,7 @@ def test_one_that_is_barred_has_no_way_back(client: Client, project: Project, ad
     Adapter.objects.update(state="quarantined", barred=words, suspicion=words)
     client.force_login(alice)
     shown = read(client, project, adapter)
-    assert "Nobody can put it into service again." in shown
+    assert "It cannot be put into service again." in shown
     assert "Release it" not in shown
     refused = client.post(path_of("adapter-release", project, adapter), {"reason": "It looks harmless."})
     assert refused.status_code == 409

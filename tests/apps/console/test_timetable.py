@@ -4,12 +4,14 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role
+from apps.console.durations import DurationField, read_seconds, say_seconds
 from apps.training.models import TrainingRun
 from tests.apps.console.test_house import as_typed
 from tests.factories import make_user, make_worker
@@ -53,7 +55,7 @@ def send(client: Client, project: Project, **changed: object) -> int:
 
 def test_a_project_without_a_timetable_is_open_and_has_no_limits(client: Client, project: Project) -> None:
     said = read_card(client)
-    assert "open now A full batch is trained as soon as the box is free." in said
+    assert "open now A full batch is trained as soon as a training machine is free." in said
     assert "Runs begun in them 0 no limit" in said
     assert "The calendar says" not in said
 
@@ -114,13 +116,72 @@ def test_what_is_used_stands_beside_the_quota_and_says_that_runs_wait(client: Cl
 
 def test_what_nobody_set_is_folded_away_and_what_somebody_set_names_the_usual(client: Client, project: Project) -> None:
     page = client.get(reverse("console:settings", args=("shop",))).content.decode()
-    assert "<summary>The optimiser</summary>" in page
+    assert "<summary>Optimiser</summary>" in page
     project.recipe = {"beta1": 0.8}
     project.save(update_fields=["recipe"])
     page = client.get(reverse("console:settings", args=("shop",))).content.decode()
-    assert "<summary>The optimiser</summary>" not in page
-    assert "<summary>Imitation</summary>" in page
+    assert "<summary>Optimiser</summary>" not in page
+    assert "<summary>Hints</summary>" in page
     assert "Usually: 0.9." in page
+
+
+def test_only_the_fields_of_the_chosen_algorithm_are_shown_and_those_hidden_keep_their_defaults(
+    client: Client, project: Project
+) -> None:
+    address = reverse("console:settings", args=("shop",))
+
+    def shown(recipe: dict[str, object]) -> set[str]:
+        project.recipe = recipe
+        project.save(update_fields=["recipe"])
+        return set(re.findall(r'name="recipe-(\w+)"', client.get(address).content.decode()))
+
+    usual = shown({})
+    assert {"clip_low", "dual_clip", "std_floor", "opd_clip"} <= usual
+    assert not {"beta", "kto_desirable", "sft_temperature", "opd_top_k", "refill"} & usual
+    assert "nll_coef" in shown({"nll_coef": 0.5}), "what somebody set is shown"
+    assert "opd_top_k" in shown({"opd_mode": "top_k"})
+    preferring = shown({"algorithm": "dpo"})
+    assert {"beta", "nll_coef", "held_out_share"} <= preferring
+    assert not {"clip_low", "opd_mode", "kto_desirable"} & preferring
+    sent = {"section": "recipe", "recipe-algorithm": "kto", "recipe-learning_rate": "0.001"}
+    sent |= {"recipe-target_modules": "q_proj", "recipe-precision": "float32"}
+    assert client.post(address, sent).status_code == 302
+    project.refresh_from_db()
+    assert project.recipe == {"algorithm": "kto", "learning_rate": 0.001, "target_modules": ["q_proj"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "said"),
+    [
+        *(("0", 0, "0 s"), ("90 s", 90, "90 s"), ("2 min", 120, "2 min"), ("1.5 h", 5_400, "90 min")),
+        *(("1 day 12 h", 129_600, "36 h"), ("3days", 259_200, "3 days"), ("0,5 s", 0.5, "0.5 s")),
+    ],
+)
+def test_a_time_is_written_with_its_unit_and_read_back(text: str, seconds: float, said: str) -> None:
+    assert DurationField(required=False).clean(text) == seconds
+    assert (say_seconds(seconds), read_seconds(say_seconds(seconds))) == (said, seconds)
+
+
+@pytest.mark.parametrize("text", ["24", "a day", "3 lightyears", "-1 h", "h 3", "1 h 3"])
+def test_a_time_without_its_unit_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match="a time with its unit"):
+        DurationField().clean(text)
+
+
+def test_times_of_the_settings_are_shown_and_taken_in_peoples_units(client: Client, project: Project) -> None:
+    address = reverse("console:settings", args=("shop",))
+    page = client.get(address).content.decode()
+    assert re.search(r'name="review_policy-patience_s" value="1 day"', page)
+    sent = {"section": "review_policy", "review_policy-who": "human", "review_policy-on_timeout": "fail"}
+    sent |= {"review_policy-environments": "desk", "review_policy-patience_s": "36 h"}
+    assert client.post(address, sent).status_code == 302, client.post(address, sent).content.decode()
+    project.refresh_from_db()
+    assert project.review_policy["patience_s"] == 129_600
+    refused = client.post(address, sent | {"review_policy-patience_s": "36"})
+    assert (refused.status_code, "such as 30 min, 12 h or 3 days, found 36" in refused.content.decode()) == (400, True)
+    for label in ("Software engineering", "Graphical interface"):
+        assert label in page
+    assert "Swe" not in page
 
 
 def test_who_asks_why_nothing_trains_is_told_of_closed_hours_too(client: Client, project: Project) -> None:

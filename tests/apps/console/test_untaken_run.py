@@ -49,7 +49,7 @@ def read_page(alice: User, run: TrainingRun) -> str:
 def test_its_page_says_since_when_how_often_and_what_to_do(alice: User, run: TrainingRun) -> None:
     page = read_page(alice, run)
     for words in (
-        "Waits for a training box",
+        "Waits for a training machine",
         "sent 4 times",
         "3 hours ago",
         "20 minutes ago",
@@ -58,12 +58,12 @@ def test_its_page_says_since_when_how_often_and_what_to_do(alice: User, run: Tra
     ):
         assert words in page, words
     TrainingRun.objects.update(untaken_since=None)
-    assert "Waits for a training box" not in read_page(alice, run)
+    assert "Waits for a training machine" not in read_page(alice, run)
 
 
 def test_the_dashboard_does_not_call_silent_a_box_that_never_took_it(project: Project, run: TrainingRun) -> None:
     said = [alarm.words for alarm in glance(project).alarms]
-    assert f"No training box takes up run {run.pk}." in said
+    assert f"No training machine takes up run {run.pk}." in said
     assert not [words for words in said if "gone silent" in words]
 
 
@@ -71,7 +71,7 @@ def test_rest_says_the_same_and_nothing_of_a_run_that_has_ended(alice: User, run
     caller = Caller(create_token(user=alice, name="t", scopes=[Right.RUNS_READ], by=alice)[1])
     told = caller.get(f"runs/{run.pk}").body["untaken"]
     assert (told["sent"], told["command"]) == (4, COMMAND)
-    assert "no training box has taken it up" in told["words"]
+    assert "no training machine has taken it up" in told["words"]
     assert datetime.fromisoformat(told["since"]) == run.untaken_since
     TrainingRun.objects.update(state="cancelled")
     assert caller.get("runs").body["results"][0]["untaken"] is None

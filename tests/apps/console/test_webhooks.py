@@ -84,7 +84,7 @@ def test_what_was_given_up_is_sent_again_one_or_all(owner: Client, webhook: Webh
     ]  # fmt: skip
     page = owner.get(path("webhook", webhook.pk), {"state": "dead"}).content.decode()
     assert "&lt;b&gt;no&lt;/b&gt;" in page
-    assert "Send the 3 that were given up again" in page
+    assert "Resend 3 failed messages" in page
     owner.post(path("webhook-redeliver", webhook.pk, rows[0].pk))
     assert [one.state for one in Delivery.objects.order_by("pk")] == ["pending", "dead", "dead"]
     owner.post(path("webhook-redeliver-dead", webhook.pk))

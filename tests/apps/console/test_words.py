@@ -1,9 +1,11 @@
-"""Words that pages show can be translated: no template holds bare ones."""
+"""Words that pages show: said through gettext, in the field's terms, and where they lead."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+from django.test import Client
 
 ROOT = Path(__file__).parents[3]
 TEMPLATES = ROOT / "templates"
@@ -53,3 +55,54 @@ def test_no_template_holds_bare_words() -> None:
         if (bare := find_bare_words(path.read_text(encoding="utf-8")))
     }
     assert found == {}, "\n".join(f"{name}: {' '.join(bare)}" for name, bare in found.items())
+
+
+# what was called so before, and is now called as everybody else calls it
+OLD_WORDS = (
+    *("Why does nothing train", "Dead letter", "dead letter", "piece of work was given up", "wait to be tried again"),
+    *("drawn at rate", "Not listened to any more", "in no shadow any more", "worthless", "Take it home", "taken home"),
+    *("took home", "take home", "Say something:", "say something:", "Your own words for what is taught", "none leads"),
+    *("Which answer is best", "Put this away", "need another look", "sent again until it is taken", "Given up"),
+    *("Told of", "Cost and gain", "So it", "A second on it", "nothing to divide", "on the box", "training box"),
+    *("tasks show a difference", "At other strengths", "at other strengths", "Try it unseen", "Let it work"),
+    *("out of the shadow", "in the shadow", "Try it on some tasks", "Begin the trial", "Scorers disagree from"),
+    *("Votes this far apart", "Patience, in seconds", "When nobody came", "Share of known answers", "Choice of words"),
+    *(
+        "as the kind of worker sets it",
+        "Pull towards the base",
+        "Largest pull of a hint",
+        "may add it with allow_private",
+    ),
+    *("Nothing proved", "Clip below", "Clip above", "Floor of the spread"),
+)
+
+
+def find_strings(text: str) -> str:
+    """The strings of a module that are no docstrings."""
+    tree = ast.parse(text)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    docs = {
+        id(line.value) for body in bodies for line in body if isinstance(line, ast.Expr)
+    }  # what stands alone is a docstring, of a constant too
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return "\n".join(str(node.value) for node in found if id(node) not in docs)
+
+
+def test_the_words_of_before_are_left_nowhere() -> None:
+    places = [*TEMPLATES.rglob("*.html"), *(ROOT / "apps").rglob("*.py"), *(ROOT / "tentalis").rglob("*.py")]
+    found = []
+    for path in places:
+        text = path.read_text(encoding="utf-8")
+        if "migrations" in path.parts or not any(words in text for words in OLD_WORDS):
+            continue
+        shown = find_strings(text) if path.suffix == ".py" else text
+        found += [f"{path.relative_to(ROOT)}: {words}" for words in OLD_WORDS if words in shown]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("old", "now"), [("returns", "training-results"), ("blockers", "training-status"), ("dead-letters", "failed-work")]
+)
+def test_an_address_of_before_leads_to_the_page_of_now(client: Client, old: str, now: str) -> None:
+    answer = client.get(f"/p/shop/{old}/?worker=desk")
+    assert (answer.status_code, answer["Location"]) == (302, f"/p/shop/{now}/?worker=desk")

@@ -62,7 +62,7 @@ def test_a_person_is_asked_within_the_policys_patience() -> None:
     task = open_with({"who": "human", "patience_s": 3600})
     assert task.state == Task.State.IN_REVIEW
     review = task.reviews.get()
-    assert (review.state, review.audience, review.reason) == (Review.State.OPEN, "human", "drawn at rate 1")
+    assert (review.state, review.audience, review.reason) == (Review.State.OPEN, "human", "sampled for review (100 %)")
     soon, late = Now() + timedelta(seconds=3500), Now() + timedelta(seconds=3700)
     assert Review.objects.filter(due_at__gt=soon, due_at__lt=late).exists()
 

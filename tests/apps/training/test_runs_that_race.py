@@ -133,7 +133,7 @@ def test_a_result_that_cannot_be_stored_ends_its_run_with_the_reason(
 ) -> None:
     flow.take_result(json.loads(json.dumps(make_result(run, store, **changes))), by="control")
     assert fetch(run).state == "failed"
-    assert "its result cannot be taken home" in fetch(run).failure
+    assert "its result cannot be used" in fetch(run).failure
 
 
 def test_a_heartbeat_whose_numbers_cannot_be_stored_is_a_sign_of_life_all_the_same(run: TrainingRun) -> None:

@@ -138,7 +138,7 @@ def test_one_place_is_one_run_and_the_others_say_who_has_it(worker: Worker) -> N
     second.refresh_from_db()
     assert is_sent(first)
     assert not is_sent(second)
-    assert second.waiting_reason == f"waits for a free place on the box: run {first.pk} has it"
+    assert second.waiting_reason == f"waits for a free training machine: run {first.pk} has it"
     Segment.objects.all().delete()
     TrainingRun.objects.filter(pk=first.pk).update(state="failed")
     flow.train_waiting()

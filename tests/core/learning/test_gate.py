@@ -126,7 +126,7 @@ def confirm(gained: int, lost: int, *, look: int = 1, second: PairedComparison |
         ((60, 10), None, 3, AnchorOutcome.TOO_EARLY, "too few tasks to draw for a confirmation"),
         ((10, 60), (10, 60), 3, AnchorOutcome.WORSE, "on 300 tasks drawn anew: worse, roll back"),
         ((10, 60), (25, 30), 3, AnchorOutcome.TOO_EARLY, "on the kept panel, not confirmed by −1.7 points"),
-        ((12, 10), None, 3, AnchorOutcome.TOO_EARLY, "too early to say, 300 tasks show a difference from"),
+        ((12, 10), None, 3, AnchorOutcome.TOO_EARLY, "too early to say; with 300 tasks, differences under"),
         ((12, 10), None, 12, AnchorOutcome.INCONCLUSIVE, "inconclusive after 12 updates"),
     ],
 )
