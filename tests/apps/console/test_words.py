@@ -23,7 +23,7 @@ MARKUP = re.compile(r"<[^>]*>", re.DOTALL)
 WORD = re.compile(r"[A-Za-z]{2,}")
 NAMES = frozenset(
     {"Tentalis", "OpenAI", "Anthropic", "OpenClaw", "CSV", "JSONL", "Parquet", "SHA", "tnt", "ms", "nbsp", "doctype"}
-    | {"html", "user", "alice"}
+    | {"html", "user", "alice", "REST", "MCP", "vLLM"}
 )
 
 
