@@ -162,7 +162,7 @@ def test_the_reason_is_the_same_whether_a_person_was_drawn_or_not() -> None:
     reasons = {
         decide(policy, task_id=task_id, environment="chat", spread=None, score=0.9).reason for task_id in range(50)
     }
-    assert reasons == {"drawn at rate 1; a person reviews 0.5 of these"}
+    assert reasons == {"sampled for review (100 %); a person reviews 50 % of these"}
 
 
 def test_a_second_reviewer_is_a_person_or_nobody_where_both_review() -> None:
