@@ -10,6 +10,7 @@ DEMO_SEED ?= 0
 DEMO_KEEP ?= 0
 BENCH ?=
 ARGS ?=
+TYPES ?= tentalis.d.ts
 JOBS ?= 2
 
 # what `check --deploy` looks at: production settings, with addresses nobody answers on
@@ -17,7 +18,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HTTPS=1 \
 	TENTALIS_SECRET_KEY=only-lint-reads-this-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH \
 	TENTALIS_DATABASE_URL=postgres://lint@127.0.0.1:1/lint TENTALIS_REDIS_URL=redis://127.0.0.1:1/0
 
-.PHONY: help demo up test lint bench screens lock install
+.PHONY: help demo up test lint bench screens types lock install
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +53,11 @@ bench: $(VENV)/installed-dev ## measure side by side (BENCH=trainer|engine|pipel
 screens: $(VENV)/installed-dev ## photograph every page, light and dark, into docs/screens (ARGS="--only review task")
 	@docker/requirements/system.sh
 	@$(PY) -m tests.e2e.screens $(ARGS)
+
+types: $(VENV)/installed-base ## write TypeScript types of the REST API (TYPES=tentalis.d.ts); needs Node
+	@schema=$$(mktemp) && trap 'rm -f "$$schema"' EXIT && \
+	$(PRODUCTION) $(PY) manage.py spectacular --format openapi-json --file "$$schema" && \
+	npx --yes openapi-typescript@7.13.0 "$$schema" -o $(TYPES)
 
 lock: $(VENV)/installed-dev ## write docker/requirements/*.lock again (ARGS=--upgrade)
 	@docker/requirements/lock.sh $(ARGS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-NAMES = ("openclaw", "openrlhf", "vllm", "tracking")
+NAMES = ("openclaw", "openrlhf", "vllm", "tracking", "typescript")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

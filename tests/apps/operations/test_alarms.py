@@ -1,5 +1,6 @@
 """Each rule has a case that breaks it; alarms open after their patience and close by themselves."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,10 +13,12 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
+from prometheus_client.parser import text_string_to_metric_families
 
 from apps.audit.chain import seal_entries
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
+from apps.gateway.metrics import Metrics
 from apps.operations.figures import Disk, Figures, Queue, Server, Supervised, measure, measure_behind
 from apps.operations.metrics import describe
 from apps.operations.models import Alarm
@@ -197,6 +200,38 @@ def test_prometheus_is_told_the_same(client: Client) -> None:
     for name in ("audit_unsealed", "disk_free_bytes", "database_connections", "spool_behind_bytes", "leases_expired"):
         assert f"# TYPE tentalis_{name} gauge" in text
     assert connection.vendor == "postgresql"
+
+
+@pytest.mark.django_db
+def test_prometheus_own_parser_reads_both_and_their_number_does_not_grow_with_use(client: Client) -> None:
+    client.force_login(make_user("olga", is_superuser=True))
+
+    def count(text: str) -> int:
+        families = list(text_string_to_metric_families(text))
+        assert len({one.name for one in families}) == len(families)
+        return sum(len(one.samples) for one in families)
+
+    first = count(client.get("/metrics").content.decode())
+    rows = [Segment(kind="task", subject_id=n, links=["tasks.work"], queue="workers") for n in range(2_000)]
+    Segment.objects.bulk_create(rows)
+    grown = count(client.get("/metrics").content.decode()) - first
+    assert grown <= 10, "a kind of queue has so many series, however much lies in it"
+    edge = Metrics()
+    for api in ("chat", "responses"):
+        edge.answers[api, 200] += 50_000
+    edge.refusals["overloaded"] += 1
+    assert count(edge.expose().decode()) < 100
+
+
+def test_the_dashboard_for_grafana_names_figures_that_there_are() -> None:
+    board = json.loads((Path(__file__).parents[3] / "docker" / "grafana.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    named = {name for expression in asked for name in re.findall(r"\btentalis_[a-z_]+", expression)}
+    ours = {f"tentalis_{name}" for name, *_ in describe(replace(FINE, backup_s=1, drill_s=1))}
+    edges = {sample.name for family in Metrics().collect() for sample in family.samples}
+    edges |= {f"{family.name}_total" for family in Metrics().collect()}
+    assert named - ours - edges == set()
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) >= 12
 
 
 def test_the_rules_for_prometheus_name_figures_that_there_are() -> None:
