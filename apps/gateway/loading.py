@@ -221,8 +221,14 @@ def _make_backend(provider: Provider) -> Backend | None:
             tokens_per_minute=provider.tokens_per_minute or None,
         ),
         tells_processed=provider.tells_processed,
+        context_tokens=_read_context(provider),
         is_listed=provider.project_id is None and provider.granted_to != Provider.GrantedTo.EVERYONE,
     )
+
+
+def _read_context(provider: Provider) -> int | None:
+    found = provider.probe.get("context_tokens")
+    return found if isinstance(found, int) and provider.probe.get("model") == provider.default_model else None
 
 
 def _make_route(worker: Worker, base: str, backend: Backend, deployment: Deployment | None) -> WorkerRoute:
@@ -235,6 +241,7 @@ def _make_route(worker: Worker, base: str, backend: Backend, deployment: Deploym
             base=plain,
             deployed=plain,
             fallbacks=tuple(worker.fallbacks),
+            context_tokens=worker.context_tokens,
         )
     return WorkerRoute(
         project=worker.project_id,
@@ -247,6 +254,7 @@ def _make_route(worker: Worker, base: str, backend: Backend, deployment: Deploym
         canary_key=f"{deployment.epoch}:{deployment.canary_id}" if deployment.canary_id else "",
         canary_after_task=deployment.canary_after_task,
         fallbacks=tuple(worker.fallbacks),
+        context_tokens=worker.context_tokens,
     )
 
 

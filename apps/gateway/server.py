@@ -50,7 +50,7 @@ DIALECT_PATHS = {
 }
 _APIS = DIALECT_PATHS | {path.removeprefix("/v1"): api for path, api in DIALECT_PATHS.items()}
 """Some clients leave `/v1` out, of these and of `_SHORT`."""
-_SHORT = frozenset(path.removeprefix("/v1") for path in ("/v1/models", *PASSED))
+_SHORT = frozenset(path.removeprefix("/v1") for path in ("/v1/models", "/v1/messages/count_tokens", *PASSED))
 _SESSION = re.compile(r"/sessions/(?P<session>[^/].*?)(?P<rest>/v1(?:/.*)?|/traces|/done)")
 
 FindTraces = Callable[[Caller, str, int, int], Awaitable["dict[str, Any] | None"]]
@@ -190,7 +190,8 @@ class GatewayServer:
 
     async def _list_models(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
         """In the shape of OpenAI and of Anthropic at once: neither's clients mind the other's fields."""
-        rows = [_describe_model(name) for name in self.edge.knowledge.tables.list_models(caller.project)]
+        known = self.edge.knowledge.tables.list_models(caller.project)
+        rows = [_describe_model(name, context) for name, context in known.items()]
         if wanted:
             found = [row for row in rows if row["id"] == wanted]
             if not found:
@@ -320,6 +321,11 @@ CLOSED: Mapping[str, Closed] = {
 """Everything that is served but for the dialects. All below /v1 is served below /sessions/{session}/v1 too."""
 
 
+def list_short_paths() -> list[str]:
+    """Paths that are served without `/v1` too, below which more may be."""
+    return sorted({path for path in _APIS if not path.startswith("/v1/")} | _SHORT)
+
+
 def list_routes() -> list[str]:
     """`VERB path` of everything that is served."""
     return sorted([*OPEN, *CLOSED, *(f"POST {path}" for path in DIALECT_PATHS)])
@@ -343,7 +349,9 @@ def refuse_response(id: str) -> RefusalError:
     return RefusalError(message, status=404, code="not_found", param="response_id")
 
 
-def _describe_model(name: str) -> dict[str, Any]:
+def _describe_model(name: str, context: int | None) -> dict[str, Any]:
+    """Its longest context goes by the names that vLLM, OpenRouter, Groq and Anthropic have for it."""
+    told = ("max_model_len", "context_length", "context_window", "max_input_tokens")
     return {
         "id": name,
         "object": "model",
@@ -352,6 +360,8 @@ def _describe_model(name: str) -> dict[str, Any]:
         "type": "model",
         "display_name": name,
         "created_at": "1970-01-01T00:00:00Z",
+        "lifecycle": "active",
+        **({} if context is None else dict.fromkeys(told, context)),
     }
 
 

@@ -47,6 +47,7 @@ class Backend:
         headers: of every request; they hold its API key.
         trusts_private: loopback and private addresses are allowed.
         timeout_s: longest silence.
+        context_tokens: that its default model takes, prompt and answer together; None: unknown.
         tells_processed: its log-probs are those at the temperature it samples at.
         limits: what all callers together may ask of it.
         is_listed: it is shared, and only for projects with a grant.
@@ -62,6 +63,7 @@ class Backend:
     timeout_s: float
     limits: Limits
     tells_processed: bool = False
+    context_tokens: int | None = None
     is_listed: bool = False
 
 
@@ -86,6 +88,7 @@ class WorkerRoute:
         canary_key: names the canary's trial; "" without one. canary_after_task: see `Deployment`.
         people: what serves those who have an adapter of their own, by end user.
         fallbacks: names of models that are asked where its own cannot be had, in order.
+        context_tokens: that its model takes, prompt and answer together; None: unknown.
     """
 
     project: int
@@ -99,6 +102,7 @@ class WorkerRoute:
     canary_after_task: int = 0
     people: Mapping[str, Served] = field(default_factory=dict)
     fallbacks: tuple[str, ...] = ()
+    context_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +133,15 @@ class Tables:
     def is_granted(self, project: int, backend: Backend) -> bool:
         return not backend.is_listed or (project, backend.key) in self.grants
 
-    def list_models(self, project: int) -> list[str]:
-        """Names a project's callers may ask for: its workers, what serves them, its providers' default models."""
-        names = []
+    def list_models(self, project: int) -> dict[str, int | None]:
+        """What a project's callers may ask for (its workers, what serves them, its providers' default models) by name,
+        and how many tokens each takes, None where that is not known."""
+        found: dict[str, int | None] = {}
         for (owner, name), route in self.workers.items():
             if owner == project and self.is_granted(project, route.backend):
-                names.append(name)
-                names += [served.adapter for served in (route.deployed, route.canary) if served and served.adapter]
+                serving = [served.adapter for served in (route.deployed, route.canary) if served and served.adapter]
+                found |= dict.fromkeys((name, *serving), route.context_tokens)
         for (offered_to, name), backend in self.backends.items():
             if offered_to in {None, project} and backend.default_model and self.is_granted(project, backend):
-                names.append(f"{name}/{backend.default_model}")
-        return sorted(set(names))  # of workers that learn with one, each is served by the same
+                found[f"{name}/{backend.default_model}"] = backend.context_tokens
+        return dict(sorted(found.items()))

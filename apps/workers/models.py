@@ -88,5 +88,13 @@ class Worker(Timestamped):
         return self.learns_with or self
 
     @property
+    def context_tokens(self) -> int | None:
+        """What its model takes, prompt and answer together, as its files or its server's test said; None: unknown."""
+        told = [self.base_facts.get("context_tokens")]
+        if (server := self.provider) and server.probe.get("model") == (self.base_model or server.default_model):
+            told.append(server.probe.get("context_tokens"))
+        return min((one for one in told if isinstance(one, int)), default=None)
+
+    @property
     def line_id(self) -> int:
         return self.learns_with_id or self.pk

@@ -1,10 +1,13 @@
 """docker/, read by docker's rules: what production is told, service by service."""
 
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from django.urls import Resolver404, resolve
 
+from apps.gateway.server import OPEN, list_routes, list_short_paths
 from tentalis.core.edge_limits import EdgeLimits
 from tentalis.env import PREFIX, VARIABLES, read_environment
 from tests.platform.composed import NotUnderstoodError, fill, read_compose, read_dockerfile, read_values
@@ -116,6 +119,20 @@ def test_the_proxy_takes_what_the_table_of_limits_takes() -> None:
     assert find("read_body") == [limits.header_s + limits.body_s]
     assert find("idle") == [limits.idle_s]
     assert find("max_size") == [limits.gateway_body_bytes, limits.web_body_bytes]
+
+
+def test_the_proxy_hands_the_gateway_what_is_the_gateways_and_nothing_of_the_webs() -> None:
+    found = re.search(r"@gateway path_regexp (\S+)", (DOCKER / "Caddyfile").read_text())
+    assert found
+    routes = [route.split(" ")[1].format_map(defaultdict(lambda: "x")) for route in list_routes() if route not in OPEN]
+    paths = [*routes, *(f"/sessions/a/b{path}" for path in routes if path.startswith("/v1/")), *list_short_paths()]
+    paths += ["/models/helper", "/responses/resp_1", "/responses/resp_1/input_items"]
+    assert [path for path in paths if not re.search(found[1], path)] == []
+    for path in paths:
+        with pytest.raises(Resolver404):
+            resolve(path)
+    ours = ["/", "/p/desk/", "/api/v1/tasks", "/admin/", "/p/desk/sessions/7/", "/healthz", "/modelsx"]
+    assert [path for path in ours if re.search(found[1], path)] == []
 
 
 def test_no_secret_and_no_data_goes_into_an_image() -> None:

@@ -50,10 +50,8 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
 
 def find_longest_answer(worker: "Worker") -> int:
     """Tokens of an answer where nobody set it: the usual, but at most half of what the model takes, as far as known."""
-    told = [worker.base_facts.get("context_tokens")]
-    if (server := worker.provider) and server.probe.get("model") == (worker.base_model or server.default_model):
-        told.append(server.probe.get("context_tokens"))
-    return min([MAX_TOKENS, *(max(1, one // 2) for one in told if isinstance(one, int))])
+    context = worker.context_tokens
+    return MAX_TOKENS if context is None else min(MAX_TOKENS, max(1, context // 2))
 
 
 def _make_openclaw(worker: "Worker", task_id: int | None) -> OpenClawAgent:

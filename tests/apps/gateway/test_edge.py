@@ -498,6 +498,20 @@ def test_models_are_listed_for_both_libraries(gateway: GatewayThread, token: str
     assert listed["has_more"] is False
     assert gateway.client.get("/v1/models/helper", headers=headers).json()["id"] == "helper"
     assert gateway.client.get("/v1/models/nobody", headers=headers).status_code == 404
+    assert "max_model_len" not in listed["data"][0]
+
+
+def test_models_tell_what_they_take_where_that_is_known(helper: Worker, token: str) -> None:
+    type(helper.provider).objects.update(probe={"model": "base", "context_tokens": 8192})  # type: ignore[union-attr]
+    Worker.objects.update(base_facts={"context_tokens": 4096})
+    with GatewayThread() as gateway:
+        found = gateway.client.get("/models", headers={"x-api-key": token, "anthropic-version": "2023-06-01"}).json()
+    told = {
+        row["id"]: {row[name] for name in ("max_model_len", "context_length", "max_input_tokens")}
+        for row in found["data"]
+    }
+    assert told == {"helper": {4096}, "stub/base": {8192}}
+    assert {row["lifecycle"] for row in found["data"]} == {"active"}
 
 
 @pytest.mark.parametrize(

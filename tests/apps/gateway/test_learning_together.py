@@ -65,4 +65,4 @@ def test_an_adapter_is_known_by_name_though_its_own_worker_is_off(
     assert found() == ("second", served)
     tables = load_tables()
     assert tables.workers[project.pk, "second"].deployed == served
-    assert tables.list_models(project.pk).count(adapter.name) == 1
+    assert list(tables.list_models(project.pk)).count(adapter.name) == 1

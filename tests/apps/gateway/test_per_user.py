@@ -80,7 +80,7 @@ def test_a_persons_adapter_cannot_be_named_by_anybody_else(model: str) -> None:
 
 
 def test_a_persons_adapter_is_on_no_list() -> None:
-    assert make_tables().list_models(1) == ["helper", EVERYBODYS.name, "stub/base"]
+    assert list(make_tables().list_models(1)) == ["helper", EVERYBODYS.name, "stub/base"]
 
 
 # --- through a gateway ---
