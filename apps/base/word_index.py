@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from django.contrib.postgres.search import SearchQuery, SearchVectorField
-from django.db.models import Func
+from django.db.models import Func, JSONField
 from django.db.models.sql.compiler import SQLCompiler
 
 from apps.base.errors import BadInputError
@@ -40,6 +40,18 @@ class Words(Func):
         return f"to_tsvector('simple', translate(replace({text}, '\\n', ' '), '{JOINING}', '{blanks}'))", params
 
 
+class Contents(Func):
+    """What messages say, without who said it: of a list as chats write it, each `content`, as JSON."""
+
+    output_field = JSONField()
+    template = "jsonb_path_query_array(%(expressions)s, '$[*].content')"
+
+
+def split_words(text: str) -> list[str]:
+    """The words that are looked for."""
+    return [word[:LONGEST_WORD] for word in _SPLIT.split(text) if word][:MOST_WORDS]
+
+
 def read_words(text: str) -> SearchQuery:
     """What finds all of the words of a text, in any order; of three letters and more the beginning is enough.
 
@@ -48,8 +60,8 @@ def read_words(text: str) -> SearchQuery:
     """
     if len(text) > MOST_TYPED or "\0" in text:
         raise BadInputError(f"wanted at most {MOST_TYPED} characters without NUL, found {len(text)}")
-    words = [word[:LONGEST_WORD] for word in _SPLIT.split(text) if word]
+    words = split_words(text)
     if not words:
         raise BadInputError(f"wanted words or numbers to look for, found {text[:40]!r}")
-    asked = " & ".join(f"'{word}'{':*' if len(word) >= SHORTEST_START else ''}" for word in words[:MOST_WORDS])
+    asked = " & ".join(f"'{word}'{':*' if len(word) >= SHORTEST_START else ''}" for word in words)
     return SearchQuery(asked, config="simple", search_type="raw")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
@@ -10,10 +11,14 @@ from django.db.models.functions import Now
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
+from apps.base.word_index import Words
 from apps.tasks.models import Attempt, Step, Task
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
+
+FEEDBACK_WORDS = ("text", "edited_answer", "hint_text")
+COMMENT_WORDS = ("comment",)
 
 
 class ReviewQuerySet(models.QuerySet["Review"]):
@@ -320,6 +325,7 @@ class Feedback(Timestamped):
             models.Index(fields=["project", "author", "-id"], name="feedback_by_author"),
             models.Index(fields=["in_bulk", "id"], condition=Q(in_bulk__isnull=False), name="feedback_in_bulk"),
             models.Index(fields=["undo_until"], condition=Q(undo_until__isnull=False), name="feedback_undoable"),
+            GinIndex(Words(*FEEDBACK_WORDS), name="feedback_words"),
         ]
         verbose_name_plural = "feedback"
 
@@ -352,6 +358,7 @@ class StepFeedback(models.Model):
                 condition=Q(score__isnull=True) | Q(score__gte=0, score__lte=1), name="step_feedback_is_0_to_1"
             ),
         ]
+        indexes = [GinIndex(Words(*COMMENT_WORDS), condition=~Q(comment=""), name="step_feedback_words")]
 
     def __str__(self) -> str:
         return f"feedback {self.feedback_id} on step {self.step_id}"

@@ -3,11 +3,13 @@
 import uuid
 
 from django.contrib.postgres.functions import RandomUUID
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
+from apps.base.word_index import Contents, Words
 from apps.inference.registry import CHOICES, find_kind
 from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32, unpack_top
 from tentalis.outbound.addresses import check_url
@@ -15,6 +17,9 @@ from tentalis.outbound.addresses import check_url
 TOLD_BY_A_SPAN = "otlp"
 """`Exchange.api` of a call that a program told of by OpenTelemetry: it was asked elsewhere."""
 FELL_BACK = "a fallback answered, and its tokens are another model's"
+
+EXCHANGE_WORDS = ("text", Contents("messages"))
+"""What of a call in a session can be searched: what was newly said, and the answer."""
 
 
 class Provider(Timestamped):
@@ -281,6 +286,7 @@ class Exchange(Timestamped):
             models.Index(fields=["session", "id"], condition=Q(session__isnull=False), name="exchange_by_session"),
             models.Index(fields=["task_id"], condition=Q(task_id__isnull=False), name="exchange_by_task"),
             models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="exchange_by_parent"),
+            GinIndex(Words(*EXCHANGE_WORDS), condition=Q(session__isnull=False), name="exchange_words"),
             models.Index(
                 fields=["project", "created_at"],
                 include=["cost_usd", "prompt_tokens", "completion_tokens", "turn", "provider", "model"],

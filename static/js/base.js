@@ -27,3 +27,20 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     button.classList.add("done");
   });
 }
+
+// `/` goes to the search, unless one is typing or has switched single keys off.
+const search = document.querySelector("[data-search-key]");
+const singleKeys = localStorage.getItem("tentalis.keys") ?? document.body.dataset.keys ?? "on";
+if (search && singleKeys === "on") {
+  search.setAttribute("aria-keyshortcuts", "/");
+  document.addEventListener("keydown", (event) => {
+    const at = event.target;
+    const isTyping = at instanceof HTMLElement && (at.isContentEditable || at.matches("input, textarea, select"));
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    const box = search.offsetParent ? search : document.querySelector("#search-words");
+    if (!box) return;
+    event.preventDefault();
+    box.focus();
+    box.select();
+  });
+}

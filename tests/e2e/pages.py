@@ -33,6 +33,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
 
     return {
         "dashboard": path("project"),
+        "search": path("search") + "?q=lamp",
         "tasks": path("task-list"),
         "task": path("task", scene.reviewed.pk),
         "failed_task": path("task", scene.failed.pk),

@@ -6,6 +6,7 @@ from apps.console.views import (
     dashboard,
     datasets,
     returns,
+    search,
     sessions,
     suspicion,
     trace,
@@ -17,6 +18,7 @@ from apps.console.views import (
 
 urlpatterns = [
     path("", dashboard.show_dashboard, name="project"),
+    path("search/", search.find_anything, name="search"),
     path("training-results/", returns.show_returns, name="returns"),
     path("runs/", training.list_runs, name="run-list"),
     path("runs/<int:run_id>/", training.show_run, name="run"),
