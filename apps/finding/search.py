@@ -257,7 +257,7 @@ def _show_session(session: Session) -> Hit:
 
 
 def _exchanges(asked: Asked) -> list[Hit]:
-    exchanges = _own(Exchange.objects.all(), asked)
+    exchanges = _own(Exchange.objects.filter(deleted_at=None), asked)
     if (public_id := read_public_id(asked.text)) is not None:
         return [_show_exchange(one, "") for one in _newest(exchanges.filter(public_id=public_id))]
     if not _has_words(asked.text):
@@ -267,7 +267,7 @@ def _exchanges(asked: Asked) -> list[Hit]:
 
 
 def _exchange(asked: Asked, number: int) -> Hit | None:
-    found = _own(Exchange.objects.all(), asked).filter(pk=number).first()
+    found = _own(Exchange.objects.filter(deleted_at=None), asked).filter(pk=number).first()
     return _show_exchange(found, "") if found else None
 
 
