@@ -1,5 +1,6 @@
 """Adapters, the verdicts on them, and what serves which worker."""
 
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.db import models
@@ -9,6 +10,9 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
 from apps.workers.models import Worker
+
+MOST_HELD = timedelta(days=1)
+"""So long a running trial holds back what passes the gate: it has no end of its own where too few tasks come."""
 
 
 class Adapter(Stateful):
@@ -28,6 +32,7 @@ class Adapter(Stateful):
         barred: why it may never serve again, whoever asks; "" while it may.
         is_rebuilt: made again without a forgotten person's data: it takes the place of what serves, and does not
             continue it.
+        held_since: since when it waits for the end of a trial of its line before it serves; None: it waits for none.
     """
 
     class State(models.TextChoices):
@@ -72,6 +77,7 @@ class Adapter(Stateful):
     suspicion = models.TextField(blank=True, default="")
     barred = models.CharField(max_length=300, blank=True, default="")
     is_rebuilt = models.BooleanField(default=False)
+    held_since = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -247,6 +253,19 @@ class Deployment(Timestamped):
     @property
     def project_id(self) -> int:
         return self.worker.project_id
+
+    @property
+    def holds_until(self) -> datetime | None:
+        """Until when a running trial holds back what passed the gate; None without one."""
+        if self.canary_id is None or self.canary_started_at is None:
+            return None
+        return self.canary_started_at + MOST_HELD
+
+    @property
+    def held_back(self) -> models.QuerySet[Adapter]:
+        """What waits for the end of its trial, the newest first."""
+        waiting = Adapter.objects.filter(worker=self.worker_id, end_user=self.end_user, held_since__isnull=False)
+        return waiting.filter(state=Adapter.State.VERIFIED).order_by("-version")
 
 
 class Shadow(Stateful):

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
@@ -131,22 +133,61 @@ def give_verdict(
 
 
 def promote_verified(adapter_id: int, *, by: str) -> None:
-    """Deploy an adapter that the gate found safe; one it refused is left alone, and so is one that a canary holds up.
+    """Deploy an adapter that the gate found safe; one it refused is left alone, and so is one on trial.
 
     Where the project's policy wants a canary first, that is the pipeline's to start: it knows the tasks. A person's
-    adapter has none: too few tasks are theirs.
+    adapter has none: too few tasks are theirs. While another is on trial it is held back, for a day at most: see
+    `find_held`.
     """
     adapter = Adapter.objects.select_related("worker__provider", "worker__project").get(pk=adapter_id)
     if adapter.state != Adapter.State.VERIFIED:
         return
     if read_gate_policy(adapter.project).canary_percent and not adapter.end_user:
         return
-    serve(adapter)
+    if find_trial_before(adapter) is None:
+        serve(adapter)
     with final_write():
+        hold_served(adapter)
+        if (trial := find_trial_before(adapter)) is not None:
+            _hold_back(adapter, trial, by=by)
+            return
         if words := find_outdated(adapter):
             quarantine(adapter, words=words, by=by)
             return
         deploy(adapter.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
+
+
+def find_trial_before(adapter: Adapter) -> Deployment | None:
+    """The trial whose end comes before an adapter may serve by itself; None where it need not wait.
+
+    What was made again without a forgotten person's data waits for nothing.
+    """
+    deployment = None if adapter.is_rebuilt or adapter.end_user else find_deployment(adapter.worker)
+    until = deployment.holds_until if deployment is not None else None
+    return deployment if until is not None and until > timezone.now() else None
+
+
+def find_held() -> list[Adapter]:
+    """What was held back by a trial that has ended, or lasted too long: the newest of each worker.
+
+    Older ones were overtaken and wait no more; a person may still promote them.
+    """
+    waiting = Adapter.objects.filter(state=Adapter.State.VERIFIED, held_since__isnull=False)
+    newest: dict[int, Adapter] = {}
+    for adapter in waiting.select_related("worker").order_by("version"):
+        newest[adapter.worker_id] = adapter
+    waiting.exclude(pk__in=[adapter.pk for adapter in newest.values()]).update(held_since=None)
+    return [adapter for adapter in newest.values() if find_trial_before(adapter) is None]
+
+
+def _hold_back(adapter: Adapter, trial: Deployment, *, by: str) -> None:
+    """Note that an adapter waits for the end of another's trial, in the running transaction; once."""
+    if trial.canary is None or trial.canary_id == adapter.pk or trial.holds_until is None:
+        return
+    if Adapter.objects.filter(pk=adapter.pk, held_since=None).update(held_since=Now()):
+        until = trial.holds_until.isoformat()
+        words = f"held back until the canary {trial.canary.name} has ended, at the latest at {until}"
+        record(Kind.ADAPTER_HELD, subject=adapter, by=by, payload={"words": words, "until": until})
 
 
 def find_outdated(adapter: Adapter) -> str:
@@ -187,7 +228,7 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
 
 def quarantine(adapter: Adapter, *, words: str, by: str) -> None:
     """Let a person look at it before it serves, in the running transaction."""
-    move(adapter, Adapter.State.QUARANTINED, by=by, payload={"words": words[:300]}, suspicion=words)
+    move(adapter, Adapter.State.QUARANTINED, by=by, payload={"words": words[:300]}, suspicion=words, held_since=None)
 
 
 def suspect(*, adapter: Adapter, by: User, reason: str) -> Adapter:
@@ -323,7 +364,7 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
         if before.barred:
             quarantine(before, words=before.barred, by=by)
     if adapter is not None:
-        move(adapter, Adapter.State.DEPLOYED, by=by)
+        move(adapter, Adapter.State.DEPLOYED, by=by, held_since=None)
     deployment.adapter = adapter
     goes_back = kind == Kind.DEPLOYMENT_ROLLED_BACK or (before is not None and before.barred)
     deployment.previous = find_fallback(adapter) if goes_back else before

@@ -130,6 +130,7 @@ class Kind(models.TextChoices):
     # adapters
     ADAPTER_RECORDED = "adapter.recorded"
     ADAPTER_VERIFIED = "adapter.verified"
+    ADAPTER_HELD = "adapter.held"
     ADAPTER_REFUSED = "adapter.refused"
     ADAPTER_QUARANTINED = "adapter.quarantined"
     ADAPTER_DEPLOYED = "adapter.deployed"

@@ -59,7 +59,9 @@ def stop_canary(*, deployment: Deployment, by: User) -> Deployment:
 
 
 def watch_canaries() -> int:
-    """Start what the policies want tried, and end every trial of which enough was seen. Returns how many moved."""
+    """Start what the policies want tried, end every trial of which enough was seen, and put into service what waited
+    for such an end. Returns how many moved.
+    """
     moved = 0
     for adapter in _find_untried():
         try:
@@ -75,6 +77,13 @@ def watch_canaries() -> int:
                 moved += _end_when_clear(deployment)
         except TentalisError as error:
             logger.warning("the canary of %s cannot be ended: %s", deployment.worker.name, error)
+    for adapter in adapters.find_held():
+        try:
+            with CancelScope(LOAD_S):
+                adapters.promote_verified(adapter.pk, by="gate")
+            moved += 1
+        except TentalisError as error:
+            logger.warning("%s, which waited for a trial, cannot serve: %s", adapter.name, error)
     return moved
 
 

@@ -278,6 +278,7 @@ class AdapterOut(serializers.ModelSerializer[Adapter]):
             "suspicion",
             "barred",
             "is_rebuilt",
+            "held_since",
             "sha256",
             "manifest",
             "created_at",

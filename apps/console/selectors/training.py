@@ -230,6 +230,12 @@ class AdapterView:
         return self.deployment is not None and self.deployment.canary_id == self.adapter.pk
 
     @property
+    def is_held(self) -> bool:
+        """Whether it passed the gate and waits for the end of another's trial."""
+        waits = self.adapter.held_since is not None and self.adapter.state == Adapter.State.VERIFIED
+        return waits and self.deployment is not None and self.deployment.canary_id is not None
+
+    @property
     def can_be_tried(self) -> bool:
         """Whether it could get a share of the work: nothing else is tried, and the gate is done with it."""
         is_free = self.deployment is None or self.deployment.canary_id is None

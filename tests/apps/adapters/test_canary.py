@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.adapters import canary as trials
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import MOST_HELD, Adapter, Deployment, Verdict
 from apps.adapters.selectors import choose_adapter
+from apps.adapters.services import promote, promote_verified
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
@@ -20,6 +23,7 @@ from apps.tasks.models import Attempt, Task
 from apps.tasks.services import work_task
 from apps.workers.models import Worker
 from tests.apps.adapters.test_deployment import deploy, make_adapter
+from tests.apps.console.builders import sign_in
 from tests.factories import make_task, make_worker
 from tests.fakes import FakeModelServer
 
@@ -46,7 +50,7 @@ def served(project: Project) -> Iterator[Worker]:
         )
         worker = make_worker(project, "chatty", Worker.Kind.CHAT, provider=provider, base_model="desk")
         first, second = make_adapter(worker, 1), make_adapter(worker, 2)
-        server.models += [first.name, second.name]
+        server.models += [first.name, second.name, "chatty@v3", "chatty@v4"]
         deploy(worker, first)
         yield worker
 
@@ -225,3 +229,77 @@ def test_a_reviewer_may_neither_start_nor_stop_it(served: Worker, alice: User, b
 def test_postgres_refuses_a_share_without_a_canary(served: Worker) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         Deployment.objects.filter(worker=served).update(canary_percent=10)
+
+
+def pass_the_gate(worker: Worker, version: int, **values: Any) -> Adapter:
+    """Found safe beside version 1, and about to be put into service by the gate."""
+    adapter = make_adapter(worker, version)
+    Adapter.objects.filter(pk=adapter.pk).update(**values)
+    beside = Adapter.objects.get(worker=worker, version=1).name
+    Verdict.objects.create(adapter=adapter, question="safe", outcome="yes", words="safe", compared_with=beside)
+    promote_verified(adapter.pk, by="gate")
+    adapter.refresh_from_db()
+    return adapter
+
+
+def serving(worker: Worker) -> tuple[int | None, int | None]:
+    """Versions that serve and are on trial."""
+    found = Deployment.objects.values_list("adapter__version", "canary__version").get(worker=worker)
+    return (found[0], found[1])
+
+
+def test_what_passes_the_gate_waits_for_the_end_of_a_trial(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    third, fourth = pass_the_gate(served, 3), pass_the_gate(served, 4)
+    promote_verified(fourth.pk, by="gate")
+    assert serving(served) == (1, 2)
+    held = AuditEntry.objects.filter(kind=Kind.ADAPTER_HELD)
+    assert list(held.values_list("subject_id", flat=True).order_by("id")) == [third.pk, fourth.pk]
+    assert "held back until the canary chatty@v2 has ended" in held[0].payload["words"]
+    client = sign_in(alice)
+    for version, words in ((4, "Held back: it passed the gate"), (2, "waits for the end of this canary")):
+        adapter = Adapter.objects.get(version=version)
+        page = client.get(reverse("console:adapter", args=(served.project.slug, adapter.pk))).content.decode()
+        assert words in page
+    assert canary.watch_canaries() == 0
+    trials.stop_canary(deployment=Deployment.objects.get(worker=served), by=alice)
+    assert canary.watch_canaries() == 1
+    assert serving(served) == (4, None)
+    assert list(Adapter.objects.filter(version__gte=3).order_by("version").values_list("state", "held_since")) == [
+        ("verified", None),
+        ("deployed", None),
+    ]
+
+
+def test_what_waited_is_looked_at_by_a_person_when_the_trial_ended_in_service(served: Worker, alice: User) -> None:
+    Project.objects.filter(pk=served.project_id).update(gate_policy={"margin": 0.3})
+    begin(served, alice)
+    third = pass_the_gate(served, 3)
+    try_out(served, scores={1: 0.7, 2: 0.95, 3: 0.9}, tasks=200)
+    canary.watch_canaries()
+    third.refresh_from_db()
+    assert serving(served) == (2, None)
+    assert (third.state, third.held_since) == ("quarantined", None)
+    assert "was found safe beside chatty@v1, and chatty@v2 serves by now" in third.suspicion
+
+
+def test_a_trial_holds_back_no_longer_than_a_day(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    pass_the_gate(served, 3)
+    Deployment.objects.update(canary_started_at=timezone.now() - MOST_HELD)
+    assert canary.watch_canaries() == 1
+    assert serving(served) == (3, None)
+    assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "replaced"
+
+
+def test_a_person_puts_what_is_held_back_into_service_at_once(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    third = pass_the_gate(served, 3)
+    promote(adapter=third, by=alice)
+    assert serving(served) == (3, None)
+
+
+def test_what_was_made_again_without_somebody_waits_for_no_trial(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    assert pass_the_gate(served, 3, is_rebuilt=True).held_since is None
+    assert serving(served) == (3, None)
