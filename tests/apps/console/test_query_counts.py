@@ -48,7 +48,7 @@ QUERIES: Mapping[str, int] = {
     "run_untaken": 17,
     "run_paused": 17,
     "run_scorer": 13,
-    "adapters": 20,
+    "adapters": 21,
     "adapter": 23,
     "adapter_people": 14,
     "adapter_moved": 12,
