@@ -138,7 +138,7 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     "patience_s": (_("Review deadline"), _("How long a review stays open.")),
     "on_timeout": (_("If the deadline passes"), ""),
     "human_rate": (
-        _("Share a person reviews too"),
+        _("Share a person reviews as well"),
         _("Where both review: from 0 to 1. Uncertain tasks and a project's first always wait for a person."),
     ),
     "double_review_rate": (

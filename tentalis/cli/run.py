@@ -146,7 +146,7 @@ def describe_return(found: dict[str, Any]) -> dict[str, str]:
     spent = found["spent"]
     shown = {name: str(found[name]) for name in ("run", "state", "adapter") if found.get(name)}
     for name, label, unit in (
-        ("gpu_s", "training machine", "s"),
+        ("gpu_s", "training time", "s"),
         ("judge_tokens", "judges and hints", "tokens"),
         ("usd", "models", "US dollars"),
         ("human_minutes", "people", "minutes"),

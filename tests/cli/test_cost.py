@@ -23,7 +23,7 @@ def test_a_run_and_a_whole_line_say_what_they_cost_and_brought(signed_in: Run) -
     Verdict.objects.create(adapter=adapter, question="safe", outcome="yes", words="safe", details=details)
     one = signed_in("run", "cost", str(run.pk)).out
     said = dict(re.split(r"  +", line, maxsplit=1) for line in one.splitlines())
-    assert said["training box"] == "1,800 s"
+    assert said["training time"] == "1,800 s"
     assert said["people"] == "not measured"
     assert said["per GPU hour"] == "+10 points [+2, +18]"
     every = signed_in("run", "cost").out

@@ -74,6 +74,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "datasets": path("dataset-list"),
         "dataset": path("dataset", scene.project.datasets.get().pk),
         "blockers": path("blockers"),
+        "glossary": path("glossary"),
         "dead_letters": path("dead-letters"),
         "health": path("health"),
         "audit": path("audit"),

@@ -123,7 +123,7 @@ def test_every_error_is_accessible(address: str, page: Page) -> None:
     page.get_by_role("alert").wait_for()
     found += look_at(page, "a task without a prompt")
     page.goto(address + reverse("console:settings", args=("shop",)))
-    page.get_by_label("Share of tasks reviewed").fill("7")
+    page.get_by_label("Share of tasks sampled for review").fill("7")
     page.get_by_role("button", name="Save Who reviews what").click()
     page.get_by_role("alert").wait_for()
     assert "found 7" in page.locator("#review_policy .errorlist").inner_text()

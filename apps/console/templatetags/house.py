@@ -7,6 +7,7 @@ from typing import Any
 from django import template
 from django.http import QueryDict
 
+from apps.console.glossary import Term, find_terms
 from apps.console.keys import write_keys
 from apps.console.models import TOUR_DISMISSED, SavedView
 from apps.console.preferences import NOT_KEPT, find_views
@@ -20,6 +21,12 @@ TOUR_PAGES: Mapping[str, str] = {
     "who-judges": "who-judges",
 }
 """Pages that show the first steps -> the step they belong to, by the name of its page; "": the way as a whole."""
+
+
+@register.simple_tag(takes_context=True)
+def find_terms_here(context: Mapping[str, Any]) -> list[Term]:
+    """The terms that are seen on the page one is on."""
+    return find_terms(context["request"].resolver_match.url_name)
 
 
 @register.simple_tag(takes_context=True)

@@ -31,6 +31,7 @@ account_urlpatterns = [
 
 urlpatterns = [
     path("settings/", house.show_settings, name="settings"),
+    path("glossary/", own.show_glossary, name="glossary"),
     path("archive/", projects.archive, name="project-archive"),
     path("unarchive/", projects.unarchive, name="project-unarchive"),
     path("members/", house.show_members, name="members"),

@@ -8,16 +8,17 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import KeysForm, PreferenceForm
+from apps.console.glossary import GLOSSARY, TITLES, find_terms
 from apps.console.middleware import THEME_COOKIE
 from apps.console.models import TOUR_DISMISSED, SavedView
 from apps.console.preferences import change_keys, change_preference, delete_view, save_view
-from apps.console.views.frame import Scene, act, leave, posted, project_view, require
+from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
 
 YEAR_S = 365 * 24 * 3600
 
@@ -132,3 +133,14 @@ def _remember_theme(response: HttpResponse, theme: str, request: HttpRequest) ->
     """In the browser too, for the pages before signing in."""
     response.set_cookie(THEME_COOKIE, theme, max_age=YEAR_S, samesite="Lax", httponly=True, secure=request.is_secure())
     return response
+
+
+@require_GET
+@project_view()
+def show_glossary(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """What the words mean; those of the page one comes from first."""
+    context = {
+        "here": find_terms(request.GET.get("page", "")),
+        "groups": [(name, TITLES[name], terms) for name, terms in GLOSSARY.items()],
+    }
+    return show(request, scene, "glossary", context)

@@ -70,6 +70,7 @@ def test_managers_pages_are_shown_to_managers_and_refused_to_reviewers(scene: Sc
 
 
 def test_a_confirmation_says_what_will_happen_and_changes_nothing(scene: Scene, client: Client) -> None:
+    assert "How to read this" in client.get(path("adapter-canary", scene.candidate.pk)).content.decode()
     page = client.get(path("adapter-promote", scene.candidate.pk)).content.decode()
     assert "What will happen" in page
     assert f"{scene.adapter.name} is retired" in page

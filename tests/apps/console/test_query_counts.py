@@ -64,7 +64,8 @@ QUERIES: Mapping[str, int] = {
     "exchange": 20,
     "datasets": 11,
     "dataset": 11,
-    "blockers": 19,  # what waits for a server, workers without base weights
+    "blockers": 19,
+    "glossary": 9,  # what waits for a server, workers without base weights
     "dead_letters": 12,
     "health": 17,
     "audit": 13,

@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 from django.test import Client
+from django.urls import get_resolver, reverse
+
+from apps.accounts.models import Project, User
+from apps.console.glossary import GLOSSARY, find_terms, write_glossary
+from tests.apps.console.builders import sign_in
 
 ROOT = Path(__file__).parents[3]
 TEMPLATES = ROOT / "templates"
@@ -93,7 +98,7 @@ def test_the_words_of_before_are_left_nowhere() -> None:
     found = []
     for path in places:
         text = path.read_text(encoding="utf-8")
-        if "migrations" in path.parts or not any(words in text for words in OLD_WORDS):
+        if path.name == "glossary.py" or "migrations" in path.parts or not any(words in text for words in OLD_WORDS):
             continue
         shown = find_strings(text) if path.suffix == ".py" else text
         found += [f"{path.relative_to(ROOT)}: {words}" for words in OLD_WORDS if words in shown]
@@ -106,3 +111,33 @@ def test_the_words_of_before_are_left_nowhere() -> None:
 def test_an_address_of_before_leads_to_the_page_of_now(client: Client, old: str, now: str) -> None:
     answer = client.get(f"/p/shop/{old}/?worker=desk")
     assert (answer.status_code, answer["Location"]) == (302, f"/p/shop/{now}/?worker=desk")
+
+
+# --- the glossary ----------------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_the_consoles_glossary() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert text == write_glossary(), "run: manage.py glossary --write docs/glossary.md"
+
+
+def test_each_term_is_said_once_and_is_seen_on_pages_that_exist() -> None:
+    terms = [term for group in GLOSSARY.values() for term in group]
+    assert len({term.anchor for term in terms}) == len(terms)
+    pages = {str(name) for name in get_resolver().namespace_dict["console"][1].reverse_dict if isinstance(name, str)}
+    assert {page for term in terms for page in term.pages} - pages == set()
+    assert [term.name for term in terms if not str(term.meaning).endswith(".") or len(str(term.meaning)) > 140] == []
+
+
+@pytest.mark.django_db
+def test_every_title_leads_to_the_terms_of_its_page(project: Project, alice: User) -> None:
+    client = sign_in(alice)
+    page = client.get(reverse("console:adapter-list", args=("shop",))).content.decode()
+    address = f"{reverse('console:glossary', args=('shop',))}?page=adapter-list"
+    assert page.index(f'href="{address}"') < page.index("<h1")
+    glossary = client.get(address)
+    assert [term.name for term in glossary.context["here"]] == [term.name for term in find_terms("adapter-list")]
+    shown = glossary.content.decode()
+    for anchor in ("held-out-panel", "anchor", "canary", "shadow-test", "kl", "control-item-gold"):
+        assert f'<dt id="{anchor}">' in shown
+    assert client.get(reverse("console:glossary", args=("shop",)), {"page": "<nowhere>"}).context["here"] == []
