@@ -108,9 +108,9 @@ class BoxUnit(NamedTuple):
 
 
 BOX_UNITS = (
-    (90.0, BoxUnit(1, gettext_lazy("Gain per second of training"), gettext_lazy("Gain per second"))),
-    (5400.0, BoxUnit(60, gettext_lazy("Gain per minute of training"), gettext_lazy("Gain per minute"))),
-    (math.inf, BoxUnit(3600, gettext_lazy("Gain per hour of training"), gettext_lazy("Gain per hour"))),
+    (90.0, BoxUnit(1, gettext_lazy("Gain per second of training"), gettext_lazy("Gain/s"))),
+    (5400.0, BoxUnit(60, gettext_lazy("Gain per minute of training"), gettext_lazy("Gain/min"))),
+    (math.inf, BoxUnit(3600, gettext_lazy("Gain per hour of training"), gettext_lazy("Gain/h"))),
 )
 
 
