@@ -16,7 +16,8 @@ from apps.accounts.hashing import HashingBusyError
 from apps.accounts.models import Project
 from apps.accounts.tries import TooManySignInsError, forgive_try
 from apps.adapters.panels import WORLD_OF_KIND
-from apps.base.errors import TentalisError
+from apps.base.errors import BadInputError, TentalisError
+from apps.base.packed_rows import is_packed, unpack_rows
 from apps.console import services
 from apps.environments.registry import WORLDS
 from apps.tasks.models import Environment
@@ -125,21 +126,40 @@ class TextFileField(forms.FileField):
         if (found.size or 0) > self.most_bytes:
             wanted = now_in_words("Wanted a file of at most %(most)s bytes, found %(size)s.")
             raise ValidationError(wanted % {"most": f"{self.most_bytes:,}", "size": f"{found.size:,}"})
+        return self.read(found.name or "", found.read())
+
+    def read(self, name: str, data: bytes) -> tuple[str, str]:
+        """Its name and its text. Raises ValidationError where it is none."""
         try:
-            return found.name or "", found.read().decode("utf-8-sig")
+            return name, data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             wanted = now_in_words("Wanted text in UTF-8, found a byte that is none at place %(place)s.")
             raise ValidationError(wanted % {"place": f"{error.start:,}"}) from None
 
 
+class RowsFileField(TextFileField):
+    """A file of rows: text in UTF-8, or packed: Parquet, an archive of an export. Its cleaned value is as a text's."""
+
+    def read(self, name: str, data: bytes) -> tuple[str, str]:
+        if not is_packed(data):
+            return super().read(name, data)
+        try:
+            return unpack_rows(data)
+        except BadInputError as error:
+            raise ValidationError(str(error).removeprefix("file: ")) from None
+
+
 class TaskFileForm(PlacedForm):
     """Many new tasks, out of a file or pasted. Its cleaned `tasks` is the text that was given and its form."""
 
-    file = TextFileField(
+    file = RowsFileField(
         label=_("A file"),
         most_bytes=MOST_CHARS,
-        endings=".csv,.jsonl,.ndjson,.txt,text/csv,text/plain",
-        help_text=_("CSV, JSON lines, or a text with one prompt a line. It takes the place of the text."),
+        endings=".csv,.jsonl,.ndjson,.txt,.parquet,.zip,text/csv,text/plain",
+        help_text=_(
+            "CSV, JSON lines, Parquet, an exported archive of tasks, or a text with one prompt a line. It takes the "
+            "place of the text."
+        ),
     )
     text = forms.CharField(
         label=_("Or the text itself"),

@@ -1,5 +1,6 @@
 """Tasks: submit, look, cancel."""
 
+import base64
 import json
 import sys
 from itertools import islice
@@ -12,6 +13,7 @@ from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, p
 
 app = typer.Typer(no_args_is_help=True)
 COLUMNS = ("id", "project", "worker", "environment", "state", "score", "prompt")
+PACKED = (".parquet", ".zip")
 TaskId = Annotated[int, typer.Argument(min=1, help="Number of the task.")]
 
 
@@ -56,7 +58,9 @@ def submit(
 
 @app.command("import")
 def import_tasks(
-    file: Annotated[str, typer.Argument(help="FILE.csv, FILE.jsonl, FILE.txt (a prompt a line); - standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="FILE.csv, .jsonl, .txt (a prompt a line), .parquet, .zip (an export); -: input.")
+    ],
     project: Project = "",
     environment: Annotated[str, typer.Option("--environment", "-e", help="Default: fits the worker.")] = "",
     worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
@@ -72,13 +76,14 @@ def import_tasks(
     from tentalis.cli.session import choose_project, open_client
     from tentalis.core.task_files import guess_form
 
-    text = _read_prompt("-" if file == "-" else f"@{file}")
+    text = _read_packed(file) if file.lower().endswith(PACKED) else _read_prompt("-" if file == "-" else f"@{file}")
+    usual = "packed" if file.lower().endswith(PACKED) else guess_form(file, text)
     with open_client() as client:
         slug = choose_project(client, project)
         made = client.import_tasks(
             project=slug,
             text=text,
-            form=form or guess_form(file, text),
+            form=form or usual,
             environment=environment or _fit_environment(client, slug, worker),
             worker=worker or None,
             group_size=group_size,
@@ -149,6 +154,14 @@ def _read_prompt(text: str) -> str:
         return Path(text[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"the prompt's file {text[1:]} cannot be read: {error}") from None
+
+
+def _read_packed(file: str) -> str:
+    """A Parquet file or an archive, as it is sent."""
+    try:
+        return base64.b64encode(Path(file).read_bytes()).decode()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}") from None
 
 
 def _read_json(option: str, text: str) -> Any:

@@ -14,6 +14,9 @@ MOST_FAULTS: Final = 20
 """So many are told; there may be more."""
 _FIELDS: Final = ("prompt", "reference", "match", "group_size", "seed")
 _JSON_FIELDS: Final = ("prompt", "reference", "metadata", "group_size", "seed")
+_OF_AN_EXPORT: Final = frozenset({"created_at", "state", "submitted_by", "answer"})
+_LEFT_OUT: Final = (*_OF_AN_EXPORT, "id", "worker", "environment", "score", "failure")
+"""What a platform's own export of its tasks says beside them: of the work on them, which is not taken over."""
 _LEVELS, _DIGITS = 16, 19
 
 
@@ -66,7 +69,7 @@ def read_task_rows(text: str, *, form: str) -> list[TaskRow]:
     Args:
         form: one of `FORMS`. CSV (RFC 4180) needs a column `prompt`; `reference`, `match`, `group_size` and `seed` are
             known, other columns become metadata. A JSON line is an object of prompt, reference, metadata, group_size
-            and seed. Blank lines are left out.
+            and seed; of an export of tasks what was done with them is left out. Blank lines are left out.
     Raises:
         TaskFileError: with each line that is not what is wanted.
     """
@@ -122,6 +125,8 @@ def _read_csv(text: str) -> Iterator[TaskRow | tuple[int, str]]:
 def _find_header_fault(names: list[str]) -> str:
     if "prompt" not in names:
         return f"wanted a header with a column prompt, found {', '.join(names)[:200]!r}"
+    if set(names) >= _OF_AN_EXPORT:
+        return "this is an export of tasks as CSV, which is for reading: import it as JSON lines or Parquet"
     doubles = sorted({name for name in names if names.count(name) > 1})
     return f"wanted each column once, found twice: {', '.join(doubles)[:200]!r}" if doubles else ""
 
@@ -157,6 +162,8 @@ def _read_object(line: int, text: str) -> TaskRow | tuple[int, str]:
         return line, str(error)
     if not isinstance(said, dict):
         return line, f"wanted an object, found {text.strip()[:60]!r}"
+    if said.keys() >= _OF_AN_EXPORT:
+        said = {name: value for name, value in said.items() if name not in _LEFT_OUT}
     if unknown := [name for name in said if name not in _JSON_FIELDS]:
         return line, f"wanted {', '.join(_JSON_FIELDS)}; found {', '.join(unknown)[:200]}"
     if not isinstance(prompt := said.get("prompt"), str) or not prompt.strip():

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,10 @@ def test_a_file_of_tasks_goes_in(signed_in: Run, tmp_path: Path) -> None:
     made = signed_in("task", "import", str(file), "--group-size", "2", "--json")
     assert made.json["count"] == 2
     assert [task.prompt for task in Task.objects.filter(pk__in=made.json["tasks"]).order_by("pk")] == ["One", "Two"]
+    with zipfile.ZipFile(tmp_path / "tasks.zip", "w") as archive:
+        archive.writestr("tasks.jsonl", '{"prompt": "Three"}\n')
+    made = signed_in("task", "import", str(tmp_path / "tasks.zip"), "--json")
+    assert Task.objects.get(pk=made.json["tasks"][0]).prompt == "Three"
     file.write_text('{"question": "One"}\n')
     refused = signed_in("task", "import", str(file))
     assert refused.code == 1

@@ -208,6 +208,9 @@ TASK_FILE = (
 )
 
 
+PACKED = "packed"
+
+
 class TaskFileIn(StrictSerializer):
     """Many new tasks: a file, taken whole or not at all."""
 
@@ -218,8 +221,8 @@ class TaskFileIn(StrictSerializer):
         required=False, min_value=1, max_value=64, help_text="Of tasks that say none. Default: the project's."
     )
     form = WordField(
-        choices=[(form, form) for form in FORMS],
-        help_text=TASK_FILE,
+        choices=[(form, form) for form in (*FORMS, PACKED)],
+        help_text=f"{TASK_FILE} {PACKED}: a Parquet file or the archive of an export of tasks, in base64.",
     )
     text = TextField(max_length=MOST_CHARS, help_text=f"At most {MOST_TASKS:,} tasks.")
 

@@ -19,6 +19,7 @@ from apps.api.permissions import current_user
 from apps.api.serializers.learning import DeploymentOut
 from apps.api.serializers.strict import NoFields
 from apps.api.serializers.work import (
+    PACKED,
     AttemptDetailOut,
     AttemptIn,
     AttemptOut,
@@ -33,6 +34,7 @@ from apps.api.serializers.work import (
 )
 from apps.api.views.base import ResourceViewSet
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
+from apps.base.packed_rows import read_base64, unpack_rows
 from apps.finding.tasks import TaskFilters
 from apps.inference.models import Provider
 from apps.pipeline import flow
@@ -40,6 +42,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.waiting import current_board
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker, delete_worker
+from tentalis.core.task_files import guess_form
 
 WAITING = [
     OpenApiParameter(
@@ -195,6 +198,9 @@ class TaskViewSet(ResourceViewSet):
         project = find_project_for(request, body.pop("project"), Right.TASKS_WRITE)
         if "worker" in body:
             body["worker"] = find_worker(project, body["worker"])
+        if body["form"] == PACKED:
+            name, body["text"] = unpack_rows(read_base64(body["text"], field="text"), field="text")
+            body["form"] = guess_form(name, body["text"])
         made = flow.submit_file(project=project, by=current_user(request), **body)
         return Response({"count": len(made), "tasks": [task.pk for task in made]}, status=201)
 

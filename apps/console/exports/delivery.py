@@ -20,10 +20,15 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
+from apps.console.exports.narrowing import find_fault
 from apps.console.exports.sources import Row, Source
 from apps.console.exports.writers import WRITERS, Sink
+from tentalis.core.row_kinds import CONTENT, ContentHash
 
 SCHEMA = "tentalis.export/1"
+HF = "hf"
+"""The format of Hugging Face's `datasets`: an archive of a card and of Parquet."""
+HF_DATA = "data/train-00000-of-00001.parquet"
 
 
 @dataclass
@@ -31,6 +36,7 @@ class Export:
     """One export under way.
 
     Attributes:
+        is_hf: laid out as a data set of Hugging Face's `datasets`.
         row_count, size_bytes, digest: of the data so far; final once `is_complete`.
     """
 
@@ -40,11 +46,16 @@ class Export:
     project: Project
     by: User
     at: datetime = field(default_factory=timezone.now)
+    is_hf: bool = False
     row_count: int = 0
     size_bytes: int = 0
     is_complete: bool = False
     _hash: Any = field(default_factory=hashlib.sha256)
     audit_id: int = 0
+    _content: ContentHash | None = None
+
+    def __post_init__(self) -> None:
+        self._content = ContentHash(self.source.name) if self.source.name in CONTENT else None
 
     @property
     def stem(self) -> str:
@@ -63,11 +74,24 @@ class Export:
             "rows": self.row_count,
             "size_bytes": self.size_bytes,
             "sha256": self._hash.hexdigest(),
+            "content_sha256": self._content.hexdigest() if self._content is not None else "",
             "by": self.by.handle,
             "at": self.at.isoformat(),
             "code_version": version("tentalis"),
             "audit_entry": self.audit_id,
         }
+
+    @property
+    def card(self) -> str:
+        """The data set's card; its first lines tell `datasets.load_dataset` where the rows are."""
+        said = "".join(f"- {name}: {value}\n" for name, value in self.filters.items()) or "- everything\n"
+        return (
+            "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n"
+            f"    path: {HF_DATA}\npretty_name: {json.dumps(str(self.source.title))}\n---\n\n"
+            f"# {self.source.title}\n\n{self.source.about}\n\n{self.row_count} rows of the project "
+            f"`{self.project.slug}`, exported {self.at:%Y-%m-%d}. Narrowed to:\n\n{said}\n"
+            f'`manifest.json` tells the hashes. Read it with `datasets.load_dataset("<this folder>")`.\n'
+        )
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -86,16 +110,21 @@ class Export:
         """The data and its manifest as one zip, made while it is sent."""
         sink = Sink()
         with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            with archive.open(f"{self.source.name}.{self.format}", "w", force_zip64=True) as file:
+            name = HF_DATA if self.is_hf else f"{self.source.name}.{self.format}"
+            with archive.open(name, "w", force_zip64=True) as file:
                 for part in self.write():
                     file.write(part)
                     yield sink.take()
+            if self.is_hf:
+                archive.writestr("README.md", self.card)
             archive.writestr("manifest.json", json.dumps(self.manifest, indent=2, ensure_ascii=False))
         yield sink.take()
 
     def _count(self, rows: Iterator[Row]) -> Iterator[Row]:
         for row in rows:
             self.row_count += 1
+            if self._content is not None:
+                self._content.add(row)
             yield row
 
 
@@ -107,20 +136,25 @@ def begin_export(*, source: Source, format: str, filters: Mapping[str, str], pro
         BadInputError: a format or filter the source does not know.
     """
     require_right(by, project, source.right)
+    is_hf = format == HF
+    format = "parquet" if is_hf else format
     if format not in source.formats:
-        raise BadInputError(f"format: wanted one of {', '.join(source.formats)}, found {format!r}")
+        raise BadInputError(f"format: wanted one of {', '.join((*source.formats, HF))}, found {format!r}")
     for name, value in filters.items():
         known = source.filters.get(name, frozenset())
         if known is not None and value not in known:
             raise BadInputError(f"{name}: {source.name} cannot be narrowed to {value!r} by it")
-    export = Export(source, format, dict(filters), project, by)
-    payload = {"source": source.name, "format": format, "filters": dict(filters)}
+        if fault := find_fault(name, value):
+            raise BadInputError(fault)
+    export = Export(source, format, dict(filters), project, by, is_hf=is_hf)
+    payload = {"source": source.name, "format": HF if is_hf else format, "filters": dict(filters)}
     export.audit_id = record(Kind.EXPORT_MADE, subject=project, by=by.handle, payload=payload).pk
     return export
 
 
 def deliver(request: HttpRequest, export: Export, *, is_archive: bool) -> StreamingHttpResponse:
     """Send it as it is made."""
+    is_archive = is_archive or export.is_hf
     return stream_rows(
         request,
         _end_with_audit(export, export.write_archive() if is_archive else export.write()),

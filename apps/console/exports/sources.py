@@ -18,6 +18,7 @@ from apps.accounts.services import find_role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry, AuditSeal
 from apps.console.exports import training_sets
+from apps.console.exports.narrowing import COMMON, look_up
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rights import MANAGERS, may_read_reference
 from apps.rollouts.models import Rollout
@@ -51,6 +52,11 @@ class Source:
     formats: tuple[str, ...] = ("csv", "jsonl", "parquet")
     references: frozenset[str] = frozenset()
 
+    @property
+    def choices(self) -> list[tuple[str, list[str]]]:
+        """Its filters, and in order what each may be; [] for any text."""
+        return [(name, sorted(values or ())) for name, values in self.filters.items()]
+
     def columns_for(self, user: User, project: Project) -> Mapping[str, str]:
         """What a user takes home."""
         if not self.references or may_read_reference(user, project):
@@ -60,15 +66,15 @@ class Source:
 
 TASK_COLUMNS = {
     "id": "int", "created_at": "time", "state": "text", "worker": "text", "environment": "text", "submitted_by": "text",
-    "group_size": "int", "score": "float", "prompt": "text", "answer": "text", "reference": "json", "metadata": "json",
-    "failure": "text",
+    "group_size": "int", "seed": "int", "score": "float", "prompt": "text", "answer": "text", "reference": "json",
+    "metadata": "json", "failure": "text",
 }  # fmt: skip
 REFERENCES = frozenset({"reference"})
 TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"}
 
 
 def read_tasks(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
-    rows = Task.objects.filter(project=project, **filters)
+    rows = Task.objects.filter(project=project, **look_up(filters))
     names = [name for name in TASK_COLUMNS if name not in REFERENCES or may_read_reference(user, project)]
     for values in iterate_values(rows, [TASK_PATHS.get(name, name) for name in names]):
         yield dict(zip(names, values, strict=True))
@@ -99,7 +105,7 @@ def read_feedback(project: Project, filters: Mapping[str, str], user: User) -> I
     """
     purpose = "review__purpose" if find_role(user, project) in MANAGERS else "shown_purpose"
     own = [name for name in FEEDBACK_COLUMNS if name != "steps"]
-    rows = Feedback.objects.readable_by(user).filter(project=project, **filters)
+    rows = Feedback.objects.readable_by(user).filter(project=project, **look_up(filters, worker="task__worker__name"))
     rows = rows.annotate(shown_purpose=SHOWN_PURPOSE)
     pages = page_values(rows, [{"purpose": purpose}.get(name, FEEDBACK_PATHS.get(name, name)) for name in own], PAGE)
     for page in pages:
@@ -126,6 +132,7 @@ def read_rollouts(project: Project, filters: Mapping[str, str], user: User) -> I
     rows = Rollout.objects.filter(project=project, is_usable=True, attempt__exchange__isnull=False).select_related(
         "task", "adapter", "hint", "attempt__exchange"
     )
+    rows = rows.filter(**look_up(filters))
     last = 0
     while page := list(rows.filter(pk__gt=last).order_by("pk")[:HEAVY_PAGE]):
         for record in make_records(page):
@@ -169,7 +176,7 @@ def page_values(rows: "QuerySet[Any]", paths: list[str], size: int) -> Iterator[
 
 
 def _set(name: str, title: Any, about: Any, columns: Mapping[str, str], rows: Any) -> Source:
-    return Source(name, title, about, Right.FEEDBACK_READ, columns, rows, {}, ("jsonl", "parquet", "csv"))
+    return Source(name, title, about, Right.FEEDBACK_READ, columns, rows, COMMON, ("jsonl", "parquet", "csv"))
 
 
 SOURCES: Mapping[str, Source] = {
@@ -177,17 +184,17 @@ SOURCES: Mapping[str, Source] = {
     for source in (
         Source(
             "tasks", _("Tasks"), _("Each task with its state, score and best answer."),
-            Right.TASKS_READ, TASK_COLUMNS, read_tasks, {"state": frozenset(Task.State.values)},
+            Right.TASKS_READ, TASK_COLUMNS, read_tasks, {"state": frozenset(Task.State.values), **COMMON},
             references=REFERENCES,
         ),
         Source(
             "feedback", _("Reviews and feedback"), _("What managers said, step by step, in their own words."),
             Right.FEEDBACK_READ, FEEDBACK_COLUMNS, read_feedback,
-            {"source": frozenset(Feedback.Source.values), "author": None},
+            {"source": frozenset(Feedback.Source.values), "author": None, **COMMON},
         ),
         Source(
             "rollouts", _("Rollouts"), _("Exact tokens, log-probs and rewards, as the trainer reads them."),
-            Right.ROLLOUTS_READ, ROLLOUT_COLUMNS, read_rollouts, {}, ("jsonl", "parquet"),
+            Right.ROLLOUTS_READ, ROLLOUT_COLUMNS, read_rollouts, COMMON, ("jsonl", "parquet"),
         ),
         Source(
             "audit", _("Audit"), _("Everything that happened, with each entry's place in the chain and its hashes."),

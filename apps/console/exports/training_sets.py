@@ -9,8 +9,11 @@ from itertools import combinations
 from typing import Any
 
 from django.db.models import Prefetch
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project, User
+from apps.console.exports.narrowing import look_up
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement
 from apps.tasks.models import Attempt, Step, Task
@@ -25,7 +28,12 @@ KTO_COLUMNS = {
     "prompt": "text", "completion": "text", "label": "bool", "reward": "float", "reward_source": "text", "task": "int",
     "attempt": "int",
 }  # fmt: skip
-SFT_COLUMNS = {"messages": "json", "task": "int", "feedback": "int", "kind": "text"}
+SFT_COLUMNS = {"messages": "messages", "task": "int", "feedback": "int", "kind": "text"}
+
+CHOSEN = frozenset({"preferences", "sft"})
+"""Sets that are made of choices between answers, and of corrected ones."""
+SETS = CHOSEN | {"stepwise", "kto"}
+NO_CHOICE: Mapping[str, Any] = {"edited_answer": "", "preferred_attempt": None, "ranking": []}
 
 Row = Mapping[str, Any]
 
@@ -34,7 +42,7 @@ def read_pairs(project: Project, filters: Mapping[str, str], user: User) -> Iter
     """Every pair a feedback orders: by its ranking, else its preferred attempt before the others; a corrected answer
     before each answered attempt. Equal ranks and equal texts make no pair.
     """
-    for feedback in _iterate_feedback(project, user):
+    for feedback in _iterate_feedback(project, user, filters):
         answers = {
             one.index: one.text or one.answer
             for one in feedback.task.attempts.all()
@@ -68,7 +76,7 @@ def read_pairs(project: Project, filters: Mapping[str, str], user: User) -> Iter
 
 def read_stepwise(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """Each judged attempt's steps up to the first one nobody judged; right from 0.5 on. A person's word comes first."""
-    for task, judgements in _iterate_judged(project, user):
+    for task, judgements in _iterate_judged(project, user, filters):
         for attempt in task.attempts.all():
             found = judgements[attempt.pk]
             steps, labels = [], []
@@ -88,7 +96,7 @@ def read_stepwise(project: Project, filters: Mapping[str, str], user: User) -> I
 
 def read_kto(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """Each judged attempt whose reward is clearly above or below 0.5."""
-    for task, judgements in _iterate_judged(project, user):
+    for task, judgements in _iterate_judged(project, user, filters):
         for attempt in task.attempts.all():
             found = judgements[attempt.pk]
             if found.reward is not None and abs(found.reward - RIGHT_FROM) >= CLEAR_MARGIN:
@@ -101,7 +109,7 @@ def read_kto(project: Project, filters: Mapping[str, str], user: User) -> Iterat
 
 def read_sft(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
     """What a manager wrote instead, or else the attempt they preferred; nothing where none was good enough."""
-    for feedback in _iterate_feedback(project, user):
+    for feedback in _iterate_feedback(project, user, filters):
         best = feedback.preferred_attempt
         if feedback.edited_answer:
             kind, answer = "corrected", feedback.edited_answer
@@ -113,14 +121,20 @@ def read_sft(project: Project, filters: Mapping[str, str], user: User) -> Iterat
         yield {"messages": messages, "task": feedback.task_id, "feedback": feedback.pk, "kind": kind}
 
 
-def _iterate_feedback(project: Project, user: User) -> Iterator[Feedback]:
+def say_why_empty(name: str, project: Project, user: User) -> str | Promise:
+    """Why such a set holds nothing; "" where it may hold something."""
+    counting = Feedback.objects.counting().readable_by(user).filter(project=project)
+    if not counting.exists():
+        return _("Empty: no review counts yet.")
+    if name in CHOSEN and not counting.exclude(**NO_CHOICE).exists():
+        return _("Empty: reviews so far gave scores or words; none chose, ranked or corrected an answer.")
+    return ""
+
+
+def _iterate_feedback(project: Project, user: User, filters: Mapping[str, str]) -> Iterator[Feedback]:
     attempts = Prefetch("task__attempts", Attempt.objects.order_by("index"))
-    rows = (
-        Feedback.objects.counting()
-        .readable_by(user)
-        .filter(project=project)
-        .exclude(edited_answer="", preferred_attempt=None, ranking=[])
-    )
+    rows = Feedback.objects.counting().readable_by(user).filter(project=project).exclude(**NO_CHOICE)
+    rows = rows.filter(**look_up(filters, worker="task__worker__name"))
     last = 0
     while page := list(
         rows.filter(pk__gt=last)
@@ -132,13 +146,16 @@ def _iterate_feedback(project: Project, user: User) -> Iterator[Feedback]:
         last = page[-1].pk
 
 
-def _iterate_judged(project: Project, user: User) -> Iterator[tuple[Task, Mapping[int, Any]]]:
+def _iterate_judged(
+    project: Project, user: User, filters: Mapping[str, str]
+) -> Iterator[tuple[Task, Mapping[int, Any]]]:
     steps = Prefetch("steps", Step.objects.order_by("index"))
     attempts = Prefetch("attempts", Attempt.objects.order_by("index").prefetch_related(steps))
     """Tasks with what came of all that was said of them; none of which somebody's word must not be known yet."""
     counting = Feedback.objects.counting().filter(project=project)
     hidden = counting.exclude(pk__in=counting.readable_by(user).values("pk"))
     rows = Task.objects.filter(project=project, pk__in=counting.values("task")).exclude(pk__in=hidden.values("task"))
+    rows = rows.filter(**look_up(filters))
     last = 0
     while page := list(rows.filter(pk__gt=last).prefetch_related(attempts).order_by("pk")[:PAGE]):
         for task in page:

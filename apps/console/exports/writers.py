@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from apps.base.unpacking import KINDS_KEY
 from tentalis.core.canon import canonical_json
 
 Row = Mapping[str, Any]
@@ -61,8 +62,10 @@ def write_parquet(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[b
         "time": pyarrow.timestamp("us", tz="UTC"), "json": pyarrow.string(), "ints": pyarrow.list_(pyarrow.int32()),
         "floats": pyarrow.list_(pyarrow.float32()), "bools": pyarrow.list_(pyarrow.bool_()),
         "texts": pyarrow.list_(pyarrow.string()),
+        "messages": pyarrow.list_(pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string())])),
     }  # fmt: skip
-    schema = pyarrow.schema([(name, kinds[kind]) for name, kind in columns.items()])
+    said = {KINDS_KEY: json.dumps(dict(columns)).encode()}
+    schema = pyarrow.schema([(name, kinds[kind]) for name, kind in columns.items()], metadata=said)
     sink = Sink()
     iterator = iter(rows)
     with pyarrow.parquet.ParquetWriter(sink, schema) as writer:

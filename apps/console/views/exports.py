@@ -8,7 +8,9 @@ from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.exports.delivery import begin_export, deliver
 from apps.console.exports.sources import SOURCES
+from apps.console.exports.training_sets import SETS, say_why_empty
 from apps.console.selectors.exports import find_exports
+from apps.console.selectors.workers import find_worker_names
 from apps.console.views.frame import Scene, leave, project_view, require, show
 
 
@@ -16,7 +18,12 @@ from apps.console.views.frame import Scene, leave, project_view, require, show
 @project_view(Right.TASKS_READ)
 def show_exports(request: HttpRequest, scene: Scene) -> HttpResponse:
     context = {
-        "sources": [source for source in SOURCES.values() if scene.may(source.right)],
+        "sources": [
+            (source, say_why_empty(source.name, scene.project, scene.user) if source.name in SETS else "")
+            for source in SOURCES.values()
+            if scene.may(source.right)
+        ],
+        "workers": find_worker_names(scene.project),
         "made": find_exports(scene.project, only_by=None if scene.may_audit else scene.user),
         "fragments": {"exports"},
     }

@@ -1,5 +1,8 @@
 """Each resource does what the contract says, for someone who may."""
 
+import base64
+import io
+import zipfile
 from typing import Any
 
 import pytest
@@ -150,6 +153,22 @@ def test_a_file_of_tasks_is_taken_whole_or_not_at_all(as_alice: Caller, project:
     assert (unread.status, unread.body["errors"]["text"][0][:7]) == (400, "line 1:")
     assert as_alice.post("tasks/import", body | {"environment": "swe", "text": good}).status == 400
     assert Task.objects.count() == 2
+
+
+def test_a_packed_file_of_tasks_is_read_and_what_is_none_is_refused_by_name(
+    as_alice: Caller, project: Project, worker: Worker
+) -> None:
+    body = {"project": project.slug, "environment": "chat", "form": "packed"}
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("tasks.jsonl", '{"prompt": "One"}\n{"prompt": "Two", "reference": 2}\n')
+    made = as_alice.post("tasks/import", body | {"text": base64.b64encode(sink.getvalue()).decode()})
+    assert (made.status, made.body["count"]) == (201, 2), made
+    assert [(one.prompt, one.reference) for one in Task.objects.order_by("pk")] == [("One", None), ("Two", 2)]
+    for text, words in (("%%%", "wanted base64"), ("aGVsbG8=", "wanted a Parquet file or a zip")):
+        refused = as_alice.post("tasks/import", body | {"text": text})
+        assert refused.status == 400
+        assert words in refused.body["errors"]["text"][0]
 
 
 def test_an_outside_agent_hands_in_its_own_work(as_alice: Caller, project: Project, worker: Worker) -> None:

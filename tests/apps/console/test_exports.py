@@ -5,16 +5,19 @@ import hashlib
 import io
 import json
 import zipfile
+from html import unescape
 from typing import Any
 
 import pyarrow.parquet
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.accounts.models import Member, Role
+from apps.accounts.models import Member, Project, Role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.console.exports.delivery import begin_export
@@ -23,10 +26,12 @@ from apps.console.exports.writers import guard, unguard, write_csv
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
+from apps.tasks.models import Task
+from apps.workers.models import Worker
 from tentalis.core.contracts import RolloutRecord
 from tests.apps.console.builders import sign_in
 from tests.e2e.scenery import Scene, build_scene
-from tests.factories import make_judged_task, make_user
+from tests.factories import make_judged_task, make_project, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -248,3 +253,137 @@ def test_what_cannot_be_exported_is_said_and_nothing_is_sent(scene: Scene, said:
         "found &#x27;xlsx&#x27;" in answer.content.decode() or "narrowed to &#x27;gone&#x27;" in answer.content.decode()
     )
     assert not AuditEntry.objects.filter(kind=Kind.EXPORT_MADE).exists()
+
+
+# --- and back again --------------------------------------------------------------------------------------------------
+
+
+def ask_tasks(project: Project, worker: Worker) -> None:
+    """Tasks with everything that an export takes over."""
+    make_task(project, worker, prompt="What is 3 + 4?", reference={"match": "number", "value": 7}, group_size=2, seed=5)
+    make_task(
+        project, worker, prompt="Größe: \u2028 «é»", metadata={"topic": {"of": ["a", 1, 2.5, None]}}, group_size=4
+    )
+    make_task(project, worker, prompt="Say 007", reference="007", group_size=1, state="done", answer="7")
+
+
+def upload(client: Client, slug: str, data: bytes, name: str, **said: str) -> Any:
+    file, worker = SimpleUploadedFile(name, data), Worker.objects.get(project__slug=slug, name="echo")
+    return client.post(
+        reverse("console:task-import", args=[slug]), {"worker": worker.pk, "environment": "chat", "file": file, **said}
+    )
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "hf"])
+def test_exported_tasks_are_the_same_content_in_another_project(db: None, format: str) -> None:
+    alice, here, there = make_user("alice"), make_project("here"), make_project("there")
+    ask_tasks(here, make_worker(here, name="echo"))
+    make_worker(there, name="echo")
+    client = sign_in(alice)
+
+    def export(slug: str) -> tuple[bytes, dict[str, Any]]:
+        whole = read_stream(client.post(reverse("console:export", args=(slug, "tasks")), {"format": format}))
+        with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+            return whole, json.loads(archive.read("manifest.json"))
+
+    whole, told = export("here")
+    assert upload(client, "there", whole, "export.zip").status_code == 302
+    _, again = export("there")
+    assert (again["content_sha256"], again["rows"]) == (told["content_sha256"], 3)
+    assert again["sha256"] != told["sha256"], "ids and times are another project's own"
+    read = [(one.prompt, one.reference, one.metadata) for one in Task.objects.filter(project=there).order_by("pk")]
+    assert read == [
+        (one.prompt, one.reference, one.metadata) for one in Task.objects.filter(project=here).order_by("pk")
+    ]
+
+
+def test_a_layout_of_hugging_face_says_where_its_rows_are(scene: Scene) -> None:
+    whole = read_stream(
+        sign_in(scene.alice).post(reverse("console:export", args=("desk", "sft")), {"format": "hf", "worker": "desk"})
+    )
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        card, rows = archive.read("README.md").decode(), read_table(archive.read("data/train-00000-of-00001.parquet"))
+    assert "path: data/train-00000-of-00001.parquet" in card
+    assert "- worker: desk" in card
+    assert rows[0]["messages"][0].keys() == {"role", "content"}
+
+
+def test_an_archive_that_was_changed_is_refused(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    make_worker(scene.project, name="echo")
+    whole = read_stream(client.post(reverse("console:export", args=("desk", "tasks")), {"format": "jsonl"}))
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive, zipfile.ZipFile(changed, "w") as other:
+        other.writestr("tasks.jsonl", archive.read("tasks.jsonl").replace(b"lamp", b"tank"))
+        other.writestr("manifest.json", archive.read("manifest.json"))
+    count = Task.objects.count()
+    assert "it was changed or cut" in upload(client, "desk", changed.getvalue(), "t.zip").content.decode()
+    assert Task.objects.count() == count
+
+
+def write_parquet_file(table: Any, **said: Any) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(table), sink, **said)
+    return sink.getvalue()
+
+
+def pack(**members: bytes) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "."), content)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: write_parquet_file({"prompt": ["a" * 150_000_000]}, compression="zstd"), "too much memory"),
+        (lambda: write_parquet_file({f"c{n}": ["x"] for n in range(101)}), "at most 100 columns"),
+        (lambda: write_parquet_file({"prompt": ["x"] * 20_001}), "at most 20,000 rows"),
+        (lambda: b"PAR1" + b"\0" * 60 + b"PAR1", "wanted a Parquet file"),
+        (lambda: pack(a__jsonl=b" " * 90_000_000), "bytes unpacked, found more"),
+        (lambda: pack(a__jsonl=pack(b__jsonl=b"{}")), "found another archive"),
+        (lambda: pack(a__jsonl=b"{}", b__jsonl=b"{}"), "wanted one file of rows"),
+        (lambda: pack(a__jsonl=b"[" * 5_000 + b"]" * 5_000), "wanted at most 16 levels"),
+        (lambda: pack(**{f"f{number}__txt": b"" for number in range(21)}), "at most 20 files"),
+        (lambda: b"PK\x03\x04 and no more", "wanted a zip"),
+    ],
+)
+def test_a_hostile_file_of_tasks_is_refused_in_words(scene: Scene, make: Any, words: str) -> None:
+    make_worker(scene.project, name="echo")
+    count = Task.objects.count()
+    answer = upload(sign_in(scene.alice), "desk", make(), "tasks.bin")
+    assert answer.status_code == 400
+    assert words in unescape(answer.content.decode())
+    assert Task.objects.count() == count
+
+
+def test_parquet_of_others_is_read_as_tasks(scene: Scene) -> None:
+    make_worker(scene.project, name="echo")
+    data = write_parquet_file({"prompt": ["What is 1 + 1?"], "reference": ["2"], "seed": [9]})
+    assert upload(sign_in(scene.alice), "desk", data, "tasks.parquet").status_code == 302
+    task = Task.objects.latest("pk")
+    assert (task.prompt, task.reference, task.seed) == ("What is 1 + 1?", "2", 9)
+
+
+def test_an_export_is_narrowed_to_days_and_a_worker(scene: Scene) -> None:
+    client = sign_in(scene.alice)
+    today = timezone.now().date()
+    every = len(read_lines(take(client, "tasks", "jsonl")))
+    assert len(read_lines(take(client, "tasks", "jsonl", since=str(today), until=str(today), worker="desk"))) == every
+    assert read_lines(take(client, "tasks", "jsonl", until="2020-01-01")) == []
+    assert read_lines(take(client, "kto", "jsonl", worker="nobody")) == []
+    answer = client.post(
+        reverse("console:export", args=("desk", "tasks")), {"format": "jsonl", "since": "soon"}, follow=True
+    )
+    assert "since: wanted a date" in answer.content.decode()
+
+
+def test_sets_that_are_empty_say_why(scene: Scene) -> None:
+    client, page = sign_in(scene.alice), reverse("console:exports", args=("desk",))
+    assert "Empty:" not in client.get(page).content.decode()
+    Feedback.objects.update(edited_answer="", preferred_attempt=None, ranking=[])
+    assert client.get(page).content.decode().count("none chose, ranked or corrected an answer") == 2
+    Feedback.objects.all().delete()
+    assert client.get(page).content.decode().count("no review counts yet") == 4
