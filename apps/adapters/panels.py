@@ -28,6 +28,11 @@ class Panel:
     seed: int
 
 
+def has_panel(worker: Worker) -> bool:
+    """Whether there are held-out tasks of a worker's kind, on which its adapters are measured."""
+    return worker.kind in WORLD_OF_KIND
+
+
 def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel | None:
     """The panel that this version of the worker is measured on; None where its world has no held-out tasks."""
     world_name = WORLD_OF_KIND.get(Worker.Kind(worker.kind))

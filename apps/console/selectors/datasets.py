@@ -10,7 +10,9 @@ from django.db.models.expressions import Func
 
 from apps.accounts.models import Project
 from apps.adapters.models import PanelResult
+from apps.adapters.panels import has_panel
 from apps.evals.models import Dataset, EvalRun
+from apps.workers.models import Worker
 
 PAGE = 25
 RUNS = 50
@@ -34,6 +36,12 @@ class DatasetRow:
 
     dataset: Dataset
     runs: int
+
+
+def is_measured(project: Project) -> bool:
+    """Whether there are, or may come to be, held-out tasks of what the project's workers do."""
+    workers = list(Worker.objects.filter(project=project, is_active=True).only("kind"))
+    return not workers or any(has_panel(worker) for worker in workers)
 
 
 def find_panels(project: Project) -> list[PanelRow]:

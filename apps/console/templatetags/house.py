@@ -17,8 +17,9 @@ register = template.Library()
 TOUR_PAGES: Mapping[str, str] = {
     "project": "",
     **dict.fromkeys(("connect", "connect-token", "connect-server", "provider-new", "worker-new"), "connect"),
-    **dict.fromkeys(("task-import", "task-new", "task-from-sessions"), "task-import"),
+    **dict.fromkeys(("task-import", "task-new", "task-from-sessions", "task-list"), "task-import"),
     "who-judges": "who-judges",
+    "review-list": "review-list",
 }
 """Pages that show the first steps -> the step they belong to, by the name of its page; "": the way as a whole."""
 

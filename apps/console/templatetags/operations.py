@@ -8,9 +8,11 @@ from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from apps.adapters.panels import has_panel
 from apps.console.words_facts import Words
 from apps.training.returns import Gain, Outcome, Rate, Return
 from apps.webhooks.services import find_origin
+from apps.workers.models import Worker
 
 register = template.Library()
 
@@ -28,6 +30,12 @@ def querystring_live(context: Mapping[str, Any], fragment: str) -> str:
     query = context["request"].GET.copy()
     query["fragment"] = fragment
     return str(query.urlencode())
+
+
+@register.filter
+def is_measured(worker: Worker) -> bool:
+    """Whether a worker's adapters can be measured on held-out tasks."""
+    return has_panel(worker)
 
 
 @register.filter

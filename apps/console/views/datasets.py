@@ -13,7 +13,13 @@ from apps.evals.models import Dataset
 @project_view(Right.METRICS_READ)
 def list_datasets(request: HttpRequest, scene: Scene) -> HttpResponse:
     rows, older = datasets.find_datasets(scene.project, before=read_number(request, "before"))
-    context = {"rows": rows, "older": older, "panels": datasets.find_panels(scene.project)}
+    panels = datasets.find_panels(scene.project)
+    context = {
+        "rows": rows,
+        "older": older,
+        "panels": panels,
+        "is_measured": bool(panels) or datasets.is_measured(scene.project),
+    }
     return show(request, scene, "datasets", context)
 
 

@@ -45,6 +45,8 @@ def create_provider(request: HttpRequest, scene: Scene) -> HttpResponse:
                 status = error.status
             else:
                 messages.success(request, _("%(name)s is added. Test it now.") % {"name": provider.name})
+                if request.GET.get("then") == "connect":
+                    return leave(scene, "connect")
                 return leave(scene, "provider", provider.pk)
     return show(request, scene, "provider_form", {"form": form, "provider": None}, status=status)
 

@@ -66,6 +66,8 @@ def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
                 status = error.status
             else:
                 messages.success(request, _("%(name)s can be given tasks.") % {"name": worker.name})
+                if request.GET.get("then") == "connect":
+                    return leave(scene, "connect")
                 return leave(scene, "worker", worker.name)
     context = {"form": form, "worker": None, "kind": Worker.Kind(kind).label}
     return show(request, scene, "worker_form", context, status=status)

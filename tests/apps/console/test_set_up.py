@@ -8,6 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import ApiToken, Member, Project, Role, User
+from apps.adapters.models import Adapter
 from apps.inference.models import Exchange, Provider, Session
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -214,3 +215,45 @@ def test_a_manager_may_look_who_judges_and_not_change_it(alice: User, project: P
     client = sign_in(alice)
     assert "An owner of the project changes this" in read(client.get(path("who-judges")))
     assert client.post(path("who-judges"), {"who": "none", "share": 5}).status_code == 403
+
+
+def test_what_is_added_from_connect_leads_back_to_it(owner: Client) -> None:
+    sent = {"name": "box", "kind": "vllm", "base_url": "https://models.example/v1"}
+    added = owner.post(f"{path('provider-new')}?kind=vllm&then=connect", sent)
+    assert added.headers["Location"] == path("connect")
+    link = f"{path('worker-new')}?kind=chat&amp;provider={Provider.objects.get().pk}&amp;then=connect"
+    assert link in read(owner.get(path("connect")))
+    form = owner.get(link.replace("&amp;", "&")).context["form"]
+    assert form["provider"].value() == Provider.objects.get().pk
+    sent = {"name": "adder", "kind": "chat", "provider": str(Provider.objects.get().pk), "base_model": "m"}
+    added = owner.post(f"{path('worker-new')}?kind=chat&then=connect", sent)
+    assert added.headers["Location"] == path("connect")
+
+
+# --- pages that stay empty -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["project", "returns", "dataset-list"])
+def test_pages_of_what_is_measured_say_what_is_missing_for_a_worker_outside_the_desk(
+    owner: Client, project: Project, page: str
+) -> None:
+    worker = make_worker(project, kind=Worker.Kind.OUTSIDE, name="claw")
+    said = "to come with tasksets"
+    assert said in read(owner.get(path(page)))
+    Worker.objects.filter(pk=worker.pk).update(kind=Worker.Kind.DESK)
+    assert said not in read(owner.get(path(page)))
+
+
+def test_an_adapter_that_nothing_can_measure_says_so(owner: Client, project: Project) -> None:
+    worker = make_worker(project, kind=Worker.Kind.OUTSIDE, name="claw")
+    adapter = Adapter.objects.create(
+        project=project,
+        worker=worker,
+        version=1,
+        line_version=1,
+        name="shop.claw@v1-0",
+        sha256="0" * 64,
+        uri="file:///none",
+        manifest={},
+    )
+    assert "to come with tasksets" in read(owner.get(path("adapter", adapter.pk)))
