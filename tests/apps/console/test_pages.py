@@ -1,12 +1,19 @@
 """Every page, as everybody: what they see, what they must not, and what it costs."""
 
+import gzip
 import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
+from django.conf import settings
+from django.contrib.staticfiles import finders
 from django.db import connection
+from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.urls import reverse
+from django.urls import resolve, reverse
 
 from apps.accounts.models import Member, Project, Role, User
 from tests.apps.console.builders import sign_in
@@ -192,6 +199,57 @@ def test_pages_are_not_kept_by_the_browser_and_hold_no_inline_script_or_style(sc
         assert " style=" not in page, name
         assert "<style" not in page, name
         assert page.count("<script") == page.count("<script src=") + page.count('<script type="module" src='), name
+
+
+LINK = re.compile(r'<a\b[^>]*?\shref="([^"#][^"]*)"')
+LOADED = re.compile(r'<(?:script|link)\b[^>]*?\s(?:src|href)="([^"]+)"')
+IMPORTED = re.compile(r"""^(?:import|export)\b[^;'"]*["']([^"']+)["']""", re.MULTILINE)
+MOST_SCRIPT_BYTES, MOST_STYLE_BYTES = 90_000, 40_000
+
+
+def test_no_link_on_any_page_is_dead(scene: Scene) -> None:
+    """One of each kind of link is followed: to that view, with those parameters."""
+    client = sign_in(scene.alice)
+    links: dict[tuple[str, tuple[str, ...]], str] = {}
+    for path in find_pages(scene).values():
+        for found in LINK.findall(client.get(path).content.decode()):
+            target = urljoin(path, unescape(found))
+            if not target.startswith("/"):
+                continue  # what leads elsewhere says so by its address
+            match = resolve(target.partition("?")[0].partition("#")[0])
+            links.setdefault((match.view_name, tuple(sorted(QueryDict(urlsplit(target).query)))), target)
+    dead = {target: status for target in links.values() if (status := client.get(target).status_code) not in {200, 302}}
+    files = {target for target in dead if target.endswith("/download")}  # the scene's adapters have none
+    assert dead.keys() == files
+    assert len(links) > 60
+
+
+def _load(path: str, loaded: dict[str, bytes]) -> None:
+    """A static file with the modules that it imports."""
+    name = unquote(path.removeprefix(settings.STATIC_URL))
+    file = finders.find(name)
+    assert isinstance(file, str), f"{path}: no file of ours"
+    if name in loaded:
+        return
+    loaded[name] = Path(file).read_bytes()
+    for imported in IMPORTED.findall(loaded[name].decode("utf-8", "replace")) if name.endswith(".js") else ():
+        _load(urljoin(path, imported), loaded)
+
+
+def test_a_first_load_is_light_and_asks_no_other_host(scene: Scene) -> None:
+    client, pages = sign_in(scene.alice), find_pages(scene)
+    for name in ("dashboard", "review", "run"):
+        loaded: dict[str, bytes] = {}
+        for path in LOADED.findall(client.get(pages[name]).content.decode()):
+            assert path.startswith("/"), path
+            if path.startswith(settings.STATIC_URL):
+                _load(path, loaded)
+        sizes = {
+            kind: sum(len(gzip.compress(data)) for file, data in loaded.items() if file.endswith(kind))
+            for kind in (".js", ".css")
+        }
+        assert 0 < sizes[".js"] <= MOST_SCRIPT_BYTES, (name, sizes)
+        assert 0 < sizes[".css"] <= MOST_STYLE_BYTES, (name, sizes)
 
 
 @pytest.mark.parametrize("path", ["/p/gone/", "/no-such-page/"])
