@@ -1,4 +1,4 @@
-"""What a grant allows, counted while it is used: room is held before a call and settled by what the call took.
+"""What a grant and a project's budgets allow, counted while it is used: room is held before a call, and settled then.
 
 The count is the gateway's (`apps.gateway.limits`), under the same names in Redis, so that what a project's callers, its
 workers and its judges use is one sum. Calls made here are held for all processes in one step; of calls at the same time
@@ -17,12 +17,13 @@ from uuid import uuid4
 import redis
 from django.conf import settings
 
+from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.inference.errors import ProviderBusyError
 from apps.inference.grants import WHO_GRANTS
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.prices import load_prices
-from tentalis.core.limits import DAY_S, MONTH_S, find_window
+from tentalis.core.limits import DAY_S, MONTH_S, Limits, find_window
 from tentalis.core.token_use import TokenUse
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ _HOLD = """
 
 
 class AllowanceSpentError(TentalisError):
-    """What the project was granted of a shared model server is used up for this day or month."""
+    """What the project may use, in all or of a shared model server, is used up for this day or month."""
 
     status = 429
     code = "allowance_spent"
@@ -66,12 +67,16 @@ class AllowanceHeldError(ProviderBusyError):
 
 
 class Meter(NamedTuple):
-    """One limit of a grant.
+    """One limit of a grant, or of a project.
 
     Args:
+        scope: what its counts are named by. whose: who may use what, in words. anew: who may allow more.
         measure: what a call of a model with these tokens counts for.
     """
 
+    scope: str
+    whose: str
+    anew: str
     name: str
     window_s: int
     limit: float
@@ -91,10 +96,8 @@ def name_count(name: str, window: int) -> str:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one project may use of one shared model server."""
+    """What one project may use, in all and of one shared model server."""
 
-    scope: str
-    words: str
     meters: tuple[Meter, ...]
     clock: Callable[[], float] = field(default=time.time, repr=False)
 
@@ -119,17 +122,17 @@ class Allowance:
     def _hold(self, meter: Meter, room: "Room") -> None:
         now = self.clock()
         window, left_s = find_window(meter.window_s, now)
-        count = name_count(f"{self.scope}:{meter.name}", window)
+        count = name_count(f"{meter.scope}:{meter.name}", window)
         amount = f"{meter.measure(room.model, room.guess):.9f}"
         arguments = (meter.limit, amount, room.name, now, now + HELD_FOR_S, 2 * int(HELD_FOR_S))
         found = _tell(lambda client: client.eval(_HOLD, 2, count, f"{count}:held", *arguments))
         if found == "spent":
             raise AllowanceSpentError(
-                f"{self.words} {meter.limit:g} {meter.words}, and has: {WHO_GRANTS} anew", retry_after_s=left_s
+                f"{meter.whose} {meter.limit:g} {meter.words}, and has: {meter.anew}", retry_after_s=left_s
             )
         if found == "held":
             raise AllowanceHeldError(
-                f"{self.words} {meter.limit:g} {meter.words}, and what is being answered may use the rest",
+                f"{meter.whose} {meter.limit:g} {meter.words}, and what is being answered may use the rest",
                 retry_after_s=1.0,
             )
         room.held.append((meter, count, f"{amount} {room.name}"))
@@ -171,28 +174,73 @@ class Room:
 
 
 def find_allowance(provider: Provider | None, project_id: int) -> Allowance | None:
-    """What a project's grant for a shared model server allows; None where nothing is limited."""
-    if provider is None or provider.project_id is not None:
-        return None
-    grant = ProviderGrant.objects.select_related("project").filter(provider=provider, project=project_id).first()
-    if grant is None or (grant.tokens_per_day is None and grant.usd_per_month is None):
-        return None
+    """What a project's budgets allow of any model server, and its grant of a shared one; None where nothing is limited.
+
+    Budgets of a day or a month hold for all that is paid for. Limits by the minute are for who asks at the gateway.
+    """
+    slug, said = Project.objects.values_list("slug", "limits").get(pk=project_id)
+    limits, grant = Limits.from_json(said), None
+    if provider is not None and provider.project_id is None:
+        grant = ProviderGrant.objects.filter(provider=provider, project=project_id).first()
+    scopes: list[tuple[str, str, str, Limits | ProviderGrant]] = [
+        (f"project:{project_id}", f"project {slug} may use", "its managers may change its limits", limits)
+    ]
+    if grant is not None:
+        name, words = name_grant(project_id, grant.provider_id), say_allowed(slug, provider.name if provider else "")
+        scopes.append((name, words, f"{WHO_GRANTS} anew", grant))
+    prices = (
+        load_prices() if any(one.usd_per_month or getattr(one, "usd_per_day", None) for *_, one in scopes) else None
+    )
 
     def count_tokens(model: str, use: TokenUse) -> float:
         return use.prompt + use.completion
 
-    prices = load_prices() if grant.usd_per_month is not None else None
-
     def count_usd(model: str, use: TokenUse) -> float:
-        rates = prices and prices.find(provider_id=provider.pk, kind=provider.kind, model=model)
+        key, kind = (provider.pk, provider.kind) if provider is not None else (None, "engine")
+        rates = prices and prices.find(provider_id=key, kind=kind, model=model)
         return float(rates.cost(**use._asdict())) if rates else 0.0
 
-    meters = []
-    if grant.tokens_per_day is not None:
-        meters.append(Meter("tokens_per_day", DAY_S, grant.tokens_per_day, "tokens a day", count_tokens))
-    if grant.usd_per_month is not None:
-        meters.append(Meter("usd_per_month", MONTH_S, grant.usd_per_month, "US dollars a month", count_usd))
-    return Allowance(name_grant(project_id, provider.pk), say_allowed(grant.project.slug, provider.name), tuple(meters))
+    meters = tuple(
+        Meter(scope, whose, anew, name, window_s, limit, words, count_usd if "usd" in name else count_tokens)
+        for scope, whose, anew, one in scopes
+        for name, window_s, words in BUDGETS
+        if (limit := getattr(one, name, None)) is not None
+    )
+    return Allowance(meters) if meters else None
+
+
+BUDGETS = (
+    ("tokens_per_day", DAY_S, "tokens a day"),
+    ("usd_per_day", DAY_S, "US dollars a day"),
+    ("usd_per_month", MONTH_S, "US dollars a month"),
+)
+
+
+class BudgetUse(NamedTuple):
+    """How much of a project's budget is used in its present day or month."""
+
+    project: str
+    name: str
+    words: str
+    used: float
+    limit: float
+
+
+def use_of_budgets() -> list[BudgetUse]:
+    """Of every budget of a day or a month that a project has, as it is counted. [] while nobody can count."""
+    now, found = time.time(), []
+    for key, slug, said in Project.objects.exclude(limits={}).order_by("pk").values_list("pk", "slug", "limits"):
+        for name, window_s, words in BUDGETS:
+            if (limit := said.get(name)) is not None:
+                count = name_count(f"project:{key}:{name}", find_window(window_s, now)[0])
+                found.append((count, BudgetUse(slug, name, words, 0.0, float(limit))))
+    if not found:
+        return []
+    try:
+        counts = _tell(lambda client: client.mget([count for count, _ in found]))
+    except ProviderBusyError:
+        return []
+    return [one._replace(used=float(used or 0)) for (_, one), used in zip(found, counts, strict=True)]
 
 
 def say_allowed(project: str, provider: str) -> str:

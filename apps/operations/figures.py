@@ -11,6 +11,7 @@ from django.db import connection
 
 from apps.audit.chain import find_chain_status
 from apps.audit.kinds import Kind
+from apps.inference.allowances import BudgetUse, use_of_budgets
 from tentalis.platform.errors import PlatformError
 from tentalis.platform.home import Home
 from tentalis.platform.state import read_state
@@ -133,6 +134,7 @@ class Figures:
     spool_rejected_bytes: int = 0
     services: tuple[Supervised, ...] = ()
     servers: tuple[Server, ...] = ()
+    budgets: tuple[BudgetUse, ...] = ()
     alarms: dict[str, int] = field(default_factory=dict)
 
 
@@ -166,6 +168,7 @@ def measure() -> Figures:
         spool_rejected_bytes=_size(spool / "rejected"),
         services=tuple(find_services()),
         servers=tuple(Server(name, float(away_s), words) for name, away_s, words in _ask(_SERVERS)),
+        budgets=tuple(use_of_budgets()),
         alarms=dict(_ask("SELECT rule, count(*) FROM operations_alarm WHERE state = 'open' GROUP BY rule")),
     )
 

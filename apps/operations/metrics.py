@@ -65,6 +65,8 @@ def describe(now: Figures) -> Iterator[tuple[str, str, tuple[str, ...], Values]]
         [((s.name,), float(s.state in {"ready", "done"})) for s in now.services],
     )
     yield "server_away_seconds", "Model servers in use.", ("server",), [((s.name,), s.away_s) for s in now.servers]
+    budgets = [((one.project, one.name), one.used / one.limit) for one in now.budgets]
+    yield "budget_used_ratio", "Of what a project may use in its day or month.", ("project", "budget"), budgets
     if now.backup_s is not None:
         yield "backup_age_seconds", "Since the last backup.", none, [((), now.backup_s)]
     if now.drill_s is not None:

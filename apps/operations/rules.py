@@ -20,6 +20,7 @@ SPOOL_BYTES = 32 * 2**20
 RESTARTED_S = 600.0
 DOWN_S = 60.0
 AWAY_S = 60.0
+BUDGET_SHARE = 0.8
 HOUR_S = 3600.0
 
 Broken = Iterator[tuple[str, str]]
@@ -129,6 +130,13 @@ def _servers(now: Figures) -> Broken:
             yield server.name, f"{server.name} is away for {_minutes(server.away_s)}: {server.words}"
 
 
+def _budgets(now: Figures) -> Broken:
+    for one in now.budgets:
+        if one.used >= BUDGET_SHARE * one.limit:
+            words = f"project {one.project} has used {one.used:,.6g} of its {one.limit:,g} {one.words}"
+            yield f"{one.project} {one.name}", f"{words}: at the limit its calls of models are refused"
+
+
 def _backup(now: Figures) -> Broken:
     most_s = settings.TENTALIS["BACKUP_MAX_AGE_HOURS"] * HOUR_S
     if most_s and (now.age_s if now.backup_s is None else now.backup_s) > most_s:
@@ -157,6 +165,7 @@ RULES = (
     Rule("service.restarted", 0, _restarts),
     Rule("service.down", DOWN_S, _down),
     Rule("server.away", AWAY_S, _servers),
+    Rule("budget.near", 0, _budgets),
     Rule("backup.old", 0, _backup),
     Rule("drill.old", 0, _drill),
 )

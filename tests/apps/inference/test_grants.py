@@ -1,5 +1,6 @@
 """Shared model servers: which projects may ask them, and how much."""
 
+import asyncio
 import importlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import override_settings
 from django.utils import timezone
@@ -16,18 +18,24 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
+from apps.gateway.dialects.content import Usage
+from apps.gateway.errors import RefusalError
+from apps.gateway.limits import Budgets, connect_redis
+from apps.gateway.tables import Backend, Caller
 from apps.inference import allowances
 from apps.inference.allowances import AllowanceHeldError, AllowanceSpentError, find_allowance
 from apps.inference.costs import ServerUse, use_of_servers
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.inference.grants import NotGrantedError, change_grant, grant_provider, revoke_grant
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant
+from apps.inference.registry import find_kind
 from apps.inference.services import client_for
 from apps.scoring.judges import find_voters
 from apps.scoring.models import Judge
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker
+from tentalis.core.limits import Limits
 from tests.factories import make_project, make_user, make_worker
 from tests.fakes import FakeModelServer
 
@@ -38,8 +46,9 @@ ASKED: list[dict[str, Any]] = [{"role": "user", "content": "Say hello."}]
 def forget_counts() -> None:
     """What other tests' projects of the same number used."""
     redis = allowances._connect()
-    if keys := list(redis.scan_iter(f"{allowances.PREFIX}:grant:*", count=1000)):
-        redis.delete(*keys)
+    for kind in ("grant", "project"):
+        if keys := list(redis.scan_iter(f"{allowances.PREFIX}:{kind}:*", count=1000)):
+            redis.delete(*keys)
 
 
 @pytest.fixture
@@ -179,6 +188,44 @@ def test_what_a_grant_allows_ends_in_words_and_begins_again_with_the_day(project
         ask(project, served, clock=lambda: noon)
     assert (it.value.status, it.value.code, it.value.retry_after_s) == (429, "allowance_spent", 43_200)
     ask(project, served, clock=lambda: noon + 43_200)
+
+
+def test_a_projects_budget_holds_for_its_own_workers_and_judges_and_is_one_sum_with_the_gateways(
+    project: Project, served: Provider
+) -> None:
+    Project.objects.filter(pk=project.pk).update(limits={"tokens_per_day": 60, "requests_per_minute": 1})
+    own = Provider.objects.create(
+        project=project, name="own", kind="openai", base_url=served.base_url, allow_private=True
+    )
+    noon = datetime(2031, 5, 6, 12, tzinfo=UTC).timestamp()
+    ask(project, own, clock=lambda: noon)  # 40 tokens
+    backend = Backend(
+        key=own.pk, name="own", kind=find_kind("openai"), urls=(), headers={}, default_model="", trusts_private=True,
+        timeout_s=1, limits=Limits(),
+    )  # fmt: skip
+    caller = Caller(
+        token="t", project=project.pk, project_slug="shop", agent="agent:claw", is_agent=True, may_ask=True,
+        may_read=True, token_limits=Limits(), project_limits=Limits(tokens_per_day=60), expires_at=noon * 2,
+    )  # fmt: skip
+
+    async def ask_at_the_gateway() -> None:
+        budgets = Budgets(connect_redis(settings.REDIS_URL))
+        budgets.charge(caller, backend, tokens=30, count_usd=lambda: 0.0, now=noon)
+        await budgets.sync(noon)
+        with pytest.raises(RefusalError, match="may use 60 tokens a day, and has"):
+            budgets.admit(caller, backend, noon, guess=lambda: Usage(1, 1, 0, 0, 0), count_usd=lambda use: 0.0)
+        await budgets.stop()
+
+    asyncio.run(ask_at_the_gateway())
+    with pytest.raises(AllowanceSpentError, match="project shop may use 60 tokens a day, and has: its managers"):
+        ask(project, own, clock=lambda: noon)
+    Provider.objects.filter(pk=served.pk).update(granted_to="everyone")
+    served.refresh_from_db()
+    ask(make_project("other"), served, clock=lambda: noon)
+    Project.objects.filter(pk=project.pk).update(limits={"tokens_per_day": 50})
+    ask(project, own)
+    [budget] = allowances.use_of_budgets()
+    assert (budget.project, budget.name, budget.used, budget.limit) == ("shop", "tokens_per_day", 40.0, 50.0)
 
 
 def test_money_is_counted_by_the_calendars_month(project: Project, served: Provider) -> None:

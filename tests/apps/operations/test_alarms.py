@@ -19,6 +19,7 @@ from apps.audit.chain import seal_entries
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.gateway.metrics import Metrics
+from apps.inference.allowances import BudgetUse
 from apps.operations.figures import Disk, Figures, Queue, Server, Supervised, measure, measure_behind
 from apps.operations.metrics import describe
 from apps.operations.models import Alarm
@@ -57,6 +58,7 @@ BROKEN: dict[str, Figures] = {
     "service.restarted": replace(FINE, services=(Supervised("web", "ready", 1, JUST_NOW),)),
     "service.down": replace(FINE, services=(Supervised("web", "backing off", 0, None),)),
     "server.away": replace(FINE, servers=(Server("box", 61.0, "it cannot be reached"),)),
+    "budget.near": replace(FINE, budgets=(BudgetUse("shop", "tokens_per_day", "tokens a day", 80.0, 100.0),)),
     "backup.old": replace(FINE, backup_s=3 * DAY_S),
     "drill.old": replace(FINE, drill_s=36 * DAY_S),
 }
