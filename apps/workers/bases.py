@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -172,6 +173,31 @@ def compare_base(worker: Worker, client: ModelClient) -> tuple[bool, str]:
         return False, f"{worker.name}: {error}"
     size = f", {facts.parameters:,} parameters" if facts.parameters is not None else ""
     return True, f"{worker.name}: the files hold {facts.model_type}{size}; {compared}"
+
+
+def spell_tokens(worker: Worker, token_ids: Sequence[int]) -> list[str] | None:
+    """What tokens write by the tokenizer among a worker's base weights; None where it is not here or knows one not."""
+    if not worker.base_directory:
+        return None
+    path = Path(worker.base_directory) / "tokenizer.json"
+    try:
+        pieces = _read_pieces(path, path.stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return None
+    spelled = [pieces.get(token_id) for token_id in token_ids]
+    return None if any(piece is None for piece in spelled) else [piece or "" for piece in spelled]
+
+
+@lru_cache(maxsize=2)
+def _read_pieces(path: Path, _changed_ns: int) -> dict[int, str]:
+    """Token id -> its piece, added tokens among them, as the file stands."""
+    pieces = {number: text for text, number in _read_vocabulary(path.parent).items()}
+    told = json.loads(_read_bytes(path))
+    added = told.get("added_tokens") if isinstance(told, dict) else None
+    for one in added if isinstance(added, list) else []:
+        if isinstance(one, dict) and isinstance(one.get("id"), int) and isinstance(one.get("content"), str):
+            pieces[one["id"]] = one["content"]
+    return pieces
 
 
 def _plain(piece: str) -> str:

@@ -19,6 +19,9 @@ from apps.inference.selectors import read_conversations
 from apps.inference.services import client_for
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Attempt
+from apps.workers.bases import spell_tokens
+from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
 from tentalis.core.canon import content_hash
 from tentalis.core.lineage import Conversation
 from tentalis.core.packing import unpack_int32
@@ -184,13 +187,18 @@ def show_exchange(project: Project, exchange_id: int, *, ask: bool = False) -> E
 
 
 def spell(exchange: Exchange, token_ids: Sequence[int], *, may_ask: bool) -> list[str] | None:
-    """What tokens write, as the server says that served them; None where it was not asked, or cannot say any more."""
+    """What tokens write: by the tokenizer among the worker's base weights, else as the server says that served them.
+
+    None where nobody was asked, or nobody can say any more.
+    """
     if not token_ids or len(token_ids) > MOST_SPELLED:
         return None
     if (kept := cache.get(_name_spelling(exchange, token_ids))) is not None:
         return list(kept)
     if not may_ask:
         return None
+    if (worker := _find_own_worker(exchange)) is not None and (pieces := spell_tokens(worker, token_ids)) is not None:
+        return keep_spelling(exchange, token_ids, [clean_piece(piece) for piece in pieces])
     try:
         client = client_for(exchange.provider, exchange.project_id)
         found = client.spell(token_ids, model=exchange.adapter_name or exchange.model) if client.tells_tokens else None
@@ -199,6 +207,16 @@ def spell(exchange: Exchange, token_ids: Sequence[int], *, may_ask: bool) -> lis
     if found is None:
         return None
     return keep_spelling(exchange, token_ids, [clean_piece(piece) for piece in found])
+
+
+def _find_own_worker(exchange: Exchange) -> Worker | None:
+    """Whose own model answered: not a fallback's, nor another that its agent asked for."""
+    if exchange.fallback_reason or not exchange.worker_name:
+        return None
+    worker = Worker.objects.filter(project=exchange.project_id, name=exchange.worker_name).first()
+    if worker is None or (not exchange.adapter_name and exchange.model != find_base_model(worker)):
+        return None
+    return worker
 
 
 def keep_spelling(exchange: Exchange, token_ids: Sequence[int], words: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_GET
 from apps.accounts.rights import Right
 from apps.console.selectors import exchange as exchanges
 from apps.console.selectors import sessions
+from apps.console.selectors.trace_tree import read_tree
 from apps.console.selectors.workers import find_worker_names
 from apps.console.views.frame import Scene, leave, project_view, read_number, show
 from apps.console.views.training import read_choice
@@ -48,7 +49,13 @@ def show_session(request: HttpRequest, scene: Scene, session_id: int) -> HttpRes
     view = sessions.show_session(scene.project, session_id, after=after)
     if view is None:
         raise Http404(f"no session {session_id}")
-    context = {"view": view, "session": view.session, "after": after, "fragments": {"session"}}
+    context = {
+        "view": view,
+        "session": view.session,
+        "tree": read_tree(view.session) if after is None else None,
+        "after": after,
+        "fragments": {"session"},
+    }
     return show(request, scene, "session", context)
 
 

@@ -60,7 +60,7 @@ QUERIES: Mapping[str, int] = {
     "providers": 12,
     "provider": 13,
     "sessions": 13,
-    "session": 16,
+    "session": 18,  # its tree
     "exchange": 20,
     "datasets": 11,
     "dataset": 11,

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.console.rendering.tokens import BUCKETS, bucket_of, clean_piece, render_tokens, say_probability
 from apps.console.selectors.exchange import keep_spelling, show_exchange
+from apps.console.selectors.trace_tree import MOST_DEPTH, TreeCall, TreeTool, grow_tree
 from apps.conversations.models import Turn, TurnExchange, TurnSignal
 from apps.feedback.models import Feedback
 from apps.inference.client import ModelClient
@@ -267,3 +269,90 @@ def test_an_empty_list_says_where_to_point_an_agent(project: Project, alice: Use
     page = html.unescape(sign_in(alice).get(path("session-list")).content.decode())
     for words in ("OPENAI_BASE_URL=http://testserver:", "ANTHROPIC_BASE_URL", "configure clerk", 'model="clerk"'):
         assert words in page, words
+
+
+@pytest.mark.django_db
+def test_token_texts_come_from_the_workers_own_tokenizer_where_no_server_tells(
+    project: Project, alice: User, tmp_path: Path
+) -> None:
+    """And never for an answer of another model: a fallback's tokens are spelled by nobody here."""
+    cache.clear()
+    vocabulary = {"It": 100, "Ġcosts": 101, "Ġ4": 102}
+    told = {"model": {"vocab": vocabulary}, "added_tokens": [{"id": 103, "content": "<|end|>"}]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(told))
+    make_worker(project, name="own", kind="chat", base_model="mine", base_directory=str(tmp_path))
+    exchange = make_exchange(project)
+    Exchange.objects.filter(pk=exchange.pk).update(worker_name="own", model="mine", adapter_name="")
+    other = Exchange.objects.get(pk=exchange.pk)
+    view = show_exchange(project, exchange.pk, ask=True)
+    assert view is not None
+    assert view.words == ["It", " costs", " 4", "<|end|>"]
+    cache.clear()
+    other.fallback_reason = "mine is away"
+    other.save(update_fields=["fallback_reason"])
+    view = show_exchange(project, exchange.pk, ask=True)
+    assert view is not None
+    assert view.words is None
+    cache.clear()
+
+
+def call(
+    pk: int, parent: int | None = None, *, tools: tuple[tuple[str, str], ...] = (), turn: str = "main"
+) -> TreeCall:
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=pk)
+    return TreeCall(
+        pk, parent, turn, "m", f"answer {pk}", "", at - timedelta(milliseconds=500), at, 500.0, 10, 5,
+        [TreeTool(name, given) for name, given in tools],
+    )  # fmt: skip
+
+
+def outline(talk: list[TreeCall]) -> list[Any]:
+    """The tree as lists: a call's number, then (tool, talks it started), then talks beside it."""
+    found: list[Any] = []
+    for one in talk:
+        found.append(one.pk)
+        found += [(tool.name, [outline(started) for started in tool.started]) for tool in one.tools]
+        found += [{"beside": outline(beside)} for beside in one.beside]
+    return found
+
+
+def test_a_sub_agent_hangs_below_the_tool_that_started_it() -> None:
+    calls = [
+        call(1, tools=(("read", "file.py"), ("task", "Look into the tests. Say why."))),
+        call(2, tools=(("grep", "def"),)),
+        call(3, 2),
+        call(4, 1),
+        call(5, turn="side"),
+        call(6, 4),
+        call(7),
+    ]
+    top = grow_tree(calls, {2: "Look into the tests."})
+    assert [outline(talk) for talk in top] == [
+        [1, ("read", []), ("task", [[2, ("grep", []), 3]]), 4, {"beside": [5]}, 6],
+        [7],
+    ]
+    assert calls[0].left == 0
+    assert calls[-1].left + calls[-1].width == pytest.approx(100)
+
+
+def test_agents_that_start_each_other_without_end_are_shown_to_a_depth() -> None:
+    calls = [call(number, tools=(("task", f"work {number + 1}."),)) for number in range(1, 40)]
+    top = grow_tree(calls, {number: f"work {number}." for number in range(2, 40)})
+    assert max(one.depth for one in calls) == MOST_DEPTH
+    assert sum(len(talk) for talk in top) == 39 - sum(one.depth > 0 for one in calls)
+
+
+@pytest.mark.django_db
+def test_a_session_with_tools_begins_with_its_tree(project: Project, alice: User) -> None:
+    session = Session.objects.create(project=project, key="nested")
+    said = {"project": project, "session": session, "model": "m", "messages": [{"role": "user", "content": "Go."}]}
+    given = {"function": {"name": "task", "arguments": json.dumps({"prompt": "Count the <b>lamps</b>."})}}
+    first = Exchange.objects.create(**said, text="I ask.", tool_calls=[given], latency_ms=80)
+    counting = [{"role": "user", "content": "Count the <b>lamps</b>."}]
+    Exchange.objects.create(**said | {"messages": counting}, text="12.", latency_ms=20)
+    Exchange.objects.create(**said, parent=first, shared_messages=2, text="There are 12.")
+    page = sign_in(alice).get(path("session", session.pk)).content.decode()
+    tree = page[page.index('id="tree-title"') : page.index('aria-label="Calls"')]
+    assert tree.index("<code>task</code>") < tree.index("12.") < tree.index("There are 12.")
+    assert "&lt;b&gt;lamps" in tree
+    assert tree.count("<details open>") == 2
