@@ -184,8 +184,9 @@ def keep_entries(patch: dict[str, Any], path: str) -> None:
         try:
             present = json.loads(run_openclaw("config", "get", path, "--json"))
         except (OpenClawError, ValueError):
-            return  # it has no such list yet
-        patch[name] = list(dict.fromkeys([*present, *patch[name]]))
+            present = None
+        if isinstance(present, list):  # else it has no such list yet
+            patch[name] = list(dict.fromkeys([*present, *patch[name]]))
 
 
 def run_openclaw(*words: str, given: str = "") -> str:
