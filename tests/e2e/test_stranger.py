@@ -1,9 +1,10 @@
 """Your own agent in three steps: a stranger's people, model and tasks, from an empty platform to a better answer.
 
-All processes are real. Whoever has something to do does it in Chromium: no command line, no SQL. What the test looks up
-itself is what no page shows: the tensors of the adapter.
+All processes are real. In the first test whoever has something to do does it in Chromium: no command line, no SQL. In
+the others they type what README and guides say, as it stands there.
 """
 
+import asyncio
 import csv
 import hashlib
 import io
@@ -14,17 +15,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from django.urls import reverse
+from mcp import Client, StdioServerParameters
 from playwright.sync_api import Browser, FilePayload, Page, expect
 from safetensors import safe_open
 
 from tentalis.platform.up import RunningStack
-from tests.chaos.stage import chaos_stack
+from tests.apps.workers.openclaw_stub import TOKEN, Run, StubOpenClaw
+from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.e2e import own_model
 from tests.e2e.browser import open_context, sign_in
+from tests.e2e.documents import Shell, find_block, find_said, put_in
 from tests.engine_process import run_engine
+from tests.pipeline.line import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.broker, pytest.mark.torch, pytest.mark.slow]
 
@@ -253,3 +260,156 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
     assert [watch.problems for _, watch in contexts] == [[], []]
     for context, _ in contexts:
         context.close()
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The project of README's three steps, and an agent of it with a token.
+
+    Args:
+        http: of who looks on: everything of the platform may be read with it.
+    """
+
+    shell: Shell
+    gateway: str
+    token: str
+    http: httpx.Client
+
+    def get(self, path: str, **query: Any) -> Any:
+        answer = self.http.get(f"/api/v1/{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def find_rollouts(self, task: int) -> list[Any]:
+        """What the task became for training, as soon as it is that."""
+        return wait_until(lambda: self.get("rollouts", task=task)["results"] or None, f"rollouts of task {task}")
+
+
+@pytest.fixture(scope="module")
+def shop(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """Steps one and two, typed as README has them."""
+    home, programs = platform.stack.home, tmp_path_factory.mktemp("typed")
+    shell = Shell(programs, {"TENTALIS_HOME": str(home.root), "MODEL_API_KEY": TOKEN})
+    own = {
+        "http://127.0.0.1:8001": platform.server,
+        "--base-model base ": f"--base-model {platform.model.name} ",
+        "/models/Qwen2.5-7B-Instruct": str(platform.model),
+    }
+    said = shell.run(put_in(find_block("README.md", "tentalis project create"), own), given=f"admin\n{PASSWORD}\n")
+    assert "signed in" in said
+    (programs / "tasks.csv").write_text(find_block("docs/guides/tasks.md", "prompt,reference,match,topic"))
+    shell.run(find_block("README.md", "tentalis task import tasks.csv"))
+    told = shell.run(find_said("docs/guides/mcp.md", r"`(tentalis member add claw [^`]+)`"))
+    token = re.search(r"tnt_\S+", told)
+    assert token is not None, told
+    headers = {"Authorization": f"Bearer {read_admin_token(platform.stack)}"}
+    with httpx.Client(base_url=platform.address, headers=headers, timeout=30, trust_env=False) as http:
+        changed = http.patch("/api/v1/projects/shop", json={"review_policy": {"undo_s": 0}, "group_size": 2})
+        assert changed.status_code == 200, changed.text  # nobody waits for a minute, nor for eight tries
+        yield Shop(shell, platform.stack.state().addresses["gateway_url"], token[0], http)
+
+
+def judge_over_mcp(shop: Shop, settings: StdioServerParameters, task: int) -> None:
+    """The review of a task, by who is signed in on the command line."""
+
+    async def judge() -> None:
+        async with Client(settings) as reviewer:
+            waiting = await call(reviewer, "list_reviews", project="shop", limit=100)
+            (review,) = [row["id"] for row in waiting["reviews"] if row["task"] == task]
+            await call(reviewer, "claim_review", review_id=review)
+            await call(reviewer, "submit_review", review_id=review, score=1.0, text="Right, and said in few words.")
+
+    run_apart(judge())
+
+
+async def call(client: Client, name: str, /, **arguments: Any) -> Any:
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+def run_apart(work: Any) -> Any:
+    """In a thread of its own: a browser's loop may run in this one."""
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(asyncio.run, work).result()
+
+
+def read_mcp_settings(shop: Shop, token: str | None) -> StdioServerParameters:
+    """How the guide has an agent's program start our MCP server; without a token it has that of `tentalis login`."""
+    block = find_block("docs/guides/mcp.md", "mcpServers")
+    own = {"http://127.0.0.1:8000": str(shop.http.base_url).rstrip("/"), "tnt_…": token or ""}
+    server = json.loads(put_in(block, own))["mcpServers"]["tentalis"]
+    command = server["command"]
+    env = server["env"] if token else {"TENTALIS_HOME": shop.shell.environment["TENTALIS_HOME"]}
+    program = shop.shell.run(f"command -v {command}").strip()
+    return StdioServerParameters(command=program, args=server["args"], env=env)
+
+
+def test_an_openai_client_by_readmes_text_is_kept_judged_and_learnt_from(shop: Shop) -> None:
+    ask = f"""
+import openai
+asked = [dict(role="user", content={own_model.write_prompt(7, "Bern")!r})]
+print(openai.OpenAI().chat.completions.create(model="helper", messages=asked).id)
+"""
+    setting = put_in(
+        find_block("README.md", "OPENAI_BASE_URL"), {"http://127.0.0.1:8200": shop.gateway, "tnt_…": shop.token}
+    )
+    answer = shop.shell.run(f"{setting}\npython - <<'END'{ask}END").strip()
+    path = find_said("docs/guides/sessions.md", r"`POST (/api/v1/exchanges/\{id\}/feedback)`").replace("{id}", answer)
+    agents = {"Authorization": f"Bearer {shop.token}"}
+
+    def judge() -> Any:
+        given = shop.http.post(path, json={"score": 1.0, "text": "Right."}, headers=agents)
+        return given.json() if given.status_code == 201 else None  # the gateway stores a call a moment later
+
+    (rollout,) = shop.find_rollouts(wait_until(judge, f"a word on {answer}")["task"])
+    assert (rollout["is_usable"], rollout["worker"], rollout["reward"]) == (True, "helper", 1.0), rollout
+
+
+def test_an_agent_over_mcp_by_the_guides_text_gives_a_task_that_is_judged_and_learnt_from(shop: Shop) -> None:
+    async def give() -> Any:
+        async with Client(read_mcp_settings(shop, shop.token)) as agent:
+            prompt = own_model.write_prompt(3, "Chur")
+            task = await call(agent, "submit_task", project="shop", worker="helper", prompt=prompt)
+            report = await call(agent, "check_task", task_id=task["id"])
+            while report["task"]["state"] != "in_review":
+                report = await call(agent, "check_task", task_id=task["id"], wait_s=1)
+            return report
+
+    report = run_apart(give())
+    assert len(report["attempts"]) == 2
+    judge_over_mcp(shop, read_mcp_settings(shop, None), report["task"]["id"])
+    rollouts = shop.find_rollouts(report["task"]["id"])
+    assert [row["is_usable"] for row in rollouts] == [True, True], rollouts
+
+
+def test_an_openclaw_by_its_readmes_text_does_a_task_that_is_judged_and_learnt_from(shop: Shop) -> None:
+    configured = shop.shell.programs / "configured.json"
+    program = shop.shell.programs / "openclaw"
+    program.write_text(f"#!/bin/sh\ncase $* in *--stdin*) cat > {configured};; *) echo null;; esac\n")
+    program.chmod(0o755)
+
+    def think(run: Run) -> str:
+        """As OpenClaw does with our plugin on: its model is asked through our gateway."""
+        said = json.loads(configured.read_text())["models"]["providers"]["tentalis"]
+        headers = {
+            "Authorization": f"Bearer {shop.token}",
+            "X-Session-Id": run.session_key,
+            "X-Turn-Type": "main",
+            "X-Tentalis-Task": run.session_key.split(":")[1],
+        }
+        body = {"model": run.model.partition("/")[2], "messages": run.body["messages"], "max_tokens": 24, "seed": 1}
+        answer = httpx.post(f"{said['baseUrl']}/chat/completions", json=body, headers=headers, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["choices"][0]["message"]["content"])
+
+    with StubOpenClaw(answer=think) as openclaw:
+        typed = find_block("integrations/openclaw/README.md", "--inbound --apply")
+        own = {"http://127.0.0.1:18789/v1": openclaw.url, "--inbound": f"--inbound --gateway {shop.gateway}"}
+        shop.shell.run(put_in(typed, own))
+        (task,) = shop.get("tasks", project="shop", worker="claw")["results"]
+        wait_until(lambda: shop.get(f"tasks/{task['id']}")["state"] == "in_review" or None, "an OpenClaw's task done")
+    assert {run.prompt for run in openclaw.runs} == {"Tidy up the inbox."}
+    judge_over_mcp(shop, read_mcp_settings(shop, None), task["id"])
+    rollouts = shop.find_rollouts(task["id"])
+    assert [row["is_usable"] for row in rollouts] == [True, True], rollouts
