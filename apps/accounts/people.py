@@ -1,14 +1,14 @@
 """The accounts of an installation's people: made, given another password, switched off and on by its admins."""
 
 import secrets
+from functools import partial
 from typing import NamedTuple
 
-from django.contrib.auth.hashers import make_password
 from django.db import transaction
 
 from apps.accounts.models import User
 from apps.accounts.second_factor import end_sign_ins
-from apps.accounts.services import check_new_password, create_user
+from apps.accounts.services import check_new_password, create_user, replace_password
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
@@ -55,13 +55,7 @@ def reset_password(*, user: User, by: User, password: str = "") -> Made:
     if user.is_agent:
         raise BadInputError(f"{user.username} is an agent: it has tokens and never a password")
     chosen = _choose_password(password, user)
-    hashed = make_password(chosen)  # before anything is locked
-    with transaction.atomic():
-        row = User.objects.select_for_update().get(pk=user.pk)
-        row.password = hashed
-        row.save(update_fields=["password"])
-        end_sign_ins(row, by=by.handle)
-        record(Kind.PASSWORD_CHANGED, subject=row, by=by.handle)
+    row = replace_password(user, chosen, by=by.handle, then=partial(end_sign_ins, by=by.handle))
     return Made(row, chosen)
 
 

@@ -1,6 +1,6 @@
 """Projects and their members: made, changed and guarded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.contrib.auth import authenticate
@@ -246,14 +246,21 @@ def change_password(*, user: User, current: str, new: str) -> None:
     if user.is_agent or not user.check_password(current):
         raise NotSignedInError.at("current", "this is not your password")
     check_new_password(new, user, field="new")
-    hashed = make_password(new)  # before anything is locked
+    user.password = replace_password(user, new, by=user.handle).password
+
+
+def replace_password(user: User, password: str, *, by: str, then: Callable[[User], object] | None = None) -> User:
+    """Write a password that was checked. Args: then: what ends with it, in its transaction. Returns: the row."""
+    hashed = make_password(password)  # before anything is locked
     with transaction.atomic():
         row = User.objects.select_for_update().get(pk=user.pk)
         row.password = hashed
         row.save(update_fields=["password"])
-        password_changed(new, row)
-        record(Kind.PASSWORD_CHANGED, subject=row, by=row.handle)
-    user.password = row.password
+        password_changed(password, row)
+        if then is not None:
+            then(row)
+        record(Kind.PASSWORD_CHANGED, subject=row, by=by)
+    return row
 
 
 def end_session(*, session: BrowserSession, by: User) -> None:

@@ -205,7 +205,7 @@ def test_a_newcomer_makes_the_account_that_an_admins_invitation_is_for(
 ) -> None:
     make_admin(owner)
     page = client.post(path("members"), {"username": "dora", "role": "reviewer"})
-    assert "makes it there" in page.content.decode()
+    assert "make one there" in page.content.decode()
     guest = Client()
     form = guest.get(page.context["link"], follow=True)
     assert 'value="dora"' in form.content.decode()

@@ -19,9 +19,11 @@ from apps.feedback.services import claim, find_queue
 from apps.inference.models import Exchange
 from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore
+from apps.scoring.services import score_task
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
+from tests.apps.console.test_exports import read_stream
 from tests.apps.feedback.builders import make_chat_task, make_open_review
 from tests.factories import make_judged_task, make_project, make_task, make_user, make_worker
 
@@ -418,6 +420,36 @@ def test_a_task_says_only_what_is_so(project: Project, bob: User) -> None:
     assert "An AI manager" in page
     assert "not scored" in page
     assert str(name_fact("model").label) == "Model"
+
+
+def test_what_nobody_could_score_has_no_number_anywhere_and_what_was_verified_comes_first(
+    project: Project, bob: User
+) -> None:
+    said = ["13", "The sum of six and seven, as everybody knows who can count, is 14"]
+    nobody, verified = make_chat_task(project, said), make_chat_task(project, said, reference=13)
+    for task in (nobody, verified):
+        score_task(task.pk)
+        Task.objects.filter(pk=task.pk).update(state=Task.State.DONE)
+    client = sign_in(bob)
+    page = client.get(path("task", nobody.pk)).content.decode()
+    assert page.count("not scored") == 3, "each attempt, and the task"
+    page = client.get(path("task", verified.pk)).content.decode()
+    assert page.index("Verified") < page.index("1.00")
+    assert "not scored" not in page
+    listed = {task.pk: task.score for task in client.get(path("task-list")).context["tasks"]}
+    assert (listed[nobody.pk], listed[verified.pk]) == (None, 0.5)
+    assert "0.50" in client.get(path("project")).content.decode()
+    told = [client.get(f"/api/v1/tasks/{task.pk}").json()["score"] for task in (nobody, verified)]
+    assert told == [None, 0.5]
+    tried = client.get("/api/v1/attempts", {"task": verified.pk}).json()["results"]
+    assert {(one["score"], one["outcome"]) for one in tried} == {(None, 1.0), (None, 0.0)}
+    sent = client.post(path("export", "tasks"), {"format": "jsonl", "plain": "on"})
+    rows = {row["id"]: row["score"] for row in map(json.loads, read_stream(sent).splitlines())}
+    assert rows == {nobody.pk: None, verified.pk: 0.5}
+    found = [
+        (one.reward, one.reward_source) for task in (nobody, verified) for one in effective_judgement(task).values()
+    ]
+    assert found == [(None, ""), (None, ""), (1.0, "verified"), (0.0, "verified")]
 
 
 def test_answers_that_read_the_same_are_one_card_with_one_judgement(project: Project, bob: User) -> None:
