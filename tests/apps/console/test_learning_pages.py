@@ -102,7 +102,7 @@ def test_alarms_stand_on_the_adapter_that_raised_them_and_on_the_dashboard(scene
 
 def test_lists_of_runs_and_adapters_hold_what_was_measured(scene: Scene, client: Client) -> None:
     runs, adapters = words_of(read(client, "run-list")), words_of(read(client, "adapter-list"))
-    assert re.search(r"v\d (deployed|retired) [+−]\d+\.\d \[[+−±]\d+\.\d, [+−±]\d+\.\d\]", runs)
+    assert re.search(r"v\d (deployed|retired) from v\d [+−]\d+\.\d \[[+−±]\d+\.\d, [+−±]\d+\.\d\]", runs)
     assert re.search(r"\d+\.\d % of \d+ tasks Safe to serve\? Yes : [+−]\d+\.\d points", adapters)
     assert 'data-table="accuracy-table"' in read(client, "adapter-list")
 
