@@ -5,27 +5,48 @@ What is said of one trains nothing and moves no task; it is compared with what i
 
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef
-from django.db.models.functions import Now
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Now
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
+from apps.calibration.models import Comparison
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.feedback.opening import decide_reviewers, open_human_review
 from apps.feedback.queue import QueueFilter
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
 from apps.tasks.models import Attempt, Task
+from tentalis.core.scoring.calibration import APPROVES
 
 _LOTTERY = random.SystemRandom()
 """A draw that could be computed from ids would tell a reviewer which item is gold."""
+
+MOST_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class ShownGold:
+    """A gold item, and how it did.
+
+    Args:
+        judged: how often it was judged as one; compared: words on its attempts that were held against what is known;
+        right: of those, how many approve or reject as is known.
+    """
+
+    item: GoldItem
+    judged: int
+    compared: int
+    right: int
+
 
 ASKED = {
     (purpose, assigned, held, "")
@@ -42,7 +63,8 @@ def add_gold(
     """Hand a task out as a gold item from now on.
 
     Args:
-        expected: {"score": in [0, 1] or None, "attempts": {index: in [0, 1]}}, where `by` knows it;
+        expected: {"score": in [0, 1] or None, "attempts": {index: in [0, 1]}}, where `by` knows it; a score alone is
+            that of each attempt;
         reference: a feedback on the task that is taken for the truth. With neither, what the world verified of the
             attempts is.
     Raises:
@@ -56,12 +78,13 @@ def add_gold(
     if expected is None and reference is not None:
         if reference.task_id != task.pk or reference.retracted_at is not None:
             raise BadInputError(f"reference: wanted a standing feedback on task {task.pk}, found {reference.pk}")
-        words = reference.steps.filter(step__isnull=True, score__isnull=False).select_related("attempt")
-        expected = {"score": reference.score, "attempts": {word.attempt.index: word.score for word in words}}
+        expected = {"score": reference.score, "attempts": _read_reference(reference, attempts)}
     elif expected is None:
         truth = GoldItem.Truth.VERIFIED
         known = {index: one.outcome for index, one in attempts.items() if one.outcome is not None}
         expected = {"score": None, "attempts": known}
+    if expected.get("score") is not None and not expected.get("attempts"):
+        expected = {**expected, "attempts": dict.fromkeys(_list_answered(attempts), expected["score"])}
     stored = _read_expected(expected, attempts)
     try:
         with transaction.atomic():
@@ -125,6 +148,48 @@ def find_expected(feedback: Feedback) -> dict[str, Any] | None:
         "score": item.expected["score"],
         "attempts": {int(index): score for index, score in item.expected["attempts"].items()},
     }
+
+
+def _read_reference(reference: Feedback, attempts: Mapping[int, Attempt]) -> dict[int, float]:
+    """What a judgement says of attempts, index -> score in [0, 1].
+
+    None good rejects all of them; the score of the whole is each one's. A ranking accepts its first and rejects its
+    last, a preference accepts its best. A number on an attempt stands above all that.
+    """
+    answered = _list_answered(attempts)
+    known: dict[int, float] = {}
+    if reference.none_good:
+        known = dict.fromkeys(answered, 0.0)
+    elif reference.score is not None:
+        known = dict.fromkeys(answered, reference.score)
+    if not reference.none_good and reference.preferred_attempt is not None:
+        known[reference.preferred_attempt.index] = 1.0
+    if not reference.none_good and len(reference.ranking) > 1:
+        known |= dict.fromkeys(reference.ranking[0], 1.0) | dict.fromkeys(reference.ranking[-1], 0.0)
+    words = reference.steps.filter(step__isnull=True, score__isnull=False).values_list("attempt__index", "score")
+    return known | {index: score for index, score in words if score is not None}
+
+
+def _list_answered(attempts: Mapping[int, Attempt]) -> list[int]:
+    return [index for index, one in attempts.items() if one.state == Attempt.State.ANSWERED]
+
+
+def list_gold(project: Project) -> list[ShownGold]:
+    """What is handed out as gold items, the newest first, with how often each was judged and how often rightly."""
+    judged = Review.objects.filter(task=OuterRef("task"), purpose=Review.Purpose.GOLD, state=Review.State.CLOSED)
+    held = Comparison.objects.filter(attempt__task=OuterRef("task"), source=Comparison.Source.GOLD)
+    agrees = Q(said__gte=APPROVES, truth__gte=APPROVES) | Q(said__lt=APPROVES, truth__lt=APPROVES)
+    items = GoldItem.objects.filter(project=project, removed_at__isnull=True).select_related("task", "added_by")
+    found = items.annotate(
+        judged=_count(judged, "task"),
+        compared=_count(held, "attempt__task"),
+        right=_count(held.filter(agrees), "attempt__task"),
+    )
+    return [ShownGold(item, item.judged, item.compared, item.right) for item in found.order_by("-id")[:MOST_SHOWN]]
+
+
+def _count(rows: QuerySet[Any], by: str) -> Coalesce:
+    return Coalesce(Subquery(rows.order_by().values(by).annotate(n=Count("pk")).values("n")), 0)
 
 
 def _read_expected(expected: Mapping[str, Any], attempts: Mapping[int, Attempt]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from apps.adapters.models import Adapter
 from apps.conversations.models import Turn
 from apps.evals.models import Dataset, EvalRun
 from apps.experiments.models import ExperimentRun
-from apps.feedback.models import Feedback, Review
+from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse
@@ -87,8 +87,12 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     price = Price.objects.create(provider=provider, model="m", input=1, output=2, valid_from=timezone.now())
     token, _ = create_token(user=owner, name="owner's", scopes=["tasks:read"], by=owner)
     invitation, _ = invite(project=project, username="newcomer", role="viewer", by=owner)
+    known = make_task(project, worker, state=Task.State.DONE, submitted_by=owner)
+    gold = GoldItem.objects.create(
+        project=project, task=known, expected={"score": 1, "attempts": {}}, truth="reference", added_by=owner
+    )
     rows = {
-        "invitation": invitation, "user": make_user("bob"),
+        "gold": gold, "invitation": invitation, "user": make_user("bob"),
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
         "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
         "manager_run": manager_run, "reward_model": reward_model,

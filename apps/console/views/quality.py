@@ -11,6 +11,8 @@ from apps.console.selectors import quality
 from apps.console.selectors.managers import find_fits
 from apps.console.selectors.scorers import find_scorers
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+from apps.feedback import services as feedback
+from apps.feedback.models import Feedback, GoldItem
 
 
 @require_GET
@@ -22,6 +24,8 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
         "sees_all": _sees_all(scene),
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "scorers": find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
+        "gold": feedback.list_gold(scene.project) if _sees_all(scene) else (),
+        "gold_rate": feedback.validate_review_policy(scene.project.review_policy).gold_rate,
         "fragments": {"quality"},
     }
     return show(request, scene, "quality", context)
@@ -62,6 +66,30 @@ def reinstate_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpRe
         lambda: reinstate(project=scene.project, handle=rater.handle, reason=reason, by=scene.user),
     )
     return leave(scene, "rater", rater_id)
+
+
+@require_POST
+@project_view(Right.PIPELINE_WRITE)
+def add_gold(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
+    """Hand out the task of a judgement, which is taken for the truth, as a control item."""
+    said = Feedback.objects.select_related("task__project", "preferred_attempt")
+    reference = said.filter(project=scene.project, pk=feedback_id).first()
+    if reference is None:
+        raise Http404(f"no feedback {feedback_id}")
+    done = _("It is a control item from now on: reviewers get it among the others, and are not told.")
+    act(request, done, lambda: feedback.add_gold(task=reference.task, by=scene.user, reference=reference))
+    return leave(scene, "feedback", feedback_id)
+
+
+@require_POST
+@project_view(Right.PIPELINE_WRITE)
+def remove_gold(request: HttpRequest, scene: Scene, gold_id: int) -> HttpResponse:
+    item = GoldItem.objects.select_related("project").filter(project=scene.project, pk=gold_id).first()
+    if item is None:
+        raise Http404(f"no control item {gold_id}")
+    done = _("It is no control item any more; what was said of it stays.")
+    act(request, done, lambda: feedback.remove_gold(item=item, by=scene.user))
+    return leave(scene, "quality")
 
 
 def _sees_all(scene: Scene) -> bool:

@@ -1,27 +1,32 @@
 """Gold items: handed out unseen, held against what is known, and never learnt from."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
+from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
-from apps.calibration.models import Comparison
+from apps.calibration.models import Comparison, Rater
 from apps.feedback.models import Feedback, GoldItem, Hint, Review
 from apps.feedback.services import (
+    StepWord,
     add_gold,
     claim_review,
     extract_hint,
     find_expected,
     give_feedback,
     give_task_feedback,
+    list_gold,
     remove_gold,
 )
 from apps.rollouts.models import Rollout, TrainingUse
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
+from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task, make_open_review
 from tests.factories import make_judged_task, make_user
 
@@ -91,7 +96,7 @@ def test_what_is_known_comes_from_the_world_a_manager_or_whoever_adds_it(
         add_gold(task=task, by=alice, expected={"score": 2})
     reference = give_task_feedback(task=task, by=alice, score=0.25)
     item = add_gold(task=task, by=alice, reference=reference)
-    assert (item.truth, item.expected) == ("reference", {"score": 0.25, "attempts": {}})
+    assert (item.truth, item.expected) == ("reference", {"score": 0.25, "attempts": {"0": 0.25, "1": 0.25}})
     with pytest.raises(ConflictError, match="gold item already"):
         add_gold(task=task, by=alice, expected={"score": 1})
     remove_gold(item=item, by=alice)
@@ -135,3 +140,64 @@ def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, 
     assert [rollout.reward for rollout in rollouts] == pytest.approx(wanted)
     assert not Hint.objects.filter(feedback__review__purpose="gold").exists()
     assert Feedback.objects.filter(task=task, review__purpose="gold").count() == sum(is_gold for is_gold, _ in said)
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ({"score": 0.0}, {0: 0.0, 1: 0.0}),
+        ({"none_good": True}, {0: 0.0, 1: 0.0}),
+        ({"preferred_attempt": 1}, {1: 1.0}),
+        ({"ranking": [[1], [0]]}, {0: 0.0, 1: 1.0}),
+        ({"score": 0.75, "steps": [StepWord(attempt_index=0, score=0.25)]}, {0: 0.25, 1: 0.75}),
+    ],
+)
+def test_a_managers_judgement_says_what_is_known_of_each_attempt(
+    all_gold: Project, alice: User, bob: User, said: dict[str, Any], known: dict[int, float]
+) -> None:
+    task = make_chat_task(all_gold, state=Task.State.DONE)
+    item = add_gold(task=task, by=alice, reference=give_task_feedback(task=task, by=alice, **said))
+    assert item.expected["attempts"] == {str(index): score for index, score in known.items()}
+    review = claim_review(all_gold, bob)
+    assert review is not None
+    wrong = [StepWord(attempt_index=index, score=1.0 - score) for index, score in known.items()]
+    give_feedback(review=review, by=bob, steps=wrong)
+    (shown,) = list_gold(all_gold)
+    assert (shown.item, shown.judged, shown.compared, shown.right) == (item, 1, len(known), 0)
+    assert Rater.objects.get(handle=bob.handle).errors == len(known)
+
+
+def test_words_alone_are_no_truth(project: Project, alice: User) -> None:
+    task = make_chat_task(project, state=Task.State.DONE)
+    with pytest.raises(BadInputError, match="nothing is known of this"):
+        add_gold(task=task, by=alice, reference=give_task_feedback(task=task, by=alice, text="Be brief."))
+
+
+def test_a_judgement_becomes_a_control_item_on_its_page_and_is_seen_and_removed_under_quality(
+    all_gold: Project, alice: User, bob: User
+) -> None:
+    review = make_open_review(all_gold)
+    said = give_feedback(review=review, by=alice, score=1.0)
+    client, words = sign_in(alice), "Use as a control item (gold)"
+    page = reverse("console:feedback", args=(all_gold.slug, said.pk))
+    quality = reverse("console:quality", args=(all_gold.slug,))
+    assert words in client.get(page).content.decode()
+    assert words not in sign_in(bob).get(page).content.decode()
+    add = reverse("console:gold-add", args=(all_gold.slug, said.pk))
+    assert sign_in(bob).post(add).status_code == 403
+    assert "reviewers get it among the others" in client.post(add, follow=True).content.decode()
+    assert words not in client.get(page).content.decode()
+    taken = claim_review(all_gold, bob)
+    assert taken is not None
+    give_feedback(review=taken, by=bob, score=0.0)
+    shown = " ".join(client.get(quality).content.decode().split())
+    assert "100.0 % of the reviews handed out" in shown
+    assert 'class="right">0 of 1</td>' in shown
+    assert "Control items" not in sign_in(bob).get(quality).content.decode()
+    item = GoldItem.objects.get()
+    remove = reverse("console:gold-remove", args=(all_gold.slug, item.pk))
+    assert sign_in(bob).post(remove).status_code == 403
+    client.post(remove)
+    assert list_gold(all_gold) == []
+    assert client.post(reverse("console:gold-remove", args=(all_gold.slug, 0))).status_code == 404
+    assert "gold item already" not in client.post(add, follow=True).content.decode()
