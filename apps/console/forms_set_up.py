@@ -48,6 +48,13 @@ class JudgesForm(forms.Form):
         initial=100,
         help_text=_("The others learn from references and scorers alone. Start with 100, and lower it later."),
     )
+    human_share = forms.IntegerField(
+        label=_("Of these, for a person as well, in per cent"),
+        min_value=0,
+        max_value=100,
+        required=False,
+        help_text=_("What is uncertain, and the project's first task, always wait for a person. Empty: all of them."),
+    )
     model = forms.CharField(
         label=_("Model of the AI manager"),
         max_length=200,

@@ -23,6 +23,9 @@ GROUPED = [
 """The kinds, so that it is seen before anything is made whether what it says can be learned from."""
 
 
+SELDOM = ("more_urls", "timeout_s", "requests_per_minute", "tokens_per_minute", "tells_processed")
+
+
 class ProviderForm(forms.Form):
     """A model server; the same fields make it and change it."""
 
@@ -113,7 +116,22 @@ class ProviderForm(forms.Form):
         if kind.base_url:  # a vendor's
             for name in ("more_urls", "allow_private"):
                 self.fields.pop(name, None)
-        self.fields["base_url"].required = not kind.base_url
+            return
+        self.fields["base_url"].required = True
+        self.fields["base_url"].help_text = _("Like http://host:8000 or https://host/v1.")
+
+    @property
+    def seldom(self) -> list[forms.BoundField]:
+        """What few servers need; folded away where nothing of it was said."""
+        return [self[name] for name in SELDOM if name in self.fields]
+
+    @property
+    def usual(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.fields if name not in SELDOM]
+
+    @property
+    def is_seldom_open(self) -> bool:
+        return any(name in self.errors or self[name].value() for name in SELDOM if name in self.fields)
 
     def clean_more_urls(self) -> list[str]:
         urls = [line.strip() for line in self.cleaned_data["more_urls"].splitlines() if line.strip()]

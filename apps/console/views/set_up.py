@@ -121,6 +121,7 @@ def choose_judges(request: HttpRequest, scene: Scene) -> HttpResponse:
         initial={
             "who": policy.get("who", "human"),
             "share": max(1, round(100 * policy.get("rate", 1.0))),
+            "human_share": round(100 * policy.get("human_rate", 1.0)),
             "model": policy.get("model", ""),
         },
     )
@@ -128,6 +129,8 @@ def choose_judges(request: HttpRequest, scene: Scene) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         changes = {"who": said["who"], "rate": said["share"] / 100, "model": said["model"]}
+        if said["who"] == "both":
+            changes["human_rate"] = 1.0 if said["human_share"] is None else said["human_share"] / 100
         try:
             change_project(project=scene.project, by=scene.user, review_policy={**policy, **changes})
         except TentalisError as error:

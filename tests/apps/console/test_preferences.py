@@ -190,5 +190,5 @@ def test_the_first_steps_follow_what_was_done_and_go_when_dismissed(
     assert 'aria-current="step"' in client.get(reverse("console:connect", args=("shop",))).content.decode()
     client.post(reverse("console:tour-dismiss", args=("shop",)))
     assert "First steps" not in client.get(home, follow=True).content.decode().replace("First steps are hidden", "")
-    assert 'class="way"' not in client.get(reverse("console:connect", args=("shop",))).content.decode()
+    assert 'class="first-steps"' not in client.get(reverse("console:connect", args=("shop",))).content.decode()
     assert Preference.objects.get(user=alice).tour_step == TOUR_DISMISSED

@@ -201,10 +201,11 @@ def test_who_judges_is_said_in_one_place_and_the_rest_of_the_policy_stays(owner:
     Project.objects.update(review_policy={"patience_s": 60})
     page = read(owner.get(path("who-judges")))
     assert "No model is configured" in page
-    answer = owner.post(path("who-judges"), {"who": "both", "share": 25, "model": "box/judge"})
+    answer = owner.post(path("who-judges"), {"who": "both", "share": 25, "human_share": 10, "model": "box/judge"})
     assert answer.status_code == 302
     project.refresh_from_db()
-    assert project.review_policy == {"patience_s": 60, "who": "both", "rate": 0.25, "model": "box/judge"}
+    wanted = {"who": "both", "rate": 0.25, "human_rate": 0.1, "model": "box/judge"}
+    assert project.review_policy == {"patience_s": 60} | wanted
     page = read(owner.get(path("who-judges")))
     assert 'value="25"' in page
     assert "No model is configured" not in page
