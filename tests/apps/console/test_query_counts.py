@@ -34,7 +34,7 @@ QUERIES: Mapping[str, int] = {
     "proposal": 10,
     "proposals_decided": 10,
     "proposal_rules": 10,
-    "quality": 15,
+    "quality": 16,
     "manager_run": 13,
     "manager_adapter": 13,
     "rater": 14,
