@@ -106,7 +106,8 @@ def make_id(project: int, span: Span) -> str:
 
 def _read_call(span: Span, given: Attributes, caller: Caller, *, workers: frozenset[str], now: float) -> Told:
     messages, choices = _read_asked(given, span), _read_choices(given, span)
-    model = _text(given, gen_ai.REQUEST_MODEL, gen_ai.RESPONSE_MODEL, "llm.model_name") or "unknown"
+    model = _text(given, gen_ai.REQUEST_MODEL, gen_ai.RESPONSE_MODEL, "llm.model_name")
+    model = model or _text(_object(_load(given.get("llm.invocation_parameters"))), "model") or "unknown"
     served = _text(given, gen_ai.RESPONSE_MODEL) or model
     began = min(max(span.start_time_unix_nano / _NANO, now - OLDEST_S), now)
     latency_s = max(0.0, (span.end_time_unix_nano - span.start_time_unix_nano) / _NANO)

@@ -177,8 +177,7 @@ def test_a_trace_without_a_conversation_is_a_session(project: Project, gateway: 
 
 OPENINFERENCE = {
     "openinference.span.kind": "LLM",
-    "llm.model_name": "gpt-x",
-    "llm.invocation_parameters": '{"temperature": 0.1}',
+    "llm.invocation_parameters": '{"temperature": 0.1, "model": "gpt-x"}',
     "session.id": "phoenix-1",
     "llm.input_messages.0.message.role": "system",
     "llm.input_messages.0.message.content": "Be brief.",
