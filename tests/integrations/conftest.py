@@ -2,11 +2,11 @@
 
 import pytest
 
-NAMES = ("openclaw", "openrlhf", "vllm", "tracking", "typescript")
+NAMES = ("clients", "openclaw", "openrlhf", "vllm", "tracking", "typescript")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for name in NAMES:
             if item.get_closest_marker(name) and name not in (config.option.markexpr or ""):
-                item.add_marker(pytest.mark.skip(reason=f"fetches a large program from npm: ask for it with -m {name}"))
+                item.add_marker(pytest.mark.skip(reason=f"fetches large programs: ask for it with -m {name}"))

@@ -17,7 +17,7 @@ import sys
 import urllib.request
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,6 +41,8 @@ class Plan:
         think_s: before the first byte. token_s: between two tokens of a stream.
         reasoning: thought aloud before the answer, as `reasoning_content`.
         tool_calls: (name, arguments) each; streamed as a name and fragments of its arguments.
+        tools_once: calls those alone that a request offers, without a word, and none once its last message is a
+            tool's.
         status: other than 200: nothing is generated; `retry_after` goes with it.
         garbage: sends a body that is not JSON.
         truncate_after: closes the connection after so many chunks; of a whole answer, in the middle of its body.
@@ -66,6 +68,7 @@ class Plan:
     token_s: float = 0.0
     reasoning: str = ""
     tool_calls: list[list[str]] = field(default_factory=list)
+    tools_once: bool = False
     status: int = 200
     retry_after: str = ""
     garbage: bool = False
@@ -145,6 +148,15 @@ def make_choice(plan: Plan, index: int) -> Choice:
     return Choice(index, f"{text} {index}" if index else text, plan.reasoning, calls)
 
 
+def find_wanted(body: Json, plan: Plan) -> list[list[str]]:
+    """The plan's calls that a request offers tools for, as long as no tool has just answered."""
+    offered = {tool["function"]["name"] for tool in body.get("tools") or ()}
+    last = body["messages"][-1]
+    if last["role"] == "tool" or _text_of(last).strip().startswith("Observation"):
+        return []
+    return [call for call in plan.tool_calls if call[0] in offered]
+
+
 def _entries(token_ids: list[int]) -> list[Json]:
     return [{"token": f"t{token}", "logprob": logprob_of(token), "bytes": None} for token in token_ids]
 
@@ -159,6 +171,9 @@ class Answer:
         wanted = body.get("logprobs")
         self.tells_logprobs = plan.tells_tokens and (bool(wanted) if self.is_chat else wanted is not None)
         self.tells_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        if plan.tools_once and plan.tool_calls:
+            wanted = find_wanted(body, plan)
+            plan = replace(plan, tool_calls=wanted, **({"reply": "", "tokens": 0} if wanted else {}))
         self.choices = [make_choice(plan, index) for index in range(body.get("n") or 1)]
         if self.is_chat:
             self.prompt_ids = prompt_tokens_of(body["messages"])

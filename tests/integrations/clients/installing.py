@@ -34,7 +34,7 @@ CLIENTS = {
         Client("openai", ("openai==3.51.0",)),
         Client("openai_agents", ("openai-agents==0.24.0",)),
         Client("anthropic", ("anthropic==2.10.0",)),
-        Client("litellm", ("litellm==1.106.2",)),
+        Client("litellm", ("litellm==1.106.2", "mcp")),
         Client("langgraph", ("langgraph==1.2.22", "langchain==1.4.7", "langchain-openai==1.7.3")),
         Client("langchain_anthropic", ("langchain==1.4.7", "langchain-anthropic==1.7.7")),
         Client("pydantic_ai", ("pydantic-ai-slim[openai,anthropic]==2.68.0",)),
