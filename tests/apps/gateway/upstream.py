@@ -173,7 +173,8 @@ class Answer:
         self.tells_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         if plan.tools_once and plan.tool_calls:
             wanted = find_wanted(body, plan)
-            plan = replace(plan, tool_calls=wanted, **({"reply": "", "tokens": 0} if wanted else {}))
+            plan = replace(plan, tool_calls=wanted)
+            plan = replace(plan, reply="", tokens=0) if wanted else plan
         self.choices = [make_choice(plan, index) for index in range(body.get("n") or 1)]
         if self.is_chat:
             self.prompt_ids = prompt_tokens_of(body["messages"])
