@@ -40,7 +40,7 @@ CLIENTS = {
         Client("pydantic_ai", ("pydantic-ai-slim[openai,anthropic]==2.68.0",)),
         Client("smolagents", ("smolagents[openai]==1.26.0",)),
         Client("strands", ("strands-agents[openai,anthropic,litellm]==1.62.0",)),
-        Client("google_adk", ("google-adk==2.13.0", "litellm==1.106.2")),
+        Client("google_adk", ("google-adk==2.13.0", "litellm==1.106.2", "mcp")),
         Client("crewai", ("crewai==1.15.30",)),
         Client("autogen", ("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5")),
         Client("dspy", ("dspy==3.4.1",)),
@@ -53,7 +53,7 @@ CLIENTS = {
                 "llama-index-llms-openai-like==0.8.1",
             ),
         ),
-        Client("mini_swe_agent", ("mini-swe-agent==2.4.6",)),
+        Client("mini_swe_agent", ("mini-swe-agent==2.4.6", "litellm==1.106.2", "mcp")),
         Client("claude_agent_sdk", ("claude-agent-sdk==0.2.184",)),
         Client(
             "vercel_ai",
