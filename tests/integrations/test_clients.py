@@ -28,7 +28,7 @@ from tests.integrations.clients.installing import CLIENTS, CannotBeHadError, ins
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(1200)]
 
-RUN_S = 120.0
+RUN_S = 240.0
 PROGRAMS = Path(__file__).parent / "clients" / "programs"
 REPLY = "It is sunny."
 WEATHER = ["weather", '{"city": "Zürich"}']
