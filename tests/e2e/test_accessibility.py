@@ -30,7 +30,12 @@ UNLABELLED = """() => [...document.querySelectorAll("input, select, textarea, bu
     .filter((one) => !one.labels?.length && !one.textContent.trim())
     .filter((one) => !one.ariaLabel && !one.getAttribute("aria-labelledby"))
     .map((one) => one.outerHTML.slice(0, 120))"""
+SCREEN = 860
+MOST_SCREENS = 4
+HEIGHT = "() => document.documentElement.scrollHeight"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+LONG = frozenset({"settings", "admin_audit"})
+"""Longer by their nature: cards with links to each of them above, and an admin's list."""
 LISTS = (
     "project", "task-list", "task-new", "review-list", "run-list", "returns", "adapter-list", "blockers",
     "dead-letters", "audit", "members", "settings", "tokens", "exports", "worker-list", "worker-new",
@@ -55,12 +60,14 @@ def look_at(page: Page, where: str) -> list[Any]:
     """What breaks on the page as it stands, in both themes and widths."""
     found = []
     for width, theme in LOOKS:
-        page.set_viewport_size(ViewportSize(width=width, height=860))
+        page.set_viewport_size(ViewportSize(width=width, height=SCREEN))
         page.emulate_media(color_scheme=theme)
         found += [(where, theme, width, *violation) for violation in find_violations(page)]
         if (over := page.evaluate(OVERFLOW)) > 0:
             found.append((where, width, f"runs {over} pixels off the side"))
-    page.set_viewport_size(ViewportSize(width=1280, height=860))
+    page.set_viewport_size(ViewportSize(width=1280, height=SCREEN))
+    if (screens := page.evaluate(HEIGHT) / SCREEN) > MOST_SCREENS and where not in LONG:
+        found.append((where, f"is {screens:.1f} screens long, at most {MOST_SCREENS} are read"))
     return found
 
 
