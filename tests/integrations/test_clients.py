@@ -63,7 +63,7 @@ CASES = {
     "openai": Case(2, ("chat", "responses"), 2),
     "openai_agents": Case(2, ("chat", "responses"), 2),
     "anthropic": Case(1, ("messages",)),
-    "litellm": Case(4, ("chat", "messages"), 4),
+    "litellm": Case(4, ("chat", "messages"), 4, is_joined=False),
     "langgraph": Case(2, ("chat", "responses"), 2),
     "langchain_anthropic": Case(1, ("messages",)),
     "pydantic_ai": Case(3, ("chat", "messages", "responses"), 3),
