@@ -156,6 +156,7 @@ class Kind(models.TextChoices):
     # pipeline
     SEGMENT_DIED = "segment.died"
     SEGMENT_REPLAYED = "segment.replayed"
+    SEGMENT_PUT_AWAY = "segment.put_away"
     # audit
     CHAIN_VERIFIED = "chain.verified"
     BACKUP_MADE = "backup.made"

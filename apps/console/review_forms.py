@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -345,13 +345,15 @@ class BulkForm(forms.Form):
         count: how many the rule chooses now; above `CONFIRM_ABOVE` the person types it.
     """
 
+    SCORE_HELP = gettext_lazy("1 accepts the work as it is, 0 rejects it.")
+
     score = forms.FloatField(
         label=gettext_lazy("Score for each"),
         min_value=0,
         max_value=1,
         initial=1,
         widget=forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal"}),
-        help_text=gettext_lazy("1 accepts the work as it is, 0 rejects it."),
+        help_text=SCORE_HELP,
     )
     text = forms.CharField(
         label=gettext_lazy("Words for each"),
@@ -381,6 +383,55 @@ class BulkForm(forms.Form):
         if "typed" in self.fields and data.get("typed", "").replace(",", "").strip() != str(self.count):
             self.add_error("typed", _("Type %(count)s to confirm.") % {"count": self.count})
         return data
+
+
+class ActionForm(forms.Form):
+    """How the same is done to many rows.
+
+    Args:
+        count: how many there are; above `CONFIRM_ABOVE` the person types it.
+        people: names a review can be given to.
+    """
+
+    to = forms.ChoiceField(label=gettext_lazy("Give them to"), required=False)
+    reason = forms.CharField(label=gettext_lazy("Reason"), max_length=300)
+    score = forms.FloatField(
+        label=gettext_lazy("Score for each"), min_value=0, max_value=1, initial=1, help_text=BulkForm.SCORE_HELP
+    )
+    text = forms.CharField(
+        label=gettext_lazy("Words for each"),
+        required=False,
+        max_length=MAX_TEXT_CHARS,
+        widget=forms.Textarea(attrs={"rows": 2}),
+    )
+    typed = forms.CharField(label=gettext_lazy("Type the number to confirm"), required=False, max_length=12)
+    FIELDS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "assign": ("to",),
+        "close": ("reason",),
+        "judge": ("score", "text"),
+    }
+
+    def __init__(
+        self, data: Mapping[str, Any] | None = None, *, action: str, count: int, people: Sequence[str] = ()
+    ) -> None:
+        super().__init__(data)
+        self.count = count
+        shown = (*self.FIELDS.get(action, ()), *(("typed",) if count > CONFIRM_ABOVE else ()))
+        for name in set(self.fields) - set(shown):
+            del self.fields[name]
+        if "to" in self.fields:
+            self.fields["to"].choices = [("", _("Anyone")), *((name, name) for name in people)]  # type: ignore[attr-defined]
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What is said of each."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "typed" and value not in (None, "")}
+
+    def clean_typed(self) -> str:
+        typed: str = self.cleaned_data["typed"]
+        if typed.replace(",", "").strip() != str(self.count):
+            raise ValidationError(_("Type %(count)s to confirm.") % {"count": self.count})
+        return typed
 
 
 def read_draft(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from apps.feedback.errors import CountChangedError
 from apps.feedback.giving import carry_on
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewQuerySet
 from apps.feedback.opening import decide_reviewers
-from apps.feedback.queue import COUNT_CAP, QueueFilter, count_queue, narrow
+from apps.feedback.queue import COUNT_CAP, QueueCount, QueueFilter, count_queue, narrow
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.words import Words, find_faults
@@ -43,7 +43,13 @@ class Chunk:
 
 
 def start_bulk(
-    *, project: Project, by: User, filters: QueueFilter, words: Mapping[str, Any], confirmed: int
+    *,
+    project: Project,
+    by: User,
+    filters: QueueFilter,
+    words: Mapping[str, Any],
+    confirmed: int,
+    chosen: Sequence[int] = (),
 ) -> BulkJudgement:
     """Say the same of every open review that matches now; the caller starts the work on it.
 
@@ -52,6 +58,7 @@ def start_bulk(
     Args:
         words: score in [0, 1] and text, either may be left out.
         confirmed: how many reviews `by` was told that match (`count_queue`).
+        chosen: ids of those that are meant, which the filters are not asked about; (): all that match.
     Raises:
         NotFoundError, NotAllowedError: `by` is no manager of the project.
         BadInputError: other words, none, or more than 10,000 reviews.
@@ -64,14 +71,20 @@ def start_bulk(
     if errors := find_faults(Words(**said), {}):
         raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
     with transaction.atomic():
-        count = count_queue(project, by, filters, cap=MAX_REVIEWS)
+        count = QueueCount(len(chosen), is_more=len(chosen) > MAX_REVIEWS) if chosen else None
+        count = count or count_queue(project, by, filters, cap=MAX_REVIEWS)
         if count.is_more:
             raise BadInputError(f"filters: wanted at most {MAX_REVIEWS:,} reviews at once, found more; narrow them")
         if count.number != confirmed:
             message = f"wanted the {confirmed:,} reviews that were confirmed, found {count.number:,} now"
             raise CountChangedError(message, found=count.number)
         bulk = BulkJudgement.objects.create(
-            project=project, by=by, filters=filters.to_query(), words=said, total=count.number
+            project=project,
+            by=by,
+            filters=filters.to_query(),
+            chosen=sorted(chosen),
+            words=said,
+            total=count.number,
         )
         payload = {"filters": bulk.filters, "words": said, "total": bulk.total}
         record(Kind.BULK_STARTED, subject=bulk, by=by.handle, payload=payload)
@@ -125,7 +138,9 @@ def judge_chunk(bulk_id: int, *, limit: int) -> Chunk:
 
 def _find_reviews(bulk: BulkJudgement) -> ReviewQuerySet:
     """What it has still to look at: what was open when it began, behind where it came to."""
-    rows = narrow(bulk.project, bulk.by, QueueFilter.from_query(bulk.filters))
+    rows = narrow(bulk.project, bulk.by, QueueFilter.from_query({} if bulk.chosen else bulk.filters))
+    if bulk.chosen:
+        rows = rows.filter(pk__in=bulk.chosen)
     return rows.filter(pk__gt=bulk.last_review_id, created_at__lte=bulk.created_at)
 
 

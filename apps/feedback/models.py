@@ -193,15 +193,25 @@ class ReviewDraft(models.Model):
 
 
 class BulkJudgement(Stateful):
-    """One judgement for many open reviews, given review by review in the background.
+    """One judgement, or one other action, for many rows, one by one in the background.
 
     Attributes:
-        filters: the queue's filters that chose them, as in its address.
-        words: what is said of each: score, text.
-        last_review_id: up to which it came; it goes on from there after a crash.
-        report: what could not be judged, or not be taken back: [{"review", "reason"}], the first ones of them.
+        action: what is done to each; of reviews, tasks, or work that failed.
+        filters: the list's filters that chose them, as in its address.
+        chosen: ids of what was ticked; []: all that match.
+        words: what is said of each: score, text, or how it is done: to, reason.
+        last_review_id: id up to which it came; it goes on from there after a crash.
+        report: what could not be done, or not be taken back: [{<kind of row>: id, "reason"}], the first ones of them.
         undone, last_undone_id: how much of it was taken back, and up to which feedback that came.
     """
+
+    class Action(models.TextChoices):
+        JUDGE = "judge", "Judge reviews"
+        ASSIGN = "assign", "Assign reviews"
+        CLOSE = "close", "Close reviews without a judgement"
+        CANCEL = "cancel", "Cancel tasks"
+        REPLAY = "replay", "Replay failed work"
+        PUT_AWAY = "put_away", "Put failed work away"
 
     class State(models.TextChoices):
         RUNNING = "running", "Running"
@@ -227,7 +237,9 @@ class BulkJudgement(Stateful):
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="bulk_judgements")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    action = models.CharField(max_length=16, choices=Action.choices, default=Action.JUDGE, db_default="judge")
     filters = models.JSONField(default=dict)
+    chosen = models.JSONField(default=list, db_default=[], blank=True)
     words = models.JSONField(default=dict)
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
     total = models.PositiveIntegerField()

@@ -11,6 +11,7 @@ from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record_many
+from apps.base.errors import ConflictError
 from apps.feedback.bulk import MAX_REPORT, Faults
 from apps.feedback.claims import LEASE
 from apps.feedback.models import BulkJudgement, Feedback, Review
@@ -24,9 +25,12 @@ def begin_undo(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
 
     Raises:
         NotFoundError, NotAllowedError: `by` is no manager of the project.
+        ConflictError: it was no judgement.
         IllegalMoveError: it is running (cancel it first), or taken back already.
     """
     require_role(by, bulk.project, *MANAGERS)
+    if bulk.action != BulkJudgement.Action.JUDGE:
+        raise ConflictError("only judgements can be taken back")
     with transaction.atomic():
         row = BulkJudgement.objects.select_for_update().get(pk=bulk.pk)
         move(row, BulkJudgement.State.UNDOING, by=by.handle, payload={"done": row.done})

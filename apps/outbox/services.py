@@ -332,6 +332,22 @@ def replay(segment: Segment, *, by: str) -> Segment:
     return segment
 
 
+def put_away(segment: Segment, *, by: str) -> Segment:
+    """Let a dead letter be one no longer, without another try; what it worked on stays failed.
+
+    Raises:
+        ConflictError: it is no dead letter.
+    """
+    with transaction.atomic():
+        dead = Segment.objects.filter(pk=segment.pk, state=Segment.State.DEAD)
+        if not dead.update(state=Segment.State.CANCELLED, finished_at=Now()):
+            raise ConflictError(f"segment {segment.pk} is no dead letter")
+        segment.refresh_from_db()
+        payload = {"kind": segment.kind, "subject": segment.subject_id, "link": segment.link}
+        record(Kind.SEGMENT_PUT_AWAY, subject=segment, by=by, payload=payload)
+    return segment
+
+
 def cancel_segments(*, kind: str, subject_ids: Iterable[int]) -> int:
     """Stop the open segments of subjects; a process at work on one loses its claim and hangs up on whom it asked. A
     last write that is under way is waited for, and stands. Returns how many were stopped.

@@ -1,18 +1,31 @@
-"""Bulk judgements at work: chunk by chunk, each with where it came to, so that a killed process costs one chunk."""
+"""Many rows at once: judgements chunk by chunk, other actions row by row, each with where it came to, so that a killed
+process costs one chunk.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F
 
 from apps.accounts.models import Project, User
+from apps.accounts.services import require_role
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import BadInputError, TentalisError
 from apps.feedback import services as feedback
-from apps.feedback.models import BulkJudgement, Feedback
+from apps.feedback.bulk import MAX_REPORT, MAX_REVIEWS
+from apps.feedback.models import BulkJudgement, Feedback, Review
+from apps.feedback.rights import MANAGERS
 from apps.feedback.services import QueueFilter
 from apps.outbox import services as outbox
+from apps.outbox.models import Segment
 from apps.outbox.registry import register_kind
 from apps.pipeline import judging
 from apps.rollouts.models import Batch
+from apps.tasks import services as tasks
+from apps.tasks.models import Task
 
 CHUNK = 250
 
@@ -21,11 +34,19 @@ register_kind("unbulk", links=("pipeline.undo_bulk",))
 
 
 def start(
-    *, project: Project, by: User, filters: QueueFilter, words: Mapping[str, Any], confirmed: int
+    *,
+    project: Project,
+    by: User,
+    filters: QueueFilter,
+    words: Mapping[str, Any],
+    confirmed: int,
+    chosen: Sequence[int] = (),
 ) -> BulkJudgement:
-    """Judge all that match, in the background."""
+    """Judge all that match, or were chosen, in the background."""
     with transaction.atomic():
-        bulk = feedback.start_bulk(project=project, by=by, filters=filters, words=words, confirmed=confirmed)
+        bulk = feedback.start_bulk(
+            project=project, by=by, filters=filters, words=words, confirmed=confirmed, chosen=chosen
+        )
         outbox.start("bulk", subject_id=bulk.pk, project_id=bulk.project_id)
     return bulk
 
@@ -38,9 +59,11 @@ def begin_undo(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
     return bulk
 
 
-def judge_all(bulk_id: int) -> None:
-    """Judge until nothing is left, or somebody cancels."""
-    while not judge_next(bulk_id):
+def do_all(bulk_id: int) -> None:
+    """Go on until nothing is left, or somebody cancels."""
+    action = BulkJudgement.objects.values_list("action", flat=True).get(pk=bulk_id)
+    go_on = judge_next if action == BulkJudgement.Action.JUDGE else act_next
+    while not go_on(bulk_id):
         pass
 
 
@@ -88,3 +111,123 @@ def _retract(one: Feedback, *, by: User) -> dict[str, Any] | None:
         return {"review": one.review_id, "reason": f"{batch} has it: what learnt from it stays"}
     judging.retract(one, by=by, reason="the bulk judgement was taken back", needs_right=False)
     return None
+
+
+@dataclass(frozen=True)
+class Action:
+    """What is done to each of many rows.
+
+    Attributes:
+        subject: the kind of row. model: where they are.
+        do: does it to one, by whom, with what else is said; refuses it with a TentalisError.
+        said: names of what else can be said.
+    """
+
+    subject: str
+    model: type[Review] | type[Task] | type[Segment]
+    do: Callable[[Any, User, Mapping[str, Any]], object]
+    said: frozenset[str] = frozenset()
+
+
+def _assign(review: Review, by: User, words: Mapping[str, Any]) -> None:
+    name = words.get("to", "")
+    to = User.objects.filter(memberships__project=review.project_id, username=name).first() if name else None
+    if name and to is None:
+        raise BadInputError.at("to", f"no member {name}")
+    feedback.assign_review(review=review, to=to, by=by)
+
+
+def start_learning(task_id: int) -> None:
+    """Let a task that waits for no person any more go on to learn."""
+    task = Task.objects.only("state", "project").get(pk=task_id)
+    if task.state == Task.State.LEARNING:
+        until = feedback.find_undo_until([task.pk]).get(task.pk)
+        outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
+
+
+def cancel_task(*, task: Task, by: User) -> None:
+    """Give a task up; a link at work on it hangs up on whom it asked."""
+    with transaction.atomic():
+        for kind in ("work", "learn"):  # first: a link's last write too has its segment before the task
+            outbox.cancel_segments(kind=kind, subject_ids=[task.pk])
+        tasks.cancel_task(task=task, by=by)
+        feedback.expire_reviews_of(task, by=by.handle)
+
+
+def _close(review: Review, by: User, words: Mapping[str, Any]) -> None:
+    feedback.skip_review(review=review, by=by, reason=str(words["reason"]), then="nobody")
+    start_learning(review.task_id)
+
+
+def _cancel(task: Task, by: User, words: Mapping[str, Any]) -> None:
+    cancel_task(task=task, by=by)
+
+
+ACTIONS: Mapping[str, Action] = {
+    "assign": Action("review", Review, _assign, frozenset({"to"})),
+    "close": Action("review", Review, _close, frozenset({"reason"})),
+    "cancel": Action("task", Task, _cancel),
+    "replay": Action("segment", Segment, lambda row, by, words: outbox.replay(row, by=by.handle)),
+    "put_away": Action("segment", Segment, lambda row, by, words: outbox.put_away(row, by=by.handle)),
+}
+
+
+def start_action(
+    *, project: Project, by: User, action: str, chosen: Sequence[int], words: Mapping[str, Any]
+) -> BulkJudgement:
+    """Do the same to many rows, in the background; what one refuses stands in the report.
+
+    Raises:
+        NotFoundError, NotAllowedError: `by` is no manager of the project.
+        BadInputError: another action, other words, no rows or more than 10,000.
+    """
+    require_role(by, project, *MANAGERS)
+    if action not in ACTIONS:
+        raise BadInputError.at("action", f"wanted one of judge, {', '.join(ACTIONS)}, found {action!r:.40}")
+    if unknown := sorted(set(words) - ACTIONS[action].said):
+        wanted = ", ".join(sorted(ACTIONS[action].said)) or "none"
+        raise BadInputError(f"words: {action} takes {wanted}, found {', '.join(unknown)}")
+    if not 1 <= len(chosen) <= MAX_REVIEWS:
+        raise BadInputError(f"wanted 1 to {MAX_REVIEWS:,} rows, found {len(chosen):,}")
+    with transaction.atomic():
+        bulk = BulkJudgement.objects.create(
+            project=project, by=by, action=action, chosen=sorted(chosen), words=dict(words), total=len(chosen)
+        )
+        payload = {"action": action, "words": bulk.words, "total": bulk.total}
+        record(Kind.BULK_STARTED, subject=bulk, by=by.handle, payload=payload)
+        outbox.start("bulk", subject_id=bulk.pk, project_id=project.pk)
+    return bulk
+
+
+def act_next(bulk_id: int) -> bool:
+    """Do it to the next row, in one transaction with where it came to; whether that was all."""
+    with transaction.atomic():
+        bulk = BulkJudgement.objects.select_for_update(of=("self",)).select_related("project", "by").get(pk=bulk_id)
+        if bulk.state != BulkJudgement.State.RUNNING:
+            return True
+        pk = next((pk for pk in bulk.chosen if pk > bulk.last_review_id), None)
+        if pk is None:
+            move(bulk, BulkJudgement.State.DONE, by=bulk.by.handle, payload={"done": bulk.done, "total": bulk.total})
+            return True
+        action = ACTIONS[bulk.action]
+        fault = _act(action, bulk, pk)
+        BulkJudgement.objects.filter(pk=bulk.pk).update(
+            done=F("done") + int(not fault),
+            last_review_id=pk,
+            report=[*bulk.report, *([{action.subject: pk, "reason": fault}] if fault else [])][:MAX_REPORT],
+        )
+    return False
+
+
+def _act(action: Action, bulk: BulkJudgement, pk: int) -> str:
+    """Why it cannot be done to this row; "" where it was."""
+    row = action.model.objects.filter(project_id=bulk.project_id, pk=pk).first()
+    if row is None:
+        return f"there is no {action.subject} {pk} any more"
+    try:
+        require_role(bulk.by, bulk.project, *MANAGERS)
+        with transaction.atomic():
+            action.do(row, bulk.by, bulk.words)
+    except TentalisError as error:
+        return str(error)
+    return ""

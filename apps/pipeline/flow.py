@@ -56,7 +56,7 @@ MOST_REPLAYED = 1_000
 def go_on_after_work(task_id: int) -> None:
     """A scored task goes on, and where its worker has a shadow that is to do it too, that begins."""
     task = Task.objects.select_related("worker").get(pk=task_id)
-    _learn_when_reviewed(task)
+    bulks.start_learning(task.pk)
     if find_own_shadow(task) is not None:
         outbox.start("mirror", subject_id=task.pk, project_id=task.project_id)
 
@@ -66,13 +66,7 @@ def learn_when_reviewed(task_id: int) -> None:
 
     It waits until no judgement of it can be undone any more.
     """
-    _learn_when_reviewed(Task.objects.only("state", "project").get(pk=task_id))
-
-
-def _learn_when_reviewed(task: Task) -> None:
-    if task.state == Task.State.LEARNING:
-        until = feedback.find_undo_until([task.pk]).get(task.pk)
-        outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
+    bulks.start_learning(task_id)
 
 
 def _task_died(task_id: int, link: str, reason: str) -> None:
@@ -276,11 +270,7 @@ def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer
 
 def cancel(*, task: Task, by: User) -> Task:
     """Give a task up; a link at work on it hangs up on whom it asked."""
-    with transaction.atomic():
-        for kind in ("work", "learn"):  # first: a link's last write too has its segment before the task
-            outbox.cancel_segments(kind=kind, subject_ids=[task.pk])
-        tasks.cancel_task(task=task, by=by)
-        feedback.expire_reviews_of(task, by=by.handle)
+    bulks.cancel_task(task=task, by=by)
     return task
 
 
@@ -382,10 +372,23 @@ def expire_reviews() -> int:
 
 
 def start_bulk(
-    *, project: Project, by: User, filters: QueueFilter, words: Mapping[str, Any], confirmed: int
+    *,
+    project: Project,
+    by: User,
+    filters: QueueFilter,
+    words: Mapping[str, Any],
+    confirmed: int,
+    chosen: Sequence[int] = (),
 ) -> BulkJudgement:
-    """Say the same of every open review that matches; see `apps.feedback.bulk`."""
-    return bulks.start(project=project, by=by, filters=filters, words=words, confirmed=confirmed)
+    """Say the same of every open review that matches, or was chosen; see `apps.feedback.bulk`."""
+    return bulks.start(project=project, by=by, filters=filters, words=words, confirmed=confirmed, chosen=chosen)
+
+
+def start_action(
+    *, project: Project, by: User, action: str, chosen: Sequence[int], words: Mapping[str, Any]
+) -> BulkJudgement:
+    """Do the same to many reviews, tasks or pieces of failed work; see `apps.pipeline.bulk`."""
+    return bulks.start_action(project=project, by=by, action=action, chosen=chosen, words=words)
 
 
 def cancel_bulk(*, bulk: BulkJudgement, by: User) -> BulkJudgement:

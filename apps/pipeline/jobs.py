@@ -23,7 +23,7 @@ def note_heartbeat(run_id: int, attempt: int, metrics: dict[str, Any], number: i
 
 @link("pipeline.judge_bulk")
 def judge_bulk(bulk_id: int) -> None:
-    bulk.judge_all(bulk_id)
+    bulk.do_all(bulk_id)
 
 
 @link("pipeline.undo_bulk")

@@ -101,6 +101,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
     older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
     return {
         "review_bulk_new": path("bulk-new"),
+        "bulk_act": path("bulk-act") + f"?of=tasks&action=cancel&id={scene.in_review.pk}",
         "review_bulk": path("bulk", _judge_many(scene).pk),
         "review_reveal": path("review", _judge(scene).pk),
         "review_offer": path("review", _offer(scene).pk),

@@ -15,6 +15,7 @@ urlpatterns = [
     path("tasks/<int:task_id>/compare/", judging.compare_attempts, name="task-compare"),
     path("reviews/", reviews.list_reviews, name="review-list"),
     path("reviews/next/", reviews.take_next_review, name="review-next"),
+    path("bulk/", review_bulk.prepare_action, name="bulk-act"),
     path("reviews/bulk/", review_bulk.prepare_bulk, name="bulk-new"),
     path("reviews/bulk/<int:bulk_id>/", review_bulk.show_bulk, name="bulk"),
     path("reviews/bulk/<int:bulk_id>/cancel/", review_bulk.cancel_bulk, name="bulk-cancel"),

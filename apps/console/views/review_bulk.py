@@ -1,20 +1,27 @@
 """One judgement for many reviews: what it would touch, how far it is, and taking it back."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
-from apps.base.errors import TentalisError
+from apps.base.errors import BadInputError, TentalisError
 from apps.console.forms import show_error
-from apps.console.review_forms import CONFIRM_ABOVE, BulkForm
-from apps.console.selectors.review_queue import find_narrowings, require_manager, write_query
-from apps.console.views.frame import Scene, act, leave, posted, project_view, show
+from apps.console.review_forms import CONFIRM_ABOVE, ActionForm, BulkForm
+from apps.console.selectors.review_queue import find_narrowings, find_reviewers, require_manager, write_query
+from apps.console.selectors.ticked import DOINGS, Ticked, find_ticked
+from apps.console.views.frame import Scene, act, find_page, leave, posted, project_view, show
 from apps.console.views.judging import read_filters
 from apps.feedback.models import BulkJudgement
+from apps.feedback.queue import EVERYTHING
 from apps.feedback.services import count_queue
 from apps.pipeline import flow
+
+LISTS = {"tasks": "task-list", "reviews": "review-list", "failed": "dead-letters"}
 
 
 @require_http_methods(["GET", "POST"])
@@ -53,6 +60,49 @@ def prepare_bulk(request: HttpRequest, scene: Scene) -> HttpResponse:
     return show(request, scene, "review_bulk_new", context, status=status)
 
 
+@require_http_methods(["GET", "POST"])
+@project_view()
+def prepare_action(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Say what will happen to ticked rows, and to how many; then do it in the background."""
+    require_manager(scene.project, scene.user)
+    of, action = request.GET.get("of", ""), request.GET.get("action", "")
+    doing = DOINGS.get(of, {}).get(action)
+    if doing is None:
+        raise Http404(f"nothing that is done to {of or 'no rows'} is called {action or 'nothing'}")
+    back = find_page(scene, LISTS[of])
+    try:
+        ticked = find_ticked(scene.project, scene.user, of=of, action=action, query=request.GET)
+    except BadInputError as error:
+        messages.error(request, str(error))
+        return redirect(back)
+    people = [user.username for user in find_reviewers(scene.project)]
+    form = ActionForm(posted(request), action=action, count=len(ticked.ids), people=people)
+    status = 400 if request.method == "POST" else 200
+    if form.is_valid() and ticked.ids:
+        try:
+            bulk = _start(scene, action, ticked, form.words)
+        except TentalisError as error:
+            show_error(form, error)
+            status = error.status
+        else:
+            return leave(scene, "bulk", bulk.pk)
+    context = {"doing": doing, "ticked": ticked, "acted_on": len(ticked.ids), "form": form, "back": back, "of": of}
+    return show(request, scene, "bulk_act", context, status=status)
+
+
+def _start(scene: Scene, action: str, ticked: Ticked, words: dict[str, Any]) -> BulkJudgement:
+    if action == "judge":
+        return flow.start_bulk(
+            project=scene.project,
+            by=scene.user,
+            filters=EVERYTHING,
+            words=words,
+            confirmed=len(ticked.ids),
+            chosen=ticked.ids,
+        )
+    return flow.start_action(project=scene.project, by=scene.user, action=action, chosen=ticked.ids, words=words)
+
+
 @require_GET
 @project_view(Right.REVIEWS_READ)
 def show_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
@@ -65,7 +115,7 @@ def show_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
 @project_view(Right.REVIEWS_WRITE)
 def cancel_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
     bulk = _bulk_or_404(scene, bulk_id)
-    act(request, _("It stops after the review it is at."), lambda: flow.cancel_bulk(bulk=bulk, by=scene.user))
+    act(request, _("It stops after the row it is at."), lambda: flow.cancel_bulk(bulk=bulk, by=scene.user))
     return leave(scene, "bulk", bulk_id)
 
 

@@ -23,6 +23,7 @@ from apps.console.selectors.review_queue import (
     say_purpose,
     write_query,
 )
+from apps.console.selectors.ticked import DOINGS
 from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
 from apps.console.views.judging import (
     UNDO,
@@ -59,6 +60,8 @@ def list_reviews(request: HttpRequest, scene: Scene) -> HttpResponse:
         "filters": filters,
         "managers": [] if filters.to_query() or request.GET.get("after") else find_ai_reviews(scene.project),
         "may_manage": can_assign,
+        "may_act": can_assign and bool(page.reviews),
+        "doings": DOINGS["reviews"],
         "reviewers": find_reviewers(scene.project) if can_assign else [],
         "undoable": find_undo(request, scene),
         "fragments": {"reviews"},

@@ -18,6 +18,7 @@ from apps.console.selectors.presence import find_present
 from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
 from apps.console.selectors.review_queue import may_manage
+from apps.console.selectors.ticked import DOINGS
 from apps.console.views.frame import (
     Question,
     Scene,
@@ -58,6 +59,8 @@ def list_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
         "states": Task.State.choices,
         "counts": work.count_open_tasks(scene.project).by_state,
         "known": know_names(scene),
+        "may_act": scene.may_replay and bool(listing.rows),
+        "doings": DOINGS["tasks"],
         "fragments": {"task_list"},
     }
     return show(request, scene, "tasks", context, status=listing.status)

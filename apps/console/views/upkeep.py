@@ -14,6 +14,7 @@ from apps.accounts.rights import Right
 from apps.audit.kinds import Kind
 from apps.console.selectors import upkeep
 from apps.console.selectors.health import read_health
+from apps.console.selectors.ticked import DOINGS
 from apps.console.selectors.timetable import read_timetable
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.console.views.training import read_choice
@@ -55,6 +56,8 @@ def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
         "errors": errors,
         "count": errors.get(error, 0) if error else sum(errors.values()),
         "letters": letters,
+        "may_act": scene.may_replay and bool(letters),
+        "doings": DOINGS["failed"],
         "older": older,
         "kind": kind,
         "kinds": list(upkeep.PAGE_OF_SEGMENT),

@@ -76,6 +76,7 @@ QUERIES: Mapping[str, int] = {
     "token_limits": 11,
     "webhooks": 12,
     "webhook": 13,
+    "bulk_act": 22,
     "review_bulk_new": 14,
     "review_bulk": 12,
     "review_reveal": 24,
