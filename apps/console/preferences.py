@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import F, Q
 from django.http import QueryDict
 
 from apps.accounts.models import Project, User
@@ -15,6 +16,7 @@ from apps.console.middleware import list_zones
 from apps.console.models import MAX_NAME_CHARS, MAX_QUERY_CHARS, Preference, SavedView, Theme
 
 MAX_KEPT = 50
+MOST_ON_DASHBOARD = 12
 NOT_KEPT = ("before", "after", "fragment", "page", "cursor")
 
 
@@ -99,3 +101,9 @@ def find_views(project: Project, user: User, page: str) -> list[SavedView]:
     shared = SavedView.objects.filter(project=project, page=page, owner=None)
     own = SavedView.objects.filter(project=project, page=page, owner=user)
     return [*shared[:MAX_KEPT], *own[:MAX_KEPT]]
+
+
+def find_dashboard_views(project: Project, user: User) -> list[SavedView]:
+    """The team's and one's own of every list, the team's first."""
+    views = SavedView.objects.filter(Q(owner=None) | Q(owner=user), project=project)
+    return list(views.order_by(F("owner").asc(nulls_first=True), "page", "name")[:MOST_ON_DASHBOARD])

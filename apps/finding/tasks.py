@@ -17,9 +17,10 @@ YES, NO = "true", "false"
 class TaskFilters(ListFilters):
     """Which tasks."""
 
+    FIRST = ("text", "worker")
     SORTS: ClassVar[Mapping[str, str]] = {"submitted": "pk", "score": "score"}
 
-    text = text_filter(label=_("Words in prompt or answer"))
+    text = text_filter(label=_("Words"))
     state = filters.ChoiceFilter(choices=Task.State.choices, label=_("State"))
     worker = filters.CharFilter(field_name="worker__name", label=_("Worker"), max_length=64)
     environment = filters.ChoiceFilter(choices=Environment.choices, label=_("Environment"))

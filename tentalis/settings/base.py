@@ -323,3 +323,5 @@ LOGGING = {
         "celery.app.trace": {"level": "WARNING"},
     },
 }
+
+FILTERS_EMPTY_CHOICE_LABEL = "Any"

@@ -146,6 +146,7 @@ def begin_export(*, source: Source, format: str, filters: Mapping[str, str], pro
             raise BadInputError(f"{name}: {source.name} cannot be narrowed to {value!r} by it")
         if fault := find_fault(name, value):
             raise BadInputError(fault)
+    source.check(filters, by)
     export = Export(source, format, dict(filters), project, by, is_hf=is_hf)
     payload = {"source": source.name, "format": HF if is_hf else format, "filters": dict(filters)}
     export.audit_id = record(Kind.EXPORT_MADE, subject=project, by=by.handle, payload=payload).pk

@@ -21,6 +21,7 @@ from apps.console.exports import training_sets
 from apps.console.exports.narrowing import COMMON, look_up
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rights import MANAGERS, may_read_reference
+from apps.finding.tasks import TaskFilters
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from apps.tasks.models import Task
@@ -39,6 +40,8 @@ class Source:
         columns: name -> kind of value: int, float, bool, text, time, json (nested), ints, floats or bools (lists).
         filters: names a query may narrow it by -> what they may be; None: any text.
         formats: what it can be written as.
+        unoffered: filters that the list of the same rows sends, and the page of exports does not ask for.
+        check: refuses filters that cannot be followed, before a byte is sent.
         references: columns that tell what a right answer holds: for who leads the project, and not there for others.
     """
 
@@ -51,11 +54,13 @@ class Source:
     filters: Mapping[str, frozenset[str] | None]
     formats: tuple[str, ...] = ("csv", "jsonl", "parquet")
     references: frozenset[str] = frozenset()
+    unoffered: frozenset[str] = frozenset()
+    check: Callable[[Mapping[str, str], User], object] = lambda filters, user: None
 
     @property
     def choices(self) -> list[tuple[str, list[str]]]:
         """Its filters, and in order what each may be; [] for any text."""
-        return [(name, sorted(values or ())) for name, values in self.filters.items()]
+        return [(name, sorted(values or ())) for name, values in self.filters.items() if name not in self.unoffered]
 
     def columns_for(self, user: User, project: Project) -> Mapping[str, str]:
         """What a user takes home."""
@@ -74,7 +79,7 @@ TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"
 
 
 def read_tasks(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
-    rows = Task.objects.filter(project=project, **look_up(filters))
+    rows = TaskFilters.bind(filters, Task.objects.filter(project=project), user).qs
     names = [name for name in TASK_COLUMNS if name not in REFERENCES or may_read_reference(user, project)]
     for values in iterate_values(rows, [TASK_PATHS.get(name, name) for name in names]):
         yield dict(zip(names, values, strict=True))
@@ -184,8 +189,10 @@ SOURCES: Mapping[str, Source] = {
     for source in (
         Source(
             "tasks", _("Tasks"), _("Each task with its state, score and best answer."),
-            Right.TASKS_READ, TASK_COLUMNS, read_tasks, {"state": frozenset(Task.State.values), **COMMON},
-            references=REFERENCES,
+            Right.TASKS_READ, TASK_COLUMNS, read_tasks,
+            {**dict.fromkeys(TaskFilters.base_filters), "state": frozenset(Task.State.values)},
+            references=REFERENCES, unoffered=frozenset(TaskFilters.base_filters) - {"state", *COMMON},
+            check=lambda filters, user: TaskFilters.bind(filters, Task.objects.all(), user),
         ),
         Source(
             "feedback", _("Reviews and feedback"), _("What managers said, step by step, in their own words."),

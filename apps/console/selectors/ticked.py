@@ -128,7 +128,7 @@ def _chosen_rows(project: Project, user: User, of: str, query: QueryDict) -> Que
     ids = [int(one) for one in typed]
     if of == "failed":
         return find_dead(project.pk).filter(pk__in=ids)
-    rows: QuerySet[Any] = (Task if of == "tasks" else Review).objects.filter(project=project)  # type: ignore[attr-defined]
+    rows: QuerySet[Any] = (Task if of == "tasks" else Review).objects.filter(project=project)
     return rows.filter(pk__in=ids)
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from django import template
 from django.http import QueryDict
+from django.urls import reverse
 
 from apps.console.glossary import Term, find_terms
 from apps.console.keys import write_keys
 from apps.console.models import TOUR_DISMISSED, SavedView
-from apps.console.preferences import NOT_KEPT, find_views
+from apps.console.preferences import NOT_KEPT, find_dashboard_views, find_views
 from apps.console.selectors.tour import Tour, find_tour
 
 register = template.Library()
@@ -35,6 +36,18 @@ def find_saved_views(context: Mapping[str, Any]) -> list[SavedView]:
     """The saved views of the list one is on."""
     scene, match = context["scene"], context["request"].resolver_match
     return find_views(scene.project, scene.user, match.url_name)
+
+
+@register.simple_tag(takes_context=True)
+def find_all_views(context: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(name, address) of the team's saved views and one's own, of every list."""
+    scene = context["scene"]
+    views = find_dashboard_views(scene.project, scene.user)
+    slug = scene.project.slug
+    return [
+        (view.name, reverse(f"console:{view.page}", args=(slug,)) + (f"?{view.query}" if view.query else ""))
+        for view in views
+    ]
 
 
 @register.simple_tag(takes_context=True)

@@ -67,9 +67,10 @@ def prepare_action(request: HttpRequest, scene: Scene) -> HttpResponse:
     require_manager(scene.project, scene.user)
     of, action = request.GET.get("of", ""), request.GET.get("action", "")
     doing = DOINGS.get(of, {}).get(action)
+    back = find_page(scene, LISTS.get(of, "task-list"))
     if doing is None:
-        raise Http404(f"nothing that is done to {of or 'no rows'} is called {action or 'nothing'}")
-    back = find_page(scene, LISTS[of])
+        messages.error(request, _("There is no such action; tick some rows of a list, and choose one above it."))
+        return redirect(back)
     try:
         ticked = find_ticked(scene.project, scene.user, of=of, action=action, query=request.GET)
     except BadInputError as error:

@@ -1,6 +1,7 @@
 """Lists: narrowed and ordered by their address, and refused by name where it cannot be followed."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -10,13 +11,14 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.base.word_index import MOST_INDEXED
+from apps.console.preferences import save_view
 from apps.feedback.models import Feedback
 from apps.finding.bounds import TooBroadError, within
 from apps.finding.pages import Order, turn_page
 from apps.finding.tasks import TaskFilters
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
-from tests.factories import make_task, make_worker
+from tests.factories import make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -163,3 +165,24 @@ def test_what_takes_too_long_is_refused_in_words_and_the_time_is_as_before(proje
         cursor.execute("SELECT pg_sleep(30)")
     assert now() == before
     assert turn_page(Task.objects.all(), Order("score"), limit=5).rows == []
+
+
+def test_an_export_takes_home_what_the_filter_leaves(client: Client, project: Project, worker: Worker) -> None:
+    make_task(project, make_worker(project, name="adder"), prompt="What is 3 + 4?")
+    make_task(project, worker, prompt="A lamp.")
+    path = reverse("console:export", args=("shop", "tasks"))
+    answer: Any = client.post(path, {"format": "csv", "plain": "on", "worker": "adder", "text": "3"})
+    rows = b"".join(answer.streaming_content).decode().splitlines()
+    assert len(rows) == 2
+    assert "What is 3 + 4?" in rows[1]
+    assert client.post(path, {"format": "csv", "plain": "on", "min_score": "9"}).status_code == 302
+
+
+def test_saved_views_of_every_list_stand_on_the_dashboard(client: Client, project: Project, alice: User) -> None:
+    save_view(project=project, by=alice, page="task-list", name="Low scores", query="max_score=0.3&sort=score")
+    save_view(project=project, by=alice, page="dead-letters", name="Runs", query="kind=train", is_team=True)
+    save_view(project=project, by=make_user("bob"), page="task-list", name="Bob's own", query="state=done")
+    page = client.get(reverse("console:project", args=("shop",))).content.decode()
+    assert 'href="/p/shop/tasks/?max_score=0.3&amp;sort=score"' in page
+    assert 'href="/p/shop/dead-letters/?kind=train"' in page
+    assert "Bob" not in page.split("<main")[1]
