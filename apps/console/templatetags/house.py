@@ -1,12 +1,13 @@
 """What pages offer beside their rows: saved views, the filter at work, the first steps."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from django import template
 from django.http import QueryDict
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 
 from apps.console.glossary import Term, find_terms
 from apps.console.keys import write_keys
@@ -42,12 +43,12 @@ def find_saved_views(context: Mapping[str, Any]) -> list[SavedView]:
 def find_all_views(context: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, address) of the team's saved views and one's own, of every list."""
     scene = context["scene"]
-    views = find_dashboard_views(scene.project, scene.user)
-    slug = scene.project.slug
-    return [
-        (view.name, reverse(f"console:{view.page}", args=(slug,)) + (f"?{view.query}" if view.query else ""))
-        for view in views
-    ]
+    found = []
+    for view in find_dashboard_views(scene.project, scene.user):
+        with suppress(NoReverseMatch):  # of a list that is there no more
+            path = reverse(f"console:{view.page}", args=(scene.project.slug,))
+            found.append((view.name, f"{path}?{view.query}" if view.query else path))
+    return found
 
 
 @register.simple_tag(takes_context=True)
