@@ -184,5 +184,5 @@ def test_saved_views_of_every_list_stand_on_the_dashboard(client: Client, projec
     save_view(project=project, by=make_user("bob"), page="task-list", name="Bob's own", query="state=done")
     page = client.get(reverse("console:project", args=("shop",))).content.decode()
     assert 'href="/p/shop/tasks/?max_score=0.3&amp;sort=score"' in page
-    assert 'href="/p/shop/dead-letters/?kind=train"' in page
+    assert f'href="{reverse("console:dead-letters", args=("shop",))}?kind=train"' in page
     assert "Bob" not in page.split("<main")[1]
