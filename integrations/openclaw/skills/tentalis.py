@@ -177,10 +177,10 @@ def submit_review(given: argparse.Namespace) -> dict[str, Any]:
     if given.skip:
         body = {"reason": read(given.text), "then": given.skip}
         return show(call("POST", f"reviews/{given.review}/skip", body, key=given.key))
-    body: dict[str, Any] = {"text": read(given.text)}
+    judged: dict[str, Any] = {"text": read(given.text)}
     said = {"score": given.score, "preferred_attempt": given.best, "edited_answer": given.better or None}
-    body |= {name: value for name, value in said.items() if value is not None}
-    return show(call("POST", f"reviews/{given.review}/feedback", body, key=given.key))
+    judged |= {name: value for name, value in said.items() if value is not None}
+    return show(call("POST", f"reviews/{given.review}/feedback", judged, key=given.key))
 
 
 def list_adapters(given: argparse.Namespace) -> dict[str, Any]:
