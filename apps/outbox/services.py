@@ -341,7 +341,7 @@ def put_away(segment: Segment, *, by: str) -> Segment:
     with transaction.atomic():
         dead = Segment.objects.filter(pk=segment.pk, state=Segment.State.DEAD)
         if not dead.update(state=Segment.State.CANCELLED, finished_at=Now()):
-            raise ConflictError(f"segment {segment.pk} is no dead letter")
+            raise ConflictError(f"segment {segment.pk} did not fail for good")
         segment.refresh_from_db()
         payload = {"kind": segment.kind, "subject": segment.subject_id, "link": segment.link}
         record(Kind.SEGMENT_PUT_AWAY, subject=segment, by=by, payload=payload)

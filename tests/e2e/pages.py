@@ -8,6 +8,7 @@ from django.utils import timezone
 from apps.accounts.models import ApiToken, Invitation, Project, Role, User
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.calibration.models import Rater
+from apps.console.forms_settings import make_sections
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.services import claim
 from apps.operations.models import Alarm
@@ -80,7 +81,10 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "audit": path("audit"),
         "exports": path("exports"),
         "members": path("members"),
-        "settings": path("settings"),
+        **{
+            f"settings_{one.section}": f"{path('settings')}?section={one.section}"
+            for one in make_sections(scene.project)
+        },
         "tokens": path("tokens"),
         "webhooks": path("webhooks"),
         "webhook": path("webhook", scene.project.webhooks.earliest("pk").pk),

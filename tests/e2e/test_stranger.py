@@ -230,7 +230,7 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
     admin.page.get_by_label("A person", exact=True).check()
     admin.fill(share="100")
     admin.press("Save")
-    admin.open("settings", SLUG)
+    admin.open("settings", SLUG, section="review_policy")
     admin.fill(section="review_policy", undo_s="0")
     admin.press("Save Who reviews what")
 

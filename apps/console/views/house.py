@@ -23,16 +23,17 @@ from apps.console.views.frame import Scene, act, leave, posted, project_view, re
 @require_http_methods(["GET", "POST"])
 @project_view(Right.PROJECTS_READ)
 def show_settings(request: HttpRequest, scene: Scene) -> HttpResponse:
-    """One card a section, each a form of its own."""
+    """One section at a time, each a form of its own; the first where none is asked for."""
     if request.method == "POST":
         require(scene, Right.PROJECTS_WRITE)
     sections = make_sections(scene.project, posted(request), request.FILES)
+    asked = (request.POST if request.method == "POST" else request.GET).get("section", sections[0].section)
+    sent = next((form for form in sections if form.section == asked), None)
+    if sent is None:
+        raise Http404("no such section")
     status = 200
     if request.method == "POST":
         status = 400
-        sent = next((form for form in sections if form.section == request.POST.get("section")), None)
-        if sent is None:
-            raise Http404("no such section")
         if sent.is_valid():
             try:
                 services.change_project(project=scene.project, by=scene.user, **sent.changes())
@@ -41,10 +42,11 @@ def show_settings(request: HttpRequest, scene: Scene) -> HttpResponse:
                 status = error.status
             else:
                 said = _("%(title)s: saved.") % {"title": sent.title}
-                messages.success(request, said, extra_tags=sent.section)
-                return redirect(f"{reverse('console:settings', args=[scene.project.slug])}#{sent.section}")
+                messages.success(request, said)
+                return redirect(f"{reverse('console:settings', args=[scene.project.slug])}?section={sent.section}")
     context = {
         "sections": sections,
+        "form": sent,
         "may_change": _may_change(scene),
         "timetable": read_timetable(scene.project, now=timezone.now()),
     }

@@ -108,7 +108,9 @@ def test_the_words_of_before_are_left_nowhere() -> None:
 @pytest.mark.parametrize(
     ("old", "now"), [("returns", "training-results"), ("blockers", "training-status"), ("dead-letters", "failed-work")]
 )
-def test_an_address_of_before_leads_to_the_page_of_now(client: Client, old: str, now: str) -> None:
+@pytest.mark.django_db
+def test_an_address_of_before_leads_to_the_page_of_now(client: Client, alice: User, old: str, now: str) -> None:
+    client.force_login(alice)
     answer = client.get(f"/p/shop/{old}/?worker=desk")
     assert (answer.status_code, answer["Location"]) == (302, f"/p/shop/{now}/?worker=desk")
 
