@@ -169,7 +169,7 @@ def test_the_menus_are_accessible_while_open(address: str, page: Page) -> None:
     Project.objects.create(slug="apes", name="Apes")
     sign_in(page, address, "alice")
     page.set_viewport_size(ViewportSize(width=390, height=800))
-    page.goto(address + find_pages(scene)["tasks"])
+    page.goto(address + find_pages(scene)["sessions"])
     page.get_by_role("button", name="Menu").click()
     page.get_by_role("navigation", name="Project").get_by_role("link", name="Settings").wait_for()
     found = find_violations(page)
