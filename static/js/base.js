@@ -1,4 +1,6 @@
 // Small things every page does: it tells the server the reader's time zone, and closes an open menu that one leaves.
+import { isText } from "./keys.js";
+
 const YEAR_S = 31536000;
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "";
 const secure = location.protocol === "https:" ? "; secure" : "";
@@ -34,9 +36,7 @@ const singleKeys = localStorage.getItem("tentalis.keys") ?? document.body.datase
 if (search && singleKeys === "on") {
   search.setAttribute("aria-keyshortcuts", "/");
   document.addEventListener("keydown", (event) => {
-    const at = event.target;
-    const isTyping = at instanceof HTMLElement && (at.isContentEditable || at.matches("input, textarea, select"));
-    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.key !== "/" || isText(event.target) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const box = search.offsetParent ? search : document.querySelector("#search-words");
     if (!box) return;
     event.preventDefault();

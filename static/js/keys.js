@@ -70,7 +70,8 @@ export class Keys {
   }
 }
 
-function isText(element) {
+// Whether keys pressed there are text.
+export function isText(element) {
   if (!(element instanceof HTMLElement)) return false;
   if (element.isContentEditable || element.matches("textarea, select")) return true;
   return element.matches("input:not([type=radio], [type=checkbox], [type=range], [type=button], [type=submit])");

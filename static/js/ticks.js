@@ -1,4 +1,6 @@
 // Ticks beside the rows of a list: Shift-click takes a range, `x` the row one is at, the first box the whole page.
+import { isText } from "./keys.js";
+
 const bar = document.querySelector("[data-ticks]");
 const all = bar?.querySelector("[data-tick-all]");
 const said = bar?.querySelector("[data-ticked]");
@@ -20,10 +22,6 @@ function takeRange(to) {
   for (const box of found.slice(ends[0], ends[1] + 1)) box.checked = to.checked;
 }
 
-function isTyping(at) {
-  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input:not([type=checkbox]), textarea, select"));
-}
-
 if (bar) {
   bar.querySelector("[data-tick-page]").hidden = false;
   document.addEventListener("click", (event) => {
@@ -39,7 +37,7 @@ if (bar) {
   });
   document.addEventListener("keydown", (event) => {
     const on = localStorage.getItem("tentalis.keys") ?? document.body.dataset.keys ?? "on";
-    if (event.key !== "x" || on !== "on" || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key !== "x" || on !== "on" || isText(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
     const box = event.target.closest?.("tr")?.querySelector("input[form=ticks]") ?? boxes()[0];
     if (!box) return;
     event.preventDefault();

@@ -6,6 +6,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, ViewportSize, WebSocketRoute, expect
 
+from apps.accounts.models import Member, Role
 from apps.audit.services import move
 from apps.feedback.models import Feedback, Review
 from apps.rollouts.models import Rollout
@@ -175,3 +176,34 @@ def test_htmx_attributes_that_slip_into_a_page_are_dead(address: str, opened: tu
     page.goto(address + find_pages(scene)["tasks"])
     assert not any("planted" in url for url in asked)
     assert any("hx-csp" in problem for problem in watch.problems)
+
+
+def test_rows_are_ticked_by_mouse_and_key_and_stay_so_and_a_key_leads_to_the_search(
+    address: str, opened: tuple[Page, Watch]
+) -> None:
+    page, watch = opened
+    scene = build_scene(updates=1)
+    Member.objects.filter(project=scene.project, user=scene.alice).update(role=Role.OWNER)
+    sign_in(page, address, "alice")
+    page.goto(address + reverse("console:task-list", args=("desk",)))
+    boxes, said = page.locator("input[form=ticks][name=id]"), page.locator("[data-ticked]")
+    page.keyboard.press("x")
+    expect(boxes.nth(0)).to_be_checked()
+    boxes.nth(1).click()
+    boxes.nth(3).click(modifiers=["Shift"])
+    expect(said).to_have_text("4 chosen")
+    page.get_by_label("All on this page").check()
+    expect(said).to_have_text(f"{boxes.count()} chosen")
+    page.get_by_label("All on this page").uncheck()
+    tick = page.locator(f"#tick-{scene.in_review.pk}")
+    tick.check()
+    expect(page.locator("[data-live-state]")).to_have_text("Live")
+    move(scene.in_review, Task.State.LEARNING, by="pipeline")
+    expect(page.get_by_role("row").filter(has=tick)).to_contain_text("Learning")
+    expect(tick).to_be_checked()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search")).to_be_focused()
+    page.keyboard.type("x/")
+    expect(page.get_by_role("searchbox", name="Search")).to_have_value("x/")
+    expect(said).to_have_text("1 chosen")
+    assert watch.problems == []

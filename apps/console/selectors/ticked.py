@@ -39,7 +39,7 @@ class Doing:
 DOINGS: Mapping[str, Mapping[str, Doing]] = {
     "tasks": {
         "cancel": Doing(
-            _("Cancel"),
+            _("Cancel tasks"),
             (
                 _("Work on each of them stops, and nobody is asked to review it any more."),
                 _("What was done stays readable, and teaches nothing."),

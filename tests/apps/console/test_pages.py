@@ -4,7 +4,7 @@ import gzip
 import re
 from html import unescape
 from pathlib import Path
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import pytest
 from django.conf import settings
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.django_db
 
 # what everybody may do: change their own console, take home what they see
 OWN_FORMS = re.compile(r"^/(sign-out|preferences/theme|p/desk/(views|tour|exports))/")
-MOST_QUERIES = 28
+MOST_QUERIES = 30
+MOST_SEARCHING = 54
+"""Each kind of thing is searched by itself, within a time of its own that is set and taken back."""
 ROW_ACTIONS = (
     "task-cancel",
     "review-claim",
@@ -54,7 +56,7 @@ def count_queries(client: Client, path: str) -> int:
 def test_a_manager_sees_every_page_in_a_bounded_number_of_queries(scene: Scene) -> None:
     client = sign_in(scene.alice)
     for name, path in find_pages(scene).items():
-        assert count_queries(client, path) <= MOST_QUERIES, name
+        assert count_queries(client, path) <= (MOST_SEARCHING if name == "search" else MOST_QUERIES), name
 
 
 def test_pages_cost_the_same_however_much_there_is_to_show(scene: Scene) -> None:
@@ -102,7 +104,7 @@ def test_nobody_is_sent_to_sign_in_and_back(scene: Scene) -> None:
     for name, path in find_pages(scene).items():
         answer = Client().get(path)
         assert answer.status_code == 302, name
-        assert answer.headers["Location"] == f"{reverse('console:sign-in')}?next={path}"
+        assert answer.headers["Location"] == f"{reverse('console:sign-in')}?next={quote(path)}"
 
 
 def test_rows_of_another_project_are_not_found_under_ones_own(scene: Scene) -> None:

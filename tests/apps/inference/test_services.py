@@ -80,7 +80,7 @@ def test_only_an_admin_allows_private_addresses_and_then_the_error_says_how(
     project: Project, alice: User, admin: User
 ) -> None:
     here = {"name": "here", "kind": "ollama", "base_url": "http://127.0.0.1:11434/v1"}
-    with pytest.raises(BadInputError, match="an admin of the installation may add it with allow_private"):
+    with pytest.raises(BadInputError, match="an admin allows it with “Allow private addresses”"):
         create_provider(project=project, by=alice, **here)
     with pytest.raises(NotAllowedError, match="an admin of the installation"):
         create_provider(project=project, by=alice, allow_private=True, **here)
