@@ -56,7 +56,7 @@ def test_a_private_address_says_how_it_is_allowed(signed_in: Run) -> None:
     refused = signed_in("model", "setup", "here", "--kind", "ollama", "--no-key", "--no-test")
     assert refused.code == 1
     assert "--allow-private" in refused.err
-    assert "an admin of the installation may add it with allow_private" in refused.err
+    assert "an admin allows it with “Allow private addresses”" in refused.err
 
 
 def test_a_server_that_does_not_answer_is_kept_and_exit_is_1(as_admin: Run) -> None:

@@ -161,7 +161,8 @@ def test_what_the_trainer_would_not_publish_is_refused_with_its_numbers(batch: B
     flow.take_result(make_result(run, store, **UNFIT), by="control")
     run.refresh_from_db()
     assert (run.state, run.failure) == ("refused", UNFIT["error_message"])
-    assert (run.metrics, run.summary) == (UNFIT["metrics"], UNFIT["summary"])
+    assert run.metrics == UNFIT["metrics"]
+    assert run.summary.items() >= UNFIT["summary"].items()  # type: ignore[attr-defined]
     answers = {one["gate"]: one["words"] for one in run.gates if one["gate"] in {"G4", "G5"}}
     assert answers == {
         "G4": "validation loss 0.9 on 0.1 in training: 9.0 times, 5 are allowed",
