@@ -25,10 +25,11 @@ from apps.adapters.models import Adapter
 from apps.audit.models import AuditEntry
 from apps.calibration.models import Rater
 from apps.feedback.models import Review
+from apps.feedback.services import claim
 from apps.inference.models import Session
 from apps.outbox.models import Segment
 from apps.supervision.models import Proposal
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from tentalis.platform.up import RunningStack
 from tests.bench.console_history import OWNER, REVIEWERS, SLUG
@@ -40,10 +41,12 @@ BARS_MS = {
     "task-list": 200.0,
     "task": 200.0,
     "project": 200.0,
+    "review-tall": 200.0,
     "next-review": 150.0,
     "submit-next": 250.0,
 }
 """p95 of server time."""
+TALL, TALL_ANSWERS, TALL_STEPS = "review-tall", 8, 40
 WARM_UP, ROUNDS, SOME, HELD = 5, 7, 28, 14
 PATIENCE_S = 60.0
 """A page is asked for so long at most."""
@@ -187,6 +190,27 @@ def find_values() -> dict[str, Sequence[object]]:
     }
 
 
+def make_tall_review(person: User) -> Review:
+    """One of a task with as many answers and steps as people are asked to judge at once, none like another."""
+    task = Task.objects.filter(project__slug=SLUG, state=Task.State.IN_REVIEW).latest("pk")
+    task.pk, task.state = None, Task.State.IN_REVIEW
+    task.save(force_insert=True)
+    attempts = [
+        Attempt(task=task, index=number, worker=task.worker, answer=f"{number}.20", score=number / TALL_ANSWERS)
+        for number in range(TALL_ANSWERS)
+    ]
+    steps = [
+        Step(
+            attempt=attempt, index=place, kind="step", text=f"Step {place} of {attempt.index}: " + 8 * "a word more, "
+        )
+        for attempt in Attempt.objects.bulk_create(attempts)
+        for place in range(TALL_STEPS)
+    ]
+    Step.objects.bulk_create(steps)
+    review = Review.objects.create(project=task.project, task=task, audience="human")
+    return claim(review=review, by=person)
+
+
 def _spread(rows: Any) -> list[int]:
     pks = rows.order_by("pk").values_list("pk", flat=True)
     first, last = list(pks[: SOME // 2]), list(pks.reverse()[: SOME // 2])
@@ -250,6 +274,10 @@ def measure_pages(
                 continue
             taken = stop_watch.time(requests, cycle([partial(_get, web, path) for path in paths]))
             rows.append(_make_row(name, taken, small, full.get(name)))
+        if TALL.startswith(only):
+            path = reverse("console:review", args=(SLUG, make_tall_review(person).pk))
+            taken = stop_watch.time(requests, cycle([partial(_get, web, path)]))
+            rows.append(_make_row(TALL, taken, None, None))
     with ExitStack() as kept:
         people = User.objects.filter(username__startswith="reviewer").order_by("username")[:REVIEWERS]
         webs = [kept.enter_context(_open(origin, user)) for user in people]
