@@ -65,7 +65,17 @@ def photograph_running(out: Path, address: str, user: str, password: str, projec
                     link = page.locator(step).first if " " in step else page.get_by_role("link", name=step).first
                     page.goto(urljoin(address, link.get_attribute("href") or ""))
                 shoot(page, out / f"{name}-{theme}.png")
+            if take_review(page, f"{home}reviews/"):
+                shoot(page, out / f"review-{theme}.png")
             page.context.close()
+
+
+def take_review(page: Page, queue: str) -> bool:
+    """Open the next review that waits, or the one that is open already; False where none waits."""
+    page.goto(queue)
+    page.get_by_role("button", name="Take the next one").click()
+    page.wait_for_load_state("networkidle")
+    return page.get_by_role("button", name="Send feedback").count() > 0
 
 
 def photograph_made_up(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
