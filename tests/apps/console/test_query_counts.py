@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts.models import BrowserSession
+from apps.console.forms_settings import READERS
 from tests.apps.console.growth import FIRST, grow
 from tests.e2e.pages import find_manager_pages, find_own_pages, find_pages
 from tests.e2e.scenery import build_scene
@@ -71,7 +72,7 @@ QUERIES: Mapping[str, int] = {
     "audit": 13,
     "exports": 18,  # why a set is empty, and the workers it is narrowed to
     "members": 11,  # those who are invited
-    "settings": 12,
+    **dict.fromkeys((f"settings_{section}" for section in ("general", *READERS, "weight_profiles")), 12),
     "tokens": 18,
     "token_limits": 11,
     "webhooks": 12,
