@@ -10,8 +10,10 @@ http = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
+from django.urls import get_resolver  # noqa: E402
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
+from apps.base.garbage import settle_garbage  # noqa: E402
 from apps.console.origins import SameOrigin  # noqa: E402
 from apps.console.routing import websocket_urlpatterns  # noqa: E402
 from tentalis.inbound.alive import AnswersAlive, LoopWatch  # noqa: E402
@@ -31,3 +33,6 @@ application = ProtocolTypeRouter(
 )
 if settings.TENTALIS["TRUSTED_PROXIES"]:  # who else says for whom it asks is not believed
     application = ProxyHeadersMiddleware(application, trusted_hosts=settings.TENTALIS["TRUSTED_PROXIES"])
+
+get_resolver().url_patterns  # noqa: B018  (every view is loaded now and not by the first request)
+settle_garbage()

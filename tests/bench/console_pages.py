@@ -200,9 +200,7 @@ def make_tall_review(person: User) -> Review:
         for number in range(TALL_ANSWERS)
     ]
     steps = [
-        Step(
-            attempt=attempt, index=place, kind="step", text=f"Step {place} of {attempt.index}: " + 8 * "a word more, "
-        )
+        Step(attempt=attempt, index=place, kind="step", text=f"Step {place} of {attempt.index}: " + 8 * "a word more, ")
         for attempt in Attempt.objects.bulk_create(attempts)
         for place in range(TALL_STEPS)
     ]
