@@ -1,14 +1,19 @@
 """Python's search for garbage in processes that live long: it goes through everything they hold, again and again."""
 
 import gc
+from collections.abc import Sequence
 
 YOUNG = 20_000
 """So many new objects begin a search among the young; at the 700 of the default a queue process spends a fifth of its
 time on searches, most of it among modules and classes that stay for ever."""
 
 
-def settle_garbage() -> None:
-    """Leave what was loaded so far out of later searches, and search less often. Called once, when all is loaded."""
+def settle_garbage(thresholds: Sequence[int] = (YOUNG,)) -> None:
+    """Leave what was loaded so far out of later searches, and search less often. Called once, when all is loaded.
+
+    Args:
+        thresholds: as `gc.set_threshold` takes them, of the youngest first; those that are not given stay.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(*thresholds)

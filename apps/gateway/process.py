@@ -1,7 +1,6 @@
 """One gateway process: its parts put together, run until a signal, taken apart in order."""
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -12,6 +11,7 @@ from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
+from apps.base.garbage import settle_garbage
 from apps.gateway.closing import close_session
 from apps.gateway.edge import Edge
 from apps.gateway.knowledge import Knowledge
@@ -87,9 +87,7 @@ async def run(*, host: str, port: int) -> None:
         stack.push_async_callback(upstreams.stop)
         await server.start()
         stack.push_async_callback(server.stop)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        settle_garbage(GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_S)
         logger.info("serving on http://%s:%d", host, server.port)
         sys.stdout.write(f"{server.port}\n")

@@ -4,7 +4,7 @@ Ids, times and names of who did what are a project's own; what is learned from, 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tentalis.core.canon import canonical_json
@@ -17,21 +17,7 @@ CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "sft": ("messages",),
     "rollouts": ("prompt_token_ids", "token_ids", "logprobs", "sampled", "reward", "messages"),
 }
-"""Kind of rows -> the columns that are its content, the telling ones among them."""
-_TELLING: Final[Mapping[str, frozenset[str]]] = {
-    "rollouts": frozenset({"prompt_token_ids", "token_ids"}),
-    "preferences": frozenset({"chosen", "rejected"}),
-    "stepwise": frozenset({"completions", "labels"}),
-    "kto": frozenset({"completion", "label"}),
-    "sft": frozenset({"messages"}),
-    "tasks": frozenset({"prompt"}),
-}
-
-
-def find_kind(names: Iterable[str]) -> str | None:
-    """What rows with such columns are; None where they are none of ours. The most telling kind first."""
-    present = set(names)
-    return next((kind for kind, telling in _TELLING.items() if telling <= present), None)
+"""Kind of rows -> the columns that are its content."""
 
 
 class ContentHash:
@@ -46,11 +32,3 @@ class ContentHash:
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
-
-
-def hash_content(kind: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """The hash of all rows at once."""
-    found = ContentHash(kind)
-    for row in rows:
-        found.add(row)
-    return found.hexdigest()
