@@ -304,8 +304,10 @@ def test_two_reviewers_are_never_given_the_same_one(address: str, browser: Brows
         for page in pages:
             page.wait_for_url(re.compile(r"/reviews/\d+/"))
             taken.append(int(page.url.rstrip("/").rsplit("/", 1)[1]))
+            judged = page.url
             page.keyboard.press("u")
             page.keyboard.press("Control+Enter")
+            expect(page).not_to_have_url(judged)  # the word "recorded" may still be the one of the review before
             expect(page.locator(".undo")).to_contain_text("recorded")
     assert sorted(taken) == sorted(reviews)
     assert Feedback.objects.count() == len(reviews)
