@@ -11,14 +11,26 @@ from django.utils.translation import gettext_lazy
 
 from apps.base.errors import BadInputError
 
+EVERYWHERE: Final = "everywhere"
+LISTS: Final = "lists"
 REVIEW: Final = "review"
 REVIEWS: Final = "reviews"
 APPROVALS: Final = "approvals"
 PAGES: Mapping[str, str | Promise] = {
+    EVERYWHERE: gettext_lazy("Every page of a project"),
+    LISTS: gettext_lazy("Lists with rows to choose"),
     REVIEW: gettext_lazy("Reviewing"),
     REVIEWS: gettext_lazy("The queue of reviews"),
     APPROVALS: gettext_lazy("Approvals"),
 }
+ALSO_THERE: Mapping[str, tuple[str, ...]] = {
+    EVERYWHERE: (),
+    LISTS: (EVERYWHERE,),
+    REVIEW: (EVERYWHERE,),
+    REVIEWS: (EVERYWHERE, LISTS),
+    APPROVALS: (EVERYWHERE,),
+}
+"""Page -> whose keys act there beside its own."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +56,12 @@ _MOVE, _STEP = gettext_lazy("Move"), gettext_lazy("Judge the step")
 _ANSWERS, _WHOLE = gettext_lazy("Judge the answers"), gettext_lazy("Judge the whole")
 _REVIEW = gettext_lazy("Review")
 _QUEUE, _CARD = gettext_lazy("The queue"), gettext_lazy("The chosen proposal")
+_EVERYWHERE, _LIST = gettext_lazy("Everywhere"), gettext_lazy("The list")
 
 KEYS: tuple[Key, ...] = (
+    Key("search", "/", gettext_lazy("Search everything"), _EVERYWHERE, EVERYWHERE),
+    Key("help", "?", gettext_lazy("These keys"), _EVERYWHERE, EVERYWHERE, is_fixed=True),
+    Key("tick", "x", gettext_lazy("Choose the row one is at, or the first"), _LIST, LISTS),
     Key("next-step", "j", gettext_lazy("Next step"), _MOVE),
     Key("previous-step", "k", gettext_lazy("Previous step"), _MOVE),
     Key("next-answer", "]", gettext_lazy("Next answer"), _MOVE),
@@ -72,13 +88,10 @@ KEYS: tuple[Key, ...] = (
     Key("skip", "s", gettext_lazy("Skip"), _REVIEW),
     Key("give-back", "g", gettext_lazy("Give it back"), _REVIEW),
     Key("leave-field", "Escape", gettext_lazy("Leave a field"), _REVIEW, is_fixed=True),
-    Key("help", "?", gettext_lazy("These keys"), _REVIEW, is_fixed=True),
     Key("queue-next", "n", gettext_lazy("Take the next review"), _QUEUE, REVIEWS),
     Key("queue-undo", "z", gettext_lazy("Undo the last one sent"), _QUEUE, REVIEWS),
-    Key("queue-help", "?", gettext_lazy("Show the keys"), _QUEUE, REVIEWS, is_fixed=True),
     Key("proposal-next", "j", gettext_lazy("Choose the next"), _QUEUE, APPROVALS, also="ArrowDown"),
     Key("proposal-previous", "k", gettext_lazy("Choose the one before"), _QUEUE, APPROVALS, also="ArrowUp"),
-    Key("proposal-help", "?", gettext_lazy("Show the keys"), _QUEUE, APPROVALS, is_fixed=True),
     Key("proposal-approve", "a", gettext_lazy("Approve"), _CARD, APPROVALS),
     Key("proposal-reject", "r", gettext_lazy("Reject"), _CARD, APPROVALS),
     Key("proposal-edit", "e", gettext_lazy("Change it"), _CARD, APPROVALS),
@@ -88,13 +101,18 @@ KEYS: tuple[Key, ...] = (
 )
 
 
+def find_keys(page: str) -> list[Key]:
+    """What acts on a page."""
+    return [one for one in KEYS if one.page in (page, *ALSO_THERE[page])]
+
+
 def write_keys(page: str, chosen: Mapping[str, str]) -> str:
-    """The page's keys for its script, as JSON: action -> {key, label, group}.
+    """What acts on a page, for its scripts, as JSON: action -> {key, label, group}.
 
     Args:
         chosen: action -> key, of who gave some another key.
     """
-    rows = {one.action: _as_row(one, chosen) for one in KEYS if one.page == page}
+    rows = {one.action: _as_row(one, chosen) for one in find_keys(page)}
     return json.dumps(rows, default=str)
 
 
@@ -112,18 +130,19 @@ def check_keys(chosen: Mapping[str, str]) -> dict[str, str]:
     }
     for action in errors.keys() & known.keys():
         errors[action] = [_("wanted one character that can be seen, found %(found)s") % {"found": repr(chosen[action])}]
-    taken: dict[tuple[str, str], Key] = {}
-    for one in sorted(KEYS, key=lambda key: not key.is_fixed):
-        place = one.page, chosen.get(one.action, one.key)
-        if place in taken and one.action not in errors:
-            other = taken[place]
-            said = _("%(key)s is taken by “%(label)s” already") % {"key": place[1], "label": other.label}
-            errors[one.action] = [said]
-            if not other.is_fixed:
-                errors.setdefault(
-                    other.action, [_("%(key)s is taken by “%(label)s” too") % {"key": place[1], "label": one.label}]
-                )
-        taken.setdefault(place, one)
+    for page in PAGES:
+        taken: dict[str, Key] = {}
+        for one in sorted(find_keys(page), key=lambda key: not key.is_fixed):
+            key = chosen.get(one.action, one.key)
+            if key in taken and one.action not in errors:
+                other = taken[key]
+                said = _("%(key)s is taken by “%(label)s” already") % {"key": key, "label": other.label}
+                errors[one.action] = [said]
+                if not other.is_fixed:
+                    errors.setdefault(
+                        other.action, [_("%(key)s is taken by “%(label)s” too") % {"key": key, "label": one.label}]
+                    )
+            taken.setdefault(key, one)
     if errors:
         first, texts = next(iter(errors.items()))
         raise BadInputError(f"{first}: {texts[0]}", errors=errors)

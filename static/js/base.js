@@ -1,5 +1,5 @@
 // Small things every page does: it tells the server the reader's time zone, and closes an open menu that one leaves.
-import { isText } from "./keys.js";
+import { Keys } from "./keys.js";
 
 const YEAR_S = 31536000;
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "";
@@ -30,17 +30,27 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-// `/` goes to the search, unless one is typing or has switched single keys off.
-const search = document.querySelector("[data-search-key]");
-const singleKeys = localStorage.getItem("tentalis.keys") ?? document.body.dataset.keys ?? "on";
-if (search && singleKeys === "on") {
-  search.setAttribute("aria-keyshortcuts", "/");
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || isText(event.target) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    const box = search.offsetParent ? search : document.querySelector("#search-words");
-    if (!box) return;
-    event.preventDefault();
-    box.focus();
-    box.select();
-  });
+// Keys of every page of a project.
+const dialog = document.getElementById("keys");
+
+function search() {
+  const box = [...document.querySelectorAll("#search, #search-words")].find((one) => one.offsetParent);
+  if (!box) return false;
+  box.focus();
+  box.select();
+  return true;
+}
+
+if (dialog) {
+  const keys = new Keys(
+    [
+      { id: "search", target: "#search", run: search },
+      { id: "help", target: "[data-key=help]", run: () => keys.help() },
+    ],
+    { dialog },
+  );
+  for (const button of document.querySelectorAll("[data-key=help]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => keys.help());
+  }
 }

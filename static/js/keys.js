@@ -1,18 +1,19 @@
 // What keys do. Which key does it, how that is called and grouped, the page says: one list on the server, with what the
 // account chose, feeds handlers, help, aria-keyshortcuts and the tests. A single key never acts in a text field; only
 // what has `everywhere` does. People switch single keys off or give them other letters (WCAG 2.1.4): their account's
-// choice stands in the page, and the box in the help is this browser's.
+// choice stands in the page, and the box in the help is this browser's. Several scripts of a page share one help.
 const OFF = "tentalis.keys";
 
 export class Keys {
   constructor(entries, { dialog }) {
     const table = JSON.parse(dialog.dataset.keyTable);
-    this.entries = entries.map((entry) => ({ ...entry, ...table[entry.id] }));
+    this.entries = entries.filter((entry) => entry.id in table).map((entry) => ({ ...entry, ...table[entry.id] }));
     this.dialog = dialog;
     this.on = localStorage.getItem(OFF) ?? document.body.dataset.keys ?? "on";
     document.addEventListener("keydown", (event) => this.press(event));
     this.describe();
     this.announce();
+    document.addEventListener("htmx:after:swap", () => this.announce());
   }
 
   press(event) {
@@ -26,10 +27,10 @@ export class Keys {
 
   announce() {
     for (const entry of this.entries) {
-      const target = entry.target && document.querySelector(entry.target);
-      if (!target) continue;
-      if (this.on === "on" || entry.everywhere) target.setAttribute("aria-keyshortcuts", entry.key);
-      else target.removeAttribute("aria-keyshortcuts");
+      for (const target of entry.target ? document.querySelectorAll(entry.target) : []) {
+        if (this.on === "on" || entry.everywhere) target.setAttribute("aria-keyshortcuts", entry.key);
+        else target.removeAttribute("aria-keyshortcuts");
+      }
     }
   }
 

@@ -6,12 +6,10 @@ const dialog = document.getElementById("keys");
 const click = (selector) => document.querySelector(selector)?.click();
 
 document.documentElement.classList.add("scripted");
-const keys = new Keys(
+new Keys(
   [
     { id: "queue-next", target: "[data-key=next]", run: () => click("[data-key=next]") },
     { id: "queue-undo", target: "[data-key=undo]", run: () => click("[data-key=undo]") },
-    { id: "queue-help", target: "[data-key=help]", run: () => keys.help() },
   ],
   { dialog },
 );
-document.querySelector("[data-key=help]")?.addEventListener("click", () => keys.help());

@@ -56,24 +56,18 @@ function tick() {
 }
 
 function startKeys() {
-  const keys = new Keys(
+  new Keys(
     [
       { id: "proposal-next", run: () => choose(1) },
       { id: "proposal-previous", run: () => choose(-1) },
-      { id: "proposal-help", run: () => keys.help() },
       ...ANSWERS.map((word) => ({ id: `proposal-${word}`, target: `[data-answer="${word}"]`, run: () => answer(word) })),
       { id: "proposal-fold", everywhere: true, run: leave },
     ],
     { dialog },
   );
-  for (const button of document.querySelectorAll("[data-keys-help]")) {
-    button.hidden = false;
-    button.addEventListener("click", () => keys.help());
-  }
-  document.addEventListener("htmx:after:swap", () => keys.announce());
 }
 
-if (dialog) startKeys();
+startKeys();
 tick();
 setInterval(tick, TICK_MS);
 document.addEventListener("htmx:after:swap", tick);

@@ -194,7 +194,7 @@ const draft = form.dataset.draft
   : null;
 const marks = new Marks(form);
 
-const keys = new Keys(
+new Keys(
   [
     { id: "next-step", run: () => move(1) },
     { id: "previous-step", run: () => move(-1) },
@@ -218,7 +218,6 @@ const keys = new Keys(
     { id: "skip", target: "[data-key=skip]", run: () => click("[data-key=skip]") },
     { id: "give-back", target: "[data-key=give-back]", run: () => click("[data-key=give-back]") },
     { id: "leave-field", everywhere: true, run: leaveField },
-    { id: "help", target: "[data-key=help]", run: () => keys.help() },
   ],
   { dialog },
 );
@@ -238,7 +237,6 @@ for (const step of steps()) {
     step.dataset.current = "";
   });
 }
-document.querySelector("[data-key=help]").addEventListener("click", () => keys.help());
 
 // what it would teach, when the words have settled and are others than before; a model is asked only by the button
 const SETTLED_MS = 600;

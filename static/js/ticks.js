@@ -1,5 +1,5 @@
-// Ticks beside the rows of a list: Shift-click takes a range, `x` the row one is at, the first box the whole page.
-import { isText } from "./keys.js";
+// Ticks beside the rows of a list: Shift-click takes a range, a key the row one is at, the first box the whole page.
+import { Keys } from "./keys.js";
 
 const bar = document.querySelector("[data-ticks]");
 const all = bar?.querySelector("[data-tick-all]");
@@ -35,14 +35,13 @@ if (bar) {
     for (const box of boxes()) box.checked = all.checked;
     count();
   });
-  document.addEventListener("keydown", (event) => {
-    const on = localStorage.getItem("tentalis.keys") ?? document.body.dataset.keys ?? "on";
-    if (event.key !== "x" || on !== "on" || isText(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+  const run = (event) => {
     const box = event.target.closest?.("tr")?.querySelector("input[form=ticks]") ?? boxes()[0];
-    if (!box) return;
-    event.preventDefault();
+    if (!box) return false;
     box.focus();
     box.click();
-  });
+    return true;
+  };
+  new Keys([{ id: "tick", target: "input[form=ticks][name=id]", run }], { dialog: document.getElementById("keys") });
   count();
 }

@@ -163,6 +163,8 @@ def test_every_key_of_the_register_does_what_the_help_says(address: str, opened:
         press(key)
         expect(page.locator(f"#{field}")).to_be_focused()
         press("Escape")
+    press("/")
+    expect(page.locator("#search")).to_be_focused()
     page.locator("#id_text").fill("Name the rule.")
     press("Escape")
     press("?")

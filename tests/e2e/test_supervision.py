@@ -121,7 +121,7 @@ def test_every_key_is_in_the_help_and_works_and_all_can_be_switched_off(
     open_queue(page, address, "bob")
     page.keyboard.press("?")
     help_ = page.get_by_role("dialog", name="Keys")
-    expect(help_.locator("kbd")).to_have_text(["j", "Down", "k", "Up", "?", "a", "r", "e", "h", "t", "Esc"])
+    expect(help_.locator("kbd")).to_have_text(["/", "?", "j", "Down", "k", "Up", "a", "r", "e", "h", "t", "Esc"])
     page.keyboard.press("Escape")
     expect(help_).to_be_hidden()
     card = page.locator(f"#proposal-{proposal.pk}")

@@ -11,14 +11,14 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
-from apps.console.keys import APPROVALS, KEYS, PAGES, REVIEW, check_keys, write_keys
+from apps.console.keys import APPROVALS, KEYS, PAGES, REVIEW, check_keys, find_keys, write_keys
 from apps.console.models import Preference
 from tests.factories import make_user
 
 
 def test_no_built_in_keys_of_a_page_are_the_same() -> None:
     for page in PAGES:
-        keys = [one.key for one in KEYS if one.page == page]
+        keys = [one.key for one in find_keys(page)]
         assert len(keys) == len(set(keys)), page
     assert len({one.action for one in KEYS}) == len(KEYS)
 
@@ -39,9 +39,17 @@ def test_two_keys_can_be_swapped_and_built_in_ones_are_not_kept() -> None:
         ({"comment": "ab"}, {"comment"}),
         ({"comment": "\t"}, {"comment"}),
         ({"submit": "x"}, {"submit"}),
+        ({"comment": "/"}, {"comment", "search"}),
+        ({"queue-next": "x"}, {"queue-next", "tick"}),
+        ({"search": "x"}, {"search", "tick"}),
+        ({"search": "j"}, {"search", "next-step", "proposal-next"}),
+        ({"tick": "?"}, {"tick"}),
         ({"dance": "x"}, {"dance"}),
     ],
-    ids=["taken", "fixed", "space", "two", "tab", "not changeable", "unknown"],
+    ids=[
+        *("taken", "fixed", "space", "two", "tab", "not changeable", "unknown"),
+        *("of every page", "of lists, on one", "of lists and everywhere", "of two pages", "fixed everywhere"),
+    ],
 )
 def test_what_cannot_be_a_key_is_refused_by_name(chosen: dict[str, str], wrong: set[str]) -> None:
     with pytest.raises(BadInputError) as caught:
@@ -81,10 +89,23 @@ class TestForm:
         assert Preference.objects.get(user=bob).keys == {"next-step": "n"}
         page = client.get(reverse("console:keys")).content.decode()
         assert re.search(r'name="next-step" value="n"', page)
-        page = client.get(reverse("console:proposal-list", args=("shop",))).content.decode()
-        found = re.search(r'data-key-table="([^"]*)"', page)
-        assert found
-        assert json.loads(html.unescape(found[1]))["proposal-next"]["label"] == "Choose the next"
+        assert self.read(client, "proposal-list")["proposal-next"]["label"] == "Choose the next"
+
+    def test_the_search_and_the_ticks_are_remapped_where_they_act(self, client: Client, bob: User) -> None:
+        assert self.send(client, search="f", tick="y").status_code == 302
+        for page in ("task-list", "review-list", "dead-letters"):
+            table = self.read(client, page)
+            assert (table["search"]["key"], table["tick"]["key"]) == ("f", "y"), page
+        for page in ("project", "proposal-list", "my-feedback"):
+            table = self.read(client, page)
+            assert (table["search"]["key"], "tick" in table) == ("f", False), page
+
+    def read(self, client: Client, page: str) -> Any:
+        """The page's table of keys."""
+        shown = client.get(reverse(f"console:{page}", args=("shop",))).content.decode()
+        found = re.findall(r'data-key-table="([^"]*)"', shown)
+        assert len(found) == 1, page
+        return json.loads(html.unescape(found[0]))
 
     def test_a_conflict_is_refused_beside_both_fields_and_what_was_typed_stays(self, client: Client, bob: User) -> None:
         answer = self.send(client, comment="j")
