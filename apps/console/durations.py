@@ -1,4 +1,4 @@
-"""Times as people write them: "12 h", "3 days". Behind a form they are seconds, as everywhere else."""
+"""Lengths of time as people write them: "12 h", "3 days". Behind a form they are seconds, as everywhere else."""
 
 import math
 import re
@@ -21,12 +21,31 @@ PART = re.compile(r"\s*(\d+(?:[.,]\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def say_seconds(seconds: float) -> str:
-    """In the largest unit of which they are a whole number, so that reading them again gives the same."""
+    """Exactly: reading it again gives the same."""
+    if seconds == 0 or seconds != int(seconds):
+        return str(UNITS[-1][2] % {"n": f"{seconds:.12g}"})
+    return " ".join(part for part in _split(int(seconds)) if part)
+
+
+def say_about(seconds: float | None) -> str:
+    """As exactly as a reader needs it: the two largest units of it; – where there is none."""
+    if seconds is None:
+        return "–"
+    if 0 < seconds < 1:
+        return now_in_words("%(n)s ms") % {"n": round(1000 * seconds)}
+    if seconds < 60:
+        return str(UNITS[-1][2] % {"n": f"{int(10 * seconds) / 10:g}"})
+    return " ".join(part for part in _split(int(seconds))[:2] if part)
+
+
+def _split(seconds: int) -> list[str]:
+    """In words by unit from the largest there is any of; "" for one of which there is none."""
+    parts: list[str] = []
     for length, _pattern, words in UNITS:
-        if seconds and seconds % length == 0:
-            n = int(seconds // length)
-            return str(words % {"n": n})
-    return str(UNITS[-1][2] % {"n": f"{seconds:.12g}"})
+        n, seconds = divmod(seconds, length)
+        if n or parts:
+            parts.append(str(words % {"n": n}) if n else "")
+    return parts
 
 
 def read_seconds(text: str) -> float:

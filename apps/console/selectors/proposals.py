@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
+from apps.console.durations import say_about
 from apps.supervision.models import Proposal, ProposalQuerySet
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -108,11 +109,11 @@ class ProposalView:
 
     @property
     def took(self) -> str:
-        return "" if self.took_s is None else say_duration(self.took_s)
+        return "" if self.took_s is None else say_about(self.took_s)
 
     @property
     def left(self) -> str:
-        return "" if self.left_s is None else say_duration(self.left_s)
+        return "" if self.left_s is None else say_about(self.left_s)
 
     @property
     def changed_names(self) -> frozenset[Path]:
@@ -217,18 +218,4 @@ def say_rules(worker: Worker) -> str:
         "reject": _("After %(time)s without a word it may not act."),
         "fail": _("After %(time)s without a word the task fails."),
     }[policy.on_timeout]
-    return f"{said} {after % {'time': say_duration(policy.deadline_s)}}"
-
-
-def say_duration(seconds: float) -> str:
-    """About how long, in one or two units."""
-    whole = int(seconds)
-    if whole < 60:
-        return _("%(n)d s") % {"n": whole}
-    if whole < 3600:
-        return _("%(n)d min") % {"n": whole // 60}
-    if whole < 86_400:
-        hours, minutes = whole // 3600, whole % 3600 // 60
-        return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes} if minutes else _("%(h)d h") % {"h": hours}
-    days = whole // 86_400
-    return _("1 day") if days == 1 else _("%(n)d days") % {"n": days}
+    return f"{said} {after % {'time': say_about(policy.deadline_s)}}"

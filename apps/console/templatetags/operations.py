@@ -6,15 +6,17 @@ from typing import Any, NamedTuple
 
 from django import template
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from apps.adapters.panels import has_panel
+from apps.console.durations import say_about
 from apps.console.words_facts import Words
 from apps.training.returns import Gain, Outcome, Rate, Return
 from apps.webhooks.services import find_origin
 from apps.workers.models import Worker
 
 register = template.Library()
+register.filter("duration", say_about)
 
 OUTCOMES = {
     Outcome.GAINED: (gettext_lazy("Improved"), "yes"),
@@ -44,23 +46,6 @@ def signed(value: float | None) -> str:
     if value is None:
         return "–"
     return "±0.00" if abs(value) < 0.005 else f"{value:+.2f}".replace("-", "−")
-
-
-@register.filter
-def duration(seconds: float | None) -> str:
-    """A length of time in the unit people would use."""
-    if seconds is None:
-        return "–"
-    if seconds < 1:
-        return _("%d ms") % round(seconds * 1000)
-    if seconds < 90:
-        return _("%.3g s") % seconds
-    if seconds < 5400:
-        return _("%d min") % round(seconds / 60)
-    if seconds < 48 * 3600:
-        return _("%.3g h") % (seconds / 3600)
-    days = round(seconds / 86400)
-    return ngettext("%d day", "%d days", days) % days
 
 
 @register.filter

@@ -14,7 +14,7 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.console.forms_proposals import EditForm
 from apps.console.selectors import proposals
-from apps.console.selectors.proposals import PAGE, find_decided, find_leaves, say_duration
+from apps.console.selectors.proposals import PAGE, find_decided, find_leaves
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide
 from apps.workers.models import Worker
@@ -283,23 +283,6 @@ def test_an_action_too_large_to_show_cannot_be_edited_unseen(project: Project, b
 def test_leaves_are_named_by_their_place() -> None:
     leaves = list(find_leaves({"a_b": [{"c": 1}, []], "d": None}))
     assert [(leaf.name, leaf.said) for leaf in leaves] == [("a b 1 c", "1"), ("a b 2", "nothing"), ("d", "nothing")]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.4, "0 s"),
-        (59.9, "59 s"),
-        (60, "1 min"),
-        (3599, "59 min"),
-        (3600, "1 h"),
-        (5400, "1 h 30 min"),
-        (86_400, "1 day"),
-        (200_000, "2 days"),
-    ],
-)
-def test_durations_are_said_in_one_or_two_units(seconds: float, said: str) -> None:
-    assert say_duration(seconds) == said
 
 
 def test_a_long_context_shows_its_end_and_folds_the_rest(project: Project) -> None:

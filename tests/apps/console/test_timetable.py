@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role
-from apps.console.durations import DurationField, read_seconds, say_seconds
+from apps.console.durations import DurationField, read_seconds, say_about, say_seconds
 from apps.training.models import TrainingRun
 from tests.apps.console.test_house import as_typed
 from tests.factories import make_user, make_worker
@@ -112,7 +112,7 @@ def test_what_is_used_stands_beside_the_quota_and_says_that_runs_wait(client: Cl
     project.save(update_fields=["training_policy"])
     said = read_card(client)
     assert "used up Runs wait until the last 24 hours hold less." in said
-    assert "Trained in the last 24 hours 60 s of 50 s Runs begun in them 1 of 9 Runs that wait 1" in said
+    assert "Trained in the last 24 hours 1 min of 50 s Runs begun in them 1 of 9 Runs that wait 1" in said
     project.training_policy = {"gpu_s_per_day": 500, "runs_per_day": 9}
     project.save(update_fields=["training_policy"])
     assert "open now" in read_card(client)
@@ -157,13 +157,30 @@ def test_only_the_fields_of_the_chosen_algorithm_are_shown_and_those_hidden_keep
 @pytest.mark.parametrize(
     ("text", "seconds", "said"),
     [
-        *(("0", 0, "0 s"), ("90 s", 90, "90 s"), ("2 min", 120, "2 min"), ("1.5 h", 5_400, "90 min")),
-        *(("1 day 12 h", 129_600, "36 h"), ("3days", 259_200, "3 days"), ("0,5 s", 0.5, "0.5 s")),
+        *(("0", 0, "0 s"), ("90 s", 90, "1 min 30 s"), ("2 min", 120, "2 min"), ("1.5 h", 5_400, "1 h 30 min")),
+        *(
+            ("36 h", 129_600, "1 day 12 h"),
+            ("3days", 259_200, "3 days"),
+            ("0,5 s", 0.5, "0.5 s"),
+            ("1 day 1 s", 86_401, "1 day 1 s"),
+        ),
     ],
 )
 def test_a_time_is_written_with_its_unit_and_read_back(text: str, seconds: float, said: str) -> None:
     assert DurationField(required=False).clean(text) == seconds
     assert (say_seconds(seconds), read_seconds(say_seconds(seconds))) == (said, seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        *((None, "–"), (0, "0 s"), (0.0124, "12 ms"), (0.4, "400 ms"), (12.34, "12.3 s"), (59.99, "59.9 s")),
+        *((60, "1 min"), (3599, "59 min 59 s"), (3600, "1 h"), (5400, "1 h 30 min"), (5401, "1 h 30 min")),
+        *((86_400, "1 day"), (86_430, "1 day"), (200_000, "2 days 7 h")),
+    ],
+)
+def test_pages_say_a_length_of_time_in_its_two_largest_units(seconds: float | None, said: str) -> None:
+    assert say_about(seconds) == said
 
 
 @pytest.mark.parametrize("text", ["24", "a day", "3 lightyears", "-1 h", "h 3", "1 h 3"])
