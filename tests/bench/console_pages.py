@@ -26,6 +26,7 @@ from apps.audit.models import AuditEntry
 from apps.calibration.models import Rater
 from apps.feedback.models import Review
 from apps.feedback.services import claim
+from apps.finding.pages import write_place
 from apps.inference.models import Session
 from apps.outbox.models import Segment
 from apps.supervision.models import Proposal
@@ -51,9 +52,9 @@ WARM_UP, ROUNDS, SOME, HELD = 5, 7, 28, 14
 PATIENCE_S = 60.0
 """A page is asked for so long at most."""
 QUERIES: Mapping[str, Sequence[str]] = {
-    "task-list": ("state=in_review", "state=cancelled", "state=done&before={middle_task}", "before={middle_task}"),
+    "task-list": ("state=in_review", "state=cancelled", "state=done&after={task_place}", "after={task_place}"),
     "audit": ("kind=run.failed", "actor=nobody", "kind=task.started&before={middle_entry}", "before={middle_entry}"),
-    "review-list": ("held=free&assigned=nobody", "min_score=0.99", "worker=phone&min_priority=0.95", "due=late"),
+    "review-list": ("held=free&assigned=nobody", "min_score=0.95", "worker=phone&min_priority=0.95", "due=late"),
     "run-list": ("state=failed",),
     "adapter-list": ("state=refused",),
     "project": ("worker=phone",),
@@ -176,7 +177,7 @@ def find_values() -> dict[str, Sequence[object]]:
         "review_id": list(mine.order_by("pk").values_list("pk", flat=True)[:SOME]),
         "first_attempt": attempts[:1],
         "second_attempt": attempts[1:2],
-        "middle_task": [Task.objects.latest("pk").pk // 2],
+        "task_place": [write_place(str(Task.objects.latest("pk").pk // 2))],
         "middle_entry": [AuditEntry.objects.latest("pk").pk // 2],
         "feedback_id": judged,
         "rater_id": _spread(Rater.objects.filter(kind="person")),
