@@ -1,6 +1,6 @@
 """Writing the audit: `record()` says what happened, `move()` changes a state and says so, both in one transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import models, transaction
@@ -87,16 +87,25 @@ def move_many(
     to: str,
     *,
     by: str,
-    payload: Mapping[str, Any] | None = None,
+    payload: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None = None,
     kind: Kind | None = None,
     **changes: Any,
 ) -> None:
     """As `move`, of rows of one model in two statements; either all are moved or none. The caller holds their locks.
 
+    Args:
+        payload: of every entry; or what to call with a row for its own.
     Raises:
         IllegalMoveError: the state of one of them does not allow it.
     """
     if not rows:
+        return
+
+    def say(row: Stateful) -> Mapping[str, Any]:
+        return (payload(row) if callable(payload) else payload) or {}
+
+    if len(rows) == 1:
+        move(rows[0], to, by=by, payload=say(rows[0]), kind=kind, **changes)
         return
     model: Any = type(rows[0])
     sources = [state for state, targets in model.MOVES.items() if to in targets]
@@ -109,7 +118,7 @@ def move_many(
             raise IllegalMoveError(f"{len(rows)} {model._meta.verbose_name_plural} cannot become {to}: {wanted}")
         entries = []
         for row in rows:
-            said = {"from": str(row.state), "to": str(to), **(payload or {})}
+            said = {"from": str(row.state), "to": str(to), **say(row)}
             row.state = to
             entries.append(
                 AuditEntry(

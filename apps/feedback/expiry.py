@@ -1,12 +1,13 @@
 """Reviews whose patience has ended: the policy says what becomes of the task."""
 
 import logging
+from collections.abc import Sequence
 
 from django.db import transaction
 from django.db.models.functions import Now
 
 from apps.audit.kinds import Kind
-from apps.audit.services import move, record
+from apps.audit.services import move, move_many, record
 from apps.base.errors import BadInputError
 from apps.feedback.giving import waits_for_review
 from apps.feedback.models import Feedback, Review
@@ -69,9 +70,12 @@ def _turn_to_ai(task: Task, rules: ReviewPolicy, *, by: str) -> None:
     record(Kind.REVIEW_OPENED, subject=review, by=by, payload={"task": task.pk, "reason": reason})
 
 
-def expire_reviews_of(task: Task, *, by: str) -> int:
-    """Expire every open review of a task that ended; how many there were."""
-    waiting = list(task.reviews.filter(state=Review.State.OPEN))
-    for review in waiting:
-        move(review, Review.State.EXPIRED, by=by, payload={"task": task.pk}, closed_at=Now())
+def expire_reviews_of(tasks: Sequence[Task], *, by: str) -> int:
+    """Expire every open review of tasks that ended; how many there were."""
+    rows = Review.objects.filter(task__in=tasks, state=Review.State.OPEN).order_by("pk")
+    with transaction.atomic():
+        waiting = list(rows.select_for_update(no_key=True))
+        move_many(
+            waiting, Review.State.EXPIRED, by=by, payload=lambda review: {"task": review.task_id}, closed_at=Now()
+        )
     return len(waiting)

@@ -1,13 +1,15 @@
-"""Many rows at once: judgements chunk by chunk, other actions row by row, each with where it came to, so that a killed
-process costs one chunk.
+"""Many rows at once, chunk by chunk, each in one transaction with where it came to, so that a killed process costs one
+chunk. What cannot be done to one row is done to the others all the same.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import require_role
@@ -28,6 +30,8 @@ from apps.tasks import services as tasks
 from apps.tasks.models import Task
 
 CHUNK = 250
+ROWS = 100
+"""Of an action, at once: their locks are held until all of them are done."""
 
 register_kind("bulk", links=("pipeline.judge_bulk",))
 register_kind("unbulk", links=("pipeline.undo_bulk",))
@@ -118,14 +122,16 @@ class Action:
     """What is done to each of many rows.
 
     Attributes:
-        subject: the kind of row. model: where they are.
-        do: does it to one, by whom, with what else is said; refuses it with a TentalisError.
+        subject: the kind of row. rows: where they are.
+        do: does it to one, by whom, with what else is said; refuses it with a TentalisError and has then done nothing.
+        do_all: does it to many in a few statements, or refuses them all; None where there is no such way.
         said: names of what else can be said.
     """
 
     subject: str
-    model: type[Review] | type[Task] | type[Segment]
+    rows: QuerySet[Any]
     do: Callable[[Any, User, Mapping[str, Any]], object]
+    do_all: Callable[[Sequence[Any], User], object] | None = None
     said: frozenset[str] = frozenset()
 
 
@@ -145,30 +151,29 @@ def start_learning(task_id: int) -> None:
         outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
 
 
-def cancel_task(*, task: Task, by: User) -> None:
-    """Give a task up; a link at work on it hangs up on whom it asked."""
+def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
+    """Give tasks of one project up, all or none; a link at work on one hangs up on whom it asked."""
     with transaction.atomic():
         for kind in ("work", "learn"):  # first: a link's last write too has its segment before the task
-            outbox.cancel_segments(kind=kind, subject_ids=[task.pk])
-        tasks.cancel_task(task=task, by=by)
-        feedback.expire_reviews_of(task, by=by.handle)
+            outbox.cancel_segments(kind=kind, subject_ids=[task.pk for task in chosen])
+        tasks.cancel_tasks(tasks=chosen, by=by)
+        feedback.expire_reviews_of(chosen, by=by.handle)
 
 
+@transaction.atomic
 def _close(review: Review, by: User, words: Mapping[str, Any]) -> None:
     feedback.skip_review(review=review, by=by, reason=str(words["reason"]), then="nobody")
     start_learning(review.task_id)
 
 
-def _cancel(task: Task, by: User, words: Mapping[str, Any]) -> None:
-    cancel_task(task=task, by=by)
-
-
+REVIEWS = Review.objects.select_related("task__project", "project", "assigned_to")
+TASKS = Task.objects.select_related("project")
 ACTIONS: Mapping[str, Action] = {
-    "assign": Action("review", Review, _assign, frozenset({"to"})),
-    "close": Action("review", Review, _close, frozenset({"reason"})),
-    "cancel": Action("task", Task, _cancel),
-    "replay": Action("segment", Segment, lambda row, by, words: outbox.replay(row, by=by.handle)),
-    "put_away": Action("segment", Segment, lambda row, by, words: outbox.put_away(row, by=by.handle)),
+    "assign": Action("review", REVIEWS, _assign, said=frozenset({"to"})),
+    "close": Action("review", REVIEWS, _close, said=frozenset({"reason"})),
+    "cancel": Action("task", TASKS, lambda row, by, words: cancel_tasks([row], by), cancel_tasks),
+    "replay": Action("segment", Segment.objects.all(), lambda row, by, words: outbox.replay(row, by=by.handle)),
+    "put_away": Action("segment", Segment.objects.all(), lambda row, by, words: outbox.put_away(row, by=by.handle)),
 }
 
 
@@ -199,35 +204,43 @@ def start_action(
     return bulk
 
 
-def act_next(bulk_id: int) -> bool:
-    """Do it to the next row, in one transaction with where it came to; whether that was all."""
+def act_next(bulk_id: int, *, limit: int = ROWS) -> bool:
+    """Do it to the next rows, in one transaction with where it came to; whether that was all."""
     with transaction.atomic():
         bulk = BulkJudgement.objects.select_for_update(of=("self",)).select_related("project", "by").get(pk=bulk_id)
         if bulk.state != BulkJudgement.State.RUNNING:
             return True
-        pk = next((pk for pk in bulk.chosen if pk > bulk.last_review_id), None)
-        if pk is None:
+        start = bisect_right(bulk.chosen, bulk.last_review_id)
+        chunk = bulk.chosen[start : start + limit]
+        if not chunk:
             move(bulk, BulkJudgement.State.DONE, by=bulk.by.handle, payload={"done": bulk.done, "total": bulk.total})
             return True
         action = ACTIONS[bulk.action]
-        fault = _act(action, bulk, pk)
+        faults = [{action.subject: pk, "reason": reason} for pk, reason in _act(action, bulk, chunk).items()]
         BulkJudgement.objects.filter(pk=bulk.pk).update(
-            done=F("done") + int(not fault),
-            last_review_id=pk,
-            report=[*bulk.report, *([{action.subject: pk, "reason": fault}] if fault else [])][:MAX_REPORT],
+            done=F("done") + len(chunk) - len(faults),
+            last_review_id=chunk[-1],
+            report=[*bulk.report, *faults][:MAX_REPORT],
         )
     return False
 
 
-def _act(action: Action, bulk: BulkJudgement, pk: int) -> str:
-    """Why it cannot be done to this row; "" where it was."""
-    row = action.model.objects.filter(project_id=bulk.project_id, pk=pk).first()
-    if row is None:
-        return f"there is no {action.subject} {pk} any more"
+def _act(action: Action, bulk: BulkJudgement, chunk: Sequence[int]) -> dict[int, str]:
+    """Why it cannot be done to which of these rows; together where that goes, else to each alone."""
+    rows = action.rows.filter(project_id=bulk.project_id).in_bulk(chunk)
+    faults = {pk: f"there is no {action.subject} {pk} any more" for pk in chunk if pk not in rows}
     try:
         require_role(bulk.by, bulk.project, *MANAGERS)
-        with transaction.atomic():
-            action.do(row, bulk.by, bulk.words)
     except TentalisError as error:
-        return str(error)
-    return ""
+        return faults | dict.fromkeys(rows, str(error))
+    ordered = [rows[pk] for pk in chunk if pk in rows]
+    if action.do_all is not None:
+        with suppress(TentalisError):
+            action.do_all(ordered, bulk.by)
+            return faults
+    for row in ordered:
+        try:
+            action.do(row, bulk.by, bulk.words)
+        except TentalisError as error:
+            faults[row.pk] = str(error)
+    return faults

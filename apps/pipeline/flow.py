@@ -270,7 +270,7 @@ def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer
 
 def cancel(*, task: Task, by: User) -> Task:
     """Give a task up; a link at work on it hangs up on whom it asked."""
-    bulks.cancel_task(task=task, by=by)
+    bulks.cancel_tasks([task], by)
     return task
 
 

@@ -15,7 +15,7 @@ from apps.adapters.selectors import choose_adapter
 from apps.adapters.serving import load
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
-from apps.audit.services import move, record, record_many
+from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError, ConflictError
 from apps.environments.registry import get_world
 from apps.inference.errors import ModelNotServedError
@@ -377,28 +377,34 @@ def _read_step(index: int, step: Mapping[str, Any]) -> Step:
     return Step(index=index, **{"kind": "step"} | values)
 
 
-def cancel_task(*, task: Task, by: User) -> Task:
-    """Give a task up; what was done of it stays readable and trains nothing. Tries under way are stored as cancelled.
+def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
+    """Give tasks of one project up, all or none; what was done of them stays readable and trains nothing. Tries under
+    way are stored as cancelled.
 
     Raises:
-        IllegalMoveError: it has ended already.
+        IllegalMoveError: one has ended already.
     """
-    require_right(by, task.project, Right.TASKS_WRITE)
+    if not tasks:
+        return
+    require_right(by, tasks[0].project, Right.TASKS_WRITE)
     with transaction.atomic():
-        was = task.state = Task.objects.select_for_update(no_key=True).values_list("state", flat=True).get(pk=task.pk)
-        move(task, Task.State.CANCELLED, by=by.handle)
-        if was == Task.State.WORKING:
-            Attempt.objects.bulk_create(
-                Attempt(
-                    task=task,
-                    index=index,
-                    worker_id=task.worker_id,
-                    state=Attempt.State.CANCELLED,
-                    error=f"cancelled by {by.username} while it was under way",
-                )
-                for index in range(task.group_size)
+        locked = Task.objects.filter(pk__in=[task.pk for task in tasks]).order_by("pk").select_for_update(no_key=True)
+        states = dict(locked.values_list("pk", "state"))
+        for task in tasks:
+            task.state = states.get(task.pk, task.state)
+        move_many(tasks, Task.State.CANCELLED, by=by.handle)
+        Attempt.objects.bulk_create(
+            Attempt(
+                task=task,
+                index=index,
+                worker_id=task.worker_id,
+                state=Attempt.State.CANCELLED,
+                error=f"cancelled by {by.username} while it was under way",
             )
-    return task
+            for task in tasks
+            if states[task.pk] == Task.State.WORKING
+            for index in range(task.group_size)
+        )
 
 
 def fail_task(task_id: int, *, link: str, reason: str, by: str) -> None:

@@ -1,19 +1,21 @@
 """A running line from submission to rollout, its model server and broker in the test's hand."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from tentalis.platform.home import Home
 from tentalis.platform.redis_server import redis_command, write_redis_config
@@ -133,6 +135,41 @@ class Line:
         self.history.note("ok", "submit", key, id=task["id"])
         return int(task["id"])
 
+    def submit_many(self, prompt: str, *, count: int, worker: str) -> list[int]:
+        """Give that many tasks to a worker in one file; their keys are known to the history."""
+        self._count += 1
+        keys = [f"{prompt} #{self._count} of {number}" for number in range(count)]
+        for key in keys:
+            self.history.note("invoke", "submit", key)
+        text = "\n".join(json.dumps({"prompt": key, "metadata": {"key": key}}) for key in keys)
+        body = {"project": "line", "worker": worker, "environment": "chat", "form": "jsonl", "text": text}
+        made = self.client.send("POST", "tasks/import", body)
+        assert made.status_code == 201, made.text
+        rows: LiteralString = "SELECT id, metadata->>'key' FROM tasks_task WHERE metadata->>'key' = ANY(%s) ORDER BY id"
+        found = self.ask(rows, keys)
+        for pk, key in found:
+            self.history.note("ok", "submit", key, id=pk)
+        return [pk for pk, _ in found]
+
+    def cancel_many(self, tasks: Sequence[int]) -> int:
+        """Have ticked tasks cancelled, as the console leaves it to the queue (no route of REST does)."""
+        [(bulk,)] = self.ask(
+            "INSERT INTO feedback_bulkjudgement (created_at, project_id, by_id, action, filters, chosen, words, state,"
+            " total, done, last_review_id, report, undone, last_undone_id) SELECT now(), p.id, u.id, 'cancel', '{}',"
+            " %s, '{}', 'running', %s, 0, 0, '[]', 0, 0 FROM accounts_project p, accounts_user u"
+            " WHERE p.slug = 'line' AND u.is_superuser ORDER BY u.id LIMIT 1 RETURNING id",
+            Jsonb(tasks),
+            len(tasks),
+        )
+        self.ask(
+            "INSERT INTO outbox_segment (created_at, kind, subject_id, project_id, links, queue, position, state,"
+            " attempts, lease_owner, run_after, errors) SELECT now(), 'bulk', id, project_id,"
+            " '[\"pipeline.judge_bulk\"]', 'control', 0, 'open', 0, '', now(), '[]' FROM feedback_bulkjudgement"
+            " WHERE id = %s RETURNING id",
+            bulk,
+        )
+        return int(bulk)
+
     def make_provider(self, name: str, url: str) -> None:
         """Put a model server before every project (no door of ours makes one for the whole installation)."""
         self.ask(
@@ -144,6 +181,9 @@ class Line:
             url,
         )
 
+    def make_outside_worker(self, name: str) -> None:
+        self.client.create("workers", {"project": "line", "name": name, "kind": "outside"}, key=f"worker-{name}")
+
     def make_worker(self, name: str, *, provider: str, project: str = "line") -> None:
         body = {"project": project, "name": name, "kind": "chat", "base_model": "chat", "provider": provider}
         self.client.create("workers", body, key=f"worker-{name}")
@@ -154,25 +194,26 @@ class Line:
     def wait_for(self, task_id: int, state: str = "done") -> None:
         wait_until(lambda: self.state_of(task_id) == state or None, f"task {task_id} is {state}")
 
-    def holder_of(self, task_id: int) -> int:
-        """The process that works on a task."""
+    def holder_of(self, subject_id: int, *, kind: str = "work") -> int:
+        """The process that works on a task, or on another kind's subject."""
         owner = wait_until(
             lambda: next(
                 iter(
                     self.ask(
-                        "SELECT lease_owner FROM outbox_segment WHERE subject_id = %s AND kind = 'work' "
+                        "SELECT lease_owner FROM outbox_segment WHERE subject_id = %s AND kind = %s "
                         "AND state = 'open' AND fence IS NOT NULL",
-                        task_id,
+                        subject_id,
+                        kind,
                     )
                 ),
                 None,
             ),
-            f"somebody works on task {task_id}",
+            f"somebody is at the {kind} of {subject_id}",
         )
         return int(owner[0].rsplit(":", 1)[1])
 
-    def errors_of(self, task_id: int) -> list[dict[str, Any]]:
-        rows = self.ask("SELECT errors FROM outbox_segment WHERE subject_id = %s AND kind = 'work'", task_id)
+    def errors_of(self, subject_id: int, *, kind: str = "work") -> list[dict[str, Any]]:
+        rows = self.ask("SELECT errors FROM outbox_segment WHERE subject_id = %s AND kind = %s", subject_id, kind)
         return [dict(error) for row in rows for error in row[0]]
 
     def wait_for_error(self, task_id: int, error_type: str) -> None:

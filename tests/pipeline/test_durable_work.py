@@ -5,9 +5,12 @@ All that uses the running line is in this file: another could be run by another 
 
 import signal
 from functools import partial
+from typing import LiteralString
 
+import psycopg
 import pytest
 
+from apps.pipeline.bulk import ROWS
 from tests.fakes import FakeModelServer
 from tests.pipeline.line import Line, dribbling_server, send_signal, wait_until
 
@@ -96,6 +99,28 @@ def test_a_server_that_drips_for_ever_is_hung_up_on_and_its_work_is_done_when_it
         for task in hanging:
             line.wait_for(task)
     assert {row.name: row.restarts for row in line.stack.state().services} == before
+
+
+def test_a_killed_process_leaves_a_job_over_many_rows_where_its_last_chunk_ended(line: Line) -> None:
+    line.make_outside_worker("elsewhere")
+    tasks = line.submit_many("cancel this", count=2 * ROWS + 30, worker="elsewhere")
+    assert line.client.send("POST", f"tasks/{tasks[-1]}/cancel", {}).status_code == 200
+    with psycopg.connect(line.database_url) as connection:
+        connection.execute("SELECT FROM tasks_task WHERE id = %s FOR UPDATE", [tasks[ROWS + 30]])
+        bulk = line.cancel_many(tasks)
+        came_to: LiteralString = "SELECT 1 FROM feedback_bulkjudgement WHERE id = %s AND last_review_id = %s"
+        wait_until(lambda: line.ask(came_to, bulk, tasks[ROWS - 1]) or None, "the first chunk is done")
+        send_signal(line.holder_of(bulk, kind="bulk"), signal.SIGKILL)
+    wait_until(lambda: line.ask("SELECT 1 FROM feedback_bulkjudgement WHERE id = %s AND state = 'done'", bulk) or None,
+               "the job is done")  # fmt: skip
+    [(done, report)] = line.ask("SELECT done, report FROM feedback_bulkjudgement WHERE id = %s", bulk)
+    assert (done, [fault["task"] for fault in report]) == (len(tasks) - 1, [tasks[-1]])
+    told: LiteralString = (
+        "SELECT count(*), count(DISTINCT subject_id) FROM audit_auditentry "
+        "WHERE kind = 'task.cancelled' AND subject_type = 'task' AND subject_id = ANY(%s)"
+    )
+    assert line.ask(told, tasks) == [(len(tasks), len(tasks))], "each once"
+    assert line.errors_of(bulk, kind="bulk")[0]["type"] == "LeaseExpired"
 
 
 def has_been_asked(server: FakeModelServer, times: int) -> bool | None:

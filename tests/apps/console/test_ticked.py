@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
+from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError, NotAllowedError
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.outbox.models import Segment
@@ -74,6 +77,40 @@ def test_ticked_tasks_are_cancelled_and_what_has_ended_is_left(
     assert send(bob, query, {}).status_code == 403
     third.refresh_from_db()
     assert third.state == "queued"
+
+
+def test_one_that_cannot_be_done_holds_up_no_other_of_its_chunk(project: Project, worker: Worker, alice: User) -> None:
+    reviews = waiting(project, worker, 7)
+    tasks = [review.task for review in reviews]
+    ended = tasks[1]
+    Task.objects.filter(pk=ended.pk).update(state="done")
+    working = make_task(project, worker, state="working", group_size=2)
+    chosen = [*(task.pk for task in tasks), working.pk]
+    bulk = flow.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
+    while not bulks.act_next(bulk.pk, limit=3):
+        pass
+    bulk.refresh_from_db()
+    assert (bulk.state, bulk.done, [fault["task"] for fault in bulk.report]) == ("done", 7, [ended.pk])
+    assert "found done" in bulk.report[0]["reason"]
+    assert Review.objects.filter(state="expired").count() == 6
+    assert working.attempts.filter(state="cancelled").count() == 2
+    entries = list(AuditEntry.objects.filter(kind="task.cancelled").values_list("subject_id", flat=True))
+    assert (len(entries), set(entries)) == (7, {pk for pk in chosen if pk != ended.pk})
+    told = AuditEntry.objects.filter(kind="review.expired").values_list("payload__task", flat=True)
+    assert sorted(told) == sorted(task.pk for task in tasks if task != ended)
+
+
+def test_a_chunk_of_cancelled_tasks_takes_as_many_queries_for_many_as_for_few(
+    project: Project, worker: Worker, alice: User
+) -> None:
+    counts = []
+    for size in (3, 30):
+        chosen = [review.task_id for review in waiting(project, worker, size)]
+        bulk = flow.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
+        with CaptureQueriesContext(connection) as queries:
+            bulks.act_next(bulk.pk)
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 30
 
 
 def test_all_that_match_the_filter_are_meant(project: Project, worker: Worker, alice: User) -> None:

@@ -234,7 +234,7 @@ def run_elsewhere(work: Any) -> Any:
 @pytest.mark.django_db
 def test_a_cancelled_tasks_reviews_are_expired_with_it() -> None:
     task = open_with({"who": "human"})
-    assert expire_reviews_of(task, by="user:alice") == 1
+    assert expire_reviews_of([task], by="user:alice") == 1
     assert task.reviews.get().state == Review.State.EXPIRED
 
 
