@@ -81,6 +81,8 @@ class Kind(models.TextChoices):
     BULK_CANCELLED = "bulk.cancelled"
     BULK_UNDOING = "bulk.undoing"
     BULK_UNDONE = "bulk.undone"
+    IMPORT_STARTED = "import.started"
+    IMPORT_DONE = "import.done"
     GOLD_ADDED = "gold.added"
     GOLD_REMOVED = "gold.removed"
     RATER_WEIGHED = "rater.weighed"

@@ -13,10 +13,8 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-MOST_MEMORY_BYTES = 768 * 2**20
-MOST_CPU_S = 10
-MOST_UNPACKED_BYTES = 8 * 2**20
-MOST_ROWS, MOST_COLUMNS, MOST_MEMBERS = 20_000, 100, 20
+from tentalis.limits import LIMITS
+
 AT_ONCE = 64
 PARQUET, ZIP = b"PAR1", b"PK\x03\x04"
 KINDS_KEY = b"tentalis.columns"
@@ -52,8 +50,8 @@ def unpack(data: bytes) -> tuple[str, str]:
 
 def _read_archive(archive: zipfile.ZipFile) -> tuple[str, str]:
     names = [one.filename for one in archive.infolist() if not one.is_dir()]
-    if len(names) > MOST_MEMBERS:
-        raise UnpackingError(f"wanted at most {MOST_MEMBERS} files in the archive, found {len(names)}")
+    if len(names) > LIMITS.import_members:
+        raise UnpackingError(f"wanted at most {LIMITS.import_members} files in the archive, found {len(names)}")
     holding = [name for name in names if name.lower().endswith(DATA_ENDINGS) and _stem(name) not in ABOUT]
     if len(holding) != 1:
         found = ", ".join(holding)[:200] or "none"
@@ -79,13 +77,15 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """One file of the archive, of which no more is unfolded than is taken."""
     try:
         with archive.open(name) as file:
-            content = file.read(MOST_UNPACKED_BYTES + 1)
+            content = file.read(LIMITS.import_unpacked_bytes + 1)
     except MemoryError:
         raise
     except Exception as error:  # whatever a decompressor makes of bytes that somebody sent
         raise UnpackingError(f"{name[:100]}: {type(error).__name__}: {error!s:.200}") from error
-    if len(content) > MOST_UNPACKED_BYTES:
-        raise UnpackingError(f"{name[:100]}: wanted at most {MOST_UNPACKED_BYTES:,} bytes unpacked, found more")
+    if len(content) > LIMITS.import_unpacked_bytes:
+        raise UnpackingError(
+            f"{name[:100]}: wanted at most {LIMITS.import_unpacked_bytes:,} bytes unpacked, found more"
+        )
     return content
 
 
@@ -107,10 +107,10 @@ def _read_parquet(data: bytes) -> Iterator[str]:
         file = pyarrow.parquet.ParquetFile(
             pyarrow.BufferReader(data), thrift_string_size_limit=2**20, thrift_container_size_limit=100_000
         )
-        if file.metadata.num_columns > MOST_COLUMNS:
-            raise UnpackingError(f"wanted at most {MOST_COLUMNS} columns, found {file.metadata.num_columns}")
-        if file.metadata.num_rows > MOST_ROWS:
-            raise UnpackingError(f"wanted at most {MOST_ROWS:,} rows, found {file.metadata.num_rows:,}")
+        if file.metadata.num_columns > LIMITS.import_columns:
+            raise UnpackingError(f"wanted at most {LIMITS.import_columns} columns, found {file.metadata.num_columns}")
+        if file.metadata.num_rows > LIMITS.import_rows:
+            raise UnpackingError(f"wanted at most {LIMITS.import_rows:,} rows, found {file.metadata.num_rows:,}")
         told = json.loads((file.schema_arrow.metadata or {}).get(KINDS_KEY, b"{}"))
         nested = {name for name, kind in told.items() if kind == "json"}
         size = 0
@@ -118,8 +118,8 @@ def _read_parquet(data: bytes) -> Iterator[str]:
             for row in batch.to_pylist():
                 line = json.dumps(_plain(row, nested), ensure_ascii=False, default=_say) + "\n"
                 size += len(line.encode("utf-8", "replace"))
-                if size > MOST_UNPACKED_BYTES:
-                    raise UnpackingError(f"wanted at most {MOST_UNPACKED_BYTES:,} bytes unpacked, found more")
+                if size > LIMITS.import_unpacked_bytes:
+                    raise UnpackingError(f"wanted at most {LIMITS.import_unpacked_bytes:,} bytes unpacked, found more")
                 yield line
     except (UnpackingError, MemoryError):
         raise
@@ -137,7 +137,7 @@ def _say(value: Any) -> str:
 
 def main() -> int:
     """Unpack the standard input; 1 and the reason where that cannot be done."""
-    for kind, most in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_CPU, MOST_CPU_S)):
+    for kind, most in ((resource.RLIMIT_DATA, LIMITS.import_memory_bytes), (resource.RLIMIT_CPU, LIMITS.import_work_s)):
         resource.setrlimit(kind, (most, most))
     try:
         found = unpack(sys.stdin.buffer.read())

@@ -23,8 +23,10 @@ from apps.environments.registry import WORLDS
 from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
-from tentalis.core.task_files import MOST_CHARS, guess_form
+from tentalis.core.judged_files import KINDS, TASKS
+from tentalis.core.task_files import guess_form
 from tentalis.core.worlds import World
+from tentalis.limits import LIMITS
 
 MAX_PROMPT = 100_000
 MATCHES = (
@@ -150,21 +152,21 @@ class RowsFileField(TextFileField):
 
 
 class TaskFileForm(PlacedForm):
-    """Many new tasks, out of a file or pasted. Its cleaned `tasks` is the text that was given and its form."""
+    """Many new tasks, or finished work, out of a file or pasted. Its cleaned `said` is what was given, and as what."""
 
     file = RowsFileField(
         label=_("A file"),
-        most_bytes=MOST_CHARS,
+        most_bytes=LIMITS.import_chars,
         endings=".csv,.jsonl,.ndjson,.txt,.parquet,.zip,text/csv,text/plain",
         help_text=_(
-            "CSV, JSON lines, Parquet, an exported archive of tasks, or a text with one prompt a line. It takes the "
-            "place of the text."
+            "CSV, JSON lines, Parquet, an exported archive, or a text with one prompt a line. It takes the place of "
+            "the text."
         ),
     )
     text = forms.CharField(
         label=_("Or the text itself"),
         required=False,
-        max_length=MOST_CHARS,
+        max_length=LIMITS.import_chars,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false"}),
     )
@@ -179,14 +181,38 @@ class TaskFileForm(PlacedForm):
         ],
     )
 
-    field_order = ("worker", "environment", "file", "text", "form", "group_size")
+    rows = forms.ChoiceField(
+        label=_("What it holds"),
+        required=False,
+        choices=[
+            ("", _("as it looks")),
+            (TASKS, _("tasks to be done")),
+            *zip(
+                KINDS,
+                (
+                    _("preference pairs (DPO)"),
+                    _("answers to imitate (SFT)"),
+                    _("answers, good or bad (KTO)"),
+                    _("steps, right or wrong (PRM)"),
+                ),
+                strict=True,
+            ),
+        ],
+    )
+
+    field_order = ("worker", "environment", "file", "text", "form", "rows", "group_size")
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
         name, text = data.get("file") or ("", data.get("text") or "")
         if not self.errors and not text.strip():
             raise ValidationError(_("Choose a file, or paste the tasks."))
-        data["tasks"] = {"text": text, "form": data.get("form") or guess_form(name, text)}
+        data["said"] = {
+            "text": text,
+            "form": data.get("form") or guess_form(name, text),
+            "rows": data.get("rows") or "",
+        }
+        data["said"]["name"] = getattr(self.files.get("file"), "name", "")
         return data
 
 

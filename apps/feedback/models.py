@@ -13,6 +13,8 @@ from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
 from apps.base.word_index import Words
 from apps.tasks.models import Attempt, Step, Task
+from apps.workers.models import Worker
+from tentalis.core.judged_files import WHAT_THEY_TEACH
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -256,6 +258,46 @@ class BulkJudgement(Stateful):
         return f"bulk judgement {self.pk}: {self.done} of {self.total}"
 
 
+class RowImport(Stateful):
+    """A file of finished work with its judgement, made into tasks chunk by chunk; it is traced to who brought it.
+
+    Attributes:
+        kind: of its rows: preferences, sft, kto or stepwise (`tentalis.core.judged_files`).
+        file: the name it came under; sha256: of `text`.
+        text: its rows as JSON lines, until all of them are in.
+        total, done: rows, and how many of them are tasks now; from there it goes on after a crash.
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+
+    MOVES: ClassVar = {State.RUNNING: frozenset({State.DONE}), State.DONE: frozenset()}
+    EVENTS: ClassVar = {State.RUNNING: Kind.IMPORT_STARTED, State.DONE: Kind.IMPORT_DONE}
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="imports")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    worker = models.ForeignKey(Worker, models.PROTECT, related_name="+")
+    environment = models.CharField(max_length=16)
+    kind = models.CharField(max_length=16)
+    file = models.CharField(max_length=200, blank=True)
+    sha256 = models.CharField(max_length=64)
+    text = models.TextField(blank=True)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
+    total = models.PositiveIntegerField()
+    done = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"import {self.pk}: {self.done} of {self.total} {self.kind}"
+
+    @property
+    def teaches(self) -> str:
+        return WHAT_THEY_TEACH[self.kind]
+
+
 class FeedbackQuerySet(models.QuerySet["Feedback"]):
     def standing(self) -> "FeedbackQuerySet":
         """What was not taken back."""
@@ -297,6 +339,7 @@ class Feedback(Timestamped):
         AI = "ai", "An AI manager"
         OUTSIDE = "outside", "An agent or app, for its user"
         IMPLICIT = "implicit", "What a person's next words showed"
+        IMPORTED = "imported", "Imported with the work it is about"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="feedback")
     task = models.ForeignKey(Task, models.CASCADE, related_name="feedback")

@@ -18,13 +18,14 @@ VERIFIED, SCORERS = "verified", "scorers"
 RANKS = (
     Feedback.Source.HUMAN.value,
     VERIFIED,
+    Feedback.Source.IMPORTED.value,
     Feedback.Source.OUTSIDE.value,
     Feedback.Source.AI.value,
     Feedback.Source.IMPLICIT.value,
     SCORERS,
 )
-"""Whose word counts, the first that has one: a person, the world, an app for its user, an AI manager, what a person's
-next words showed, the scorers."""
+"""Whose word counts, the first that has one: a person, the world, what came with imported work, an app for its user,
+an AI manager, what a person's next words showed, the scorers."""
 
 BEST_OF_NONE = 0.5
 """What the best attempt is worth at most where none is good enough."""

@@ -22,10 +22,10 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.base.errors import ConflictError, NotAllowedError, TentalisError
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError, TentalisError
 from apps.base.surviving import survive
 from apps.feedback import services as feedback
-from apps.feedback.models import BulkJudgement, Feedback, Review
+from apps.feedback.models import BulkJudgement, Feedback, Review, RowImport
 from apps.feedback.services import QueueFilter, Said
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
@@ -33,7 +33,7 @@ from apps.outbox.models import Segment
 from apps.outbox.registry import register_kind
 from apps.outbox.selectors import find_dead
 from apps.pipeline import bulk as bulks
-from apps.pipeline import conversing, judging, meta
+from apps.pipeline import conversing, importing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
@@ -46,6 +46,7 @@ from apps.training.models import TrainingRun
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
+from tentalis.core.judged_files import TASKS
 from tentalis.core.task_files import TaskRow
 
 MOST_REPLAYED = 1_000
@@ -256,6 +257,40 @@ def submit_rows(
         if made[0].worker.kind != Worker.Kind.OUTSIDE:
             outbox.start_many("work", [(task.pk, task.project_id) for task in made])
     return made
+
+
+def import_file(
+    *,
+    project: Project,
+    text: str,
+    form: str,
+    environment: str,
+    by: User,
+    rows: str = "",
+    name: str = "",
+    worker: Worker | None = None,
+    group_size: int | None = None,
+) -> list[Task] | RowImport:
+    """Accept what a file holds, all of it or none: tasks to be done, or finished work with its judgement.
+
+    Args:
+        rows: what it holds (`tentalis.core.judged_files`); "" tells that by its first line.
+        name: the file's.
+    Returns:
+        The tasks, whose work is started; of finished work the import that makes tasks of it in the background.
+    Raises:
+        BadInputError: naming each line that is not what is wanted.
+    """
+    kind = importing.find_kind(text, form=form, rows=rows)
+    if kind == TASKS:
+        return submit_file(
+            project=project, text=text, form=form, environment=environment, by=by, worker=worker, group_size=group_size
+        )
+    if group_size is not None:
+        raise BadInputError.at("group_size", f"wanted none: {kind} are done already, found {group_size}")
+    return importing.start(
+        project=project, by=by, kind=kind, text=text, file=name, environment=environment, worker=worker
+    )
 
 
 def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:

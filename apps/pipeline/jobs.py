@@ -1,12 +1,12 @@
-"""What the training box sends home, and bulk judgements, on queue `control`.
+"""What the training box sends home, bulk judgements and imports, on queue `control`.
 
-Every other link's job is in the app that does its work; a bulk judgement starts segments, which only this app does.
+Every other link's job is in the app that does its work; these two start segments, which only this app does.
 """
 
 from typing import Any
 
 from apps.outbox.links import link
-from apps.pipeline import bulk, flow
+from apps.pipeline import bulk, flow, importing
 from apps.training import services as training
 from tentalis.celery import app
 
@@ -29,3 +29,8 @@ def judge_bulk(bulk_id: int) -> None:
 @link("pipeline.undo_bulk")
 def undo_bulk(bulk_id: int) -> None:
     bulk.undo_all(bulk_id)
+
+
+@link("pipeline.import_rows")
+def import_rows(import_id: int) -> None:
+    importing.import_all(import_id)

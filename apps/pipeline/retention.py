@@ -113,7 +113,7 @@ RULES: Mapping[str, Rule] = {
             *("conversations.TurnExchange", "conversations.TurnSignal", "evals.EvalResult", "evals.EvalRun"),
             *("experiments.ExperimentRun", "experiments.ScenarioResult", "feedback.BulkJudgement"),
             *("feedback.Feedback", "feedback.Hint", "feedback.Review", "feedback.ReviewSkip"),
-            *("feedback.StepFeedback", "rollouts.Batch"),
+            *("feedback.RowImport", "feedback.StepFeedback", "rollouts.Batch"),
             *("rollouts.Demonstration", "rollouts.PreferencePair", "rollouts.Rollout", "rollouts.TrainingUse"),
             *("scoring.RewardModel", "scoring.StepLabel", "scoring.StepScore", "supervision.Proposal"),
             *("tasks.Attempt", "tasks.FurtherExchange", "tasks.ShadowAttempt", "tasks.Step", "tasks.Task"),

@@ -169,8 +169,8 @@ class PreferencePair(LearningItem):
     """Two answers to one prompt, the first better.
 
     Attributes:
-        source: attempts (rewards differ), choice (preferred or ranked), edit, supervision, or ensemble (the attempts
-            are of two workers or two adapters, whoever prefers one).
+        source: attempts (rewards differ), choice (preferred or ranked), edit, supervision, ensemble (the attempts
+            are of two workers or two adapters, whoever prefers one), or imported.
         chosen: the better attempt; None where `text` is better. rejected: the worse one; None where `rejected_text` is.
     """
 
@@ -180,6 +180,7 @@ class PreferencePair(LearningItem):
         EDIT = "edit", "An edited answer"
         SUPERVISION = "supervision", "A decision on a proposed step"
         ENSEMBLE = "ensemble", "Members of an ensemble disagreed"
+        IMPORTED = "imported", "An imported pair"
 
     source = models.CharField(max_length=16, choices=Source.choices)
     chosen = models.ForeignKey(Attempt, models.CASCADE, null=True, blank=True, related_name="chosen_in")
@@ -203,13 +204,14 @@ class Demonstration(LearningItem):
     """An answer to imitate: an attempt's own, or the text a person gave instead of its.
 
     Attributes:
-        source: edit, guided (a person decided on its steps), or attempt (a good one).
+        source: edit, guided (a person decided on its steps), attempt (a good one), or imported.
     """
 
     class Source(models.TextChoices):
         EDIT = "edit", "An edited answer"
         GUIDED = "guided", "Work under supervision"
         ATTEMPT = "attempt", "A good attempt"
+        IMPORTED = "imported", "An imported answer"
 
     source = models.CharField(max_length=16, choices=Source.choices)
     attempt = models.ForeignKey(Attempt, models.CASCADE, null=True, blank=True, related_name="demonstrations")

@@ -28,6 +28,8 @@ SUPERVISOR = "supervisor"
 """How the author of feedback is written who spoke while the work was done."""
 TOLD = frozenset({Feedback.Source.HUMAN.value, VERIFIED})
 """Whose rewards order attempts; models' and scorers' do not."""
+SPEAKING = (Feedback.Source.HUMAN, Feedback.Source.OUTSIDE, Feedback.Source.IMPORTED)
+"""Whose choices and corrections make pairs and demonstrations."""
 
 
 Item = TypeVar("Item", PreferencePair, Demonstration)
@@ -65,11 +67,13 @@ def note_items(task: Task, attempts: Sequence[Attempt], rollouts: Sequence[Rollo
         *_pair_choices(spoken, exact),
         *_pair_decisions(task, decided),
         *_pair_rewards(exact.values(), usable),
+        *_pair_imported(task, spoken, answered),
     ]
     demonstrations = [
         *_show_edits(spoken, exact),
         *_show_guided(task, decided, answered.values(), {one.attempt_id: one.reward for one in rollouts}),
         *_show_good(exact.values(), usable),
+        *_show_imported(task, answered, rollouts),
     ]
     _save(task, settle_contradictions(pairs), lines)
     _save(task, demonstrations, lines)
@@ -151,7 +155,7 @@ Spoken = Sequence[tuple[Feedback, float]]
 
 def _load_spoken(task: Task) -> Spoken:
     """Feedback that orders or corrects answers, with the trust in it; the last word first. Two queries."""
-    rows = task.feedback.counting().filter(source__in=(Feedback.Source.HUMAN, Feedback.Source.OUTSIDE), trust__gt=0)
+    rows = task.feedback.counting().filter(source__in=SPEAKING, trust__gt=0)
     said = list(rows.exclude(edited_answer="", preferred_attempt=None, ranking=[]).order_by("-id"))
     trust = weights_of(task.project_id, {one.author for one in said}) if said else {}
     return [(one, one.trust * trust[one.author]) for one in said]
@@ -309,3 +313,41 @@ def write_action(action: Mapping[str, Any]) -> str:
     if action["kind"] != "tool":
         return str(action["text"])
     return f"<call>{action['tool']} {json.dumps(action['arguments'], ensure_ascii=False, sort_keys=True)}</call>"
+
+
+# --- what was imported -----------------------------------------------------------------------------------------------
+
+
+def _pair_imported(task: Task, spoken: Spoken, answered: Mapping[int, Attempt]) -> Iterator[PreferencePair]:
+    """The imported answer that was chosen over the other one, in words."""
+    by_id = {one.pk: one for one in answered.values()}
+    for feedback, trust in spoken:
+        best = by_id.get(feedback.preferred_attempt_id or 0)
+        if feedback.source != Feedback.Source.IMPORTED or best is None:
+            continue
+        for other in answered.values():
+            if other is not best and other.text.strip():
+                yield _pair(
+                    PreferencePair.Source.IMPORTED,
+                    trust,
+                    feedback=feedback,
+                    text=best.text,
+                    rejected_text=other.text,
+                    messages=[{"role": "user", "content": task.prompt}],
+                )
+
+
+def _show_imported(task: Task, answered: Mapping[int, Attempt], rollouts: Sequence[Rollout]) -> Iterator[Demonstration]:
+    """An imported answer that stands alone and is good."""
+    for attempt in answered.values() if len(answered) == 1 else ():
+        judged = next((one for one in rollouts if one.attempt_id == attempt.pk), None)
+        if judged is None or judged.reward is None or judged.reward_source != Feedback.Source.IMPORTED:
+            continue
+        if judged.reward >= GOOD_FROM and attempt.text.strip():
+            yield _show(
+                Demonstration.Source.IMPORTED,
+                judged.weight,
+                attempt=attempt,
+                text=attempt.text,
+                messages=[{"role": "user", "content": task.prompt}],
+            )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -30,6 +30,7 @@ from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
 from tentalis.core.task_files import TaskFileError, TaskRow, read_task_rows
 from tentalis.core.worlds import AttemptDraft, World
+from tentalis.limits import LIMITS
 
 MAX_PROMPT_CHARS = 100_000
 MAX_METADATA_CHARS = 20_000
@@ -103,6 +104,68 @@ def submit_tasks(
         NotAllowedError: `by` may not submit to this project.
         ProjectArchivedError: it takes no tasks any more.
     """
+    made = _make_tasks(project, rows, environment, by, worker, group_size)
+    with transaction.atomic():
+        _keep_tasks(made, by)
+    return made
+
+
+class FinishedRow(NamedTuple):
+    """A task that was done elsewhere.
+
+    Args:
+        answers: in the order of its attempts. steps: of its only attempt; () where it tells none.
+    """
+
+    task: TaskRow
+    answers: Sequence[str]
+    steps: Sequence[str] = ()
+
+
+def check_finished(
+    *, project: Project, rows: Sequence[FinishedRow], environment: str, by: User, worker: Worker | None = None
+) -> Worker:
+    """Whose tasks they would be. Raises what `submit_tasks` raises."""
+    return _make_tasks(project, [row.task for row in rows], environment, by, worker, None)[0].worker
+
+
+def keep_finished(
+    *, project: Project, rows: Sequence[FinishedRow], environment: str, by: User, worker: Worker, unfit: str
+) -> list[Attempt]:
+    """Tasks that wait for nobody any more, with their attempts, in the running transaction.
+
+    Args:
+        unfit: why the attempts' tokens train nothing.
+    Returns:
+        The attempts, task by task in the rows' order, with their steps.
+    """
+    made = _make_tasks(project, [row.task for row in rows], environment, by, worker, None)
+    for task, row in zip(made, rows, strict=True):
+        task.state, task.answer = Task.State.LEARNING, row.answers[0]
+    _keep_tasks(made, by)
+    attempts = Attempt.objects.bulk_create(
+        Attempt(task=task, index=index, worker=worker, text=answer, answer=answer, unfit=unfit)
+        for task, row in zip(made, rows, strict=True)
+        for index, answer in enumerate(row.answers)
+    )
+    steps = {task.pk: row.steps for task, row in zip(made, rows, strict=True)}
+    Step.objects.bulk_create(
+        Step(attempt=attempt, index=index, kind="step", text=text)
+        for attempt in attempts
+        for index, text in enumerate(steps[attempt.task_id])
+    )
+    return attempts
+
+
+def _make_tasks(
+    project: Project,
+    rows: Sequence[TaskRow],
+    environment: str,
+    by: User,
+    worker: Worker | None,
+    group_size: int | None,
+) -> list[Task]:
+    """The tasks of a file, not saved; see `submit_tasks`."""
     require_right(by, project, Right.TASKS_WRITE)
     require_not_archived(project)
     worker = worker or _only_worker(project)
@@ -132,26 +195,29 @@ def submit_tasks(
         )
     if faults:
         raise _refuse_file(TaskFileError(faults))
-    with transaction.atomic():
-        Task.objects.bulk_create(made)
-        record_many(
-            AuditEntry(
-                kind=Kind.TASK_SUBMITTED,
-                subject_type="task",
-                subject_id=task.pk,
-                project_id=project.pk,
-                actor=by.handle,
-                payload={"environment": environment},
-            )
-            for task in made
-        )
     return made
+
+
+def _keep_tasks(made: Sequence[Task], by: User) -> None:
+    """Save them, in the running transaction."""
+    Task.objects.bulk_create(made)
+    record_many(
+        AuditEntry(
+            kind=Kind.TASK_SUBMITTED,
+            subject_type="task",
+            subject_id=task.pk,
+            project_id=task.project_id,
+            actor=by.handle,
+            payload={"environment": task.environment},
+        )
+        for task in made
+    )
 
 
 def read_file(text: str, *, form: str) -> list[TaskRow]:
     """The tasks of a file, which are not checked further. Raises BadInputError naming lines, at `text`."""
     try:
-        return read_task_rows(text, form=form)
+        return read_task_rows(text, form=form, most=LIMITS.import_tasks)
     except TaskFileError as error:
         raise _refuse_file(error) from None
 

@@ -169,7 +169,8 @@ def _count_solved(run: TrainingRun) -> int:
     line = TrainingUse.objects.filter(batch__worker=run.worker_id, batch__end_user=run.end_user)
     good = line.filter(rollout__reward__gte=GOOD, batch_id__lte=run.batch_id).values("rollout__task_id")
     told = Demonstration.objects.filter(worker=run.worker_id, end_user=run.end_user, unusable_reason="")
-    by_people = told.filter(source__in=(Demonstration.Source.EDIT, Demonstration.Source.GUIDED))
+    shown = (Demonstration.Source.EDIT, Demonstration.Source.GUIDED, Demonstration.Source.IMPORTED)
+    by_people = told.filter(source__in=shown)
     return int(good.order_by().union(by_people.order_by().values("task_id")).count())
 
 

@@ -66,12 +66,16 @@ def import_tasks(
     worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
     group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
     form: Annotated[str, typer.Option(help="lines, csv or jsonl; default: by the file's name or beginning.")] = "",
+    rows: Annotated[
+        str, typer.Option(help="tasks, preferences, sft, kto or stepwise; default: as its first line looks.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Submit the tasks of a file, all of them or none.
+    """Submit the tasks of a file, or finished work with its judgement, all of it or none.
 
     CSV has a header: prompt, and maybe reference, match (exact, contains or number), group_size, seed; other columns
-    become metadata. A JSON line is an object of prompt, reference, metadata, group_size and seed.
+    become metadata. A JSON line is an object of prompt, reference, metadata, group_size and seed. Finished work
+    (preferences, sft, kto, stepwise) comes as .jsonl, .parquet or .zip, in TRL's formats.
     """
     from tentalis.cli.session import choose_project, open_client
     from tentalis.core.task_files import guess_form
@@ -84,12 +88,16 @@ def import_tasks(
             project=slug,
             text=text,
             form=form or usual,
+            rows=rows or None,
+            name=Path(file).name if file != "-" else None,
             environment=environment or _fit_environment(client, slug, worker),
             worker=worker or None,
             group_size=group_size,
         )
     if as_json:
         print_json(made)
+    elif made["import_id"]:
+        typer.echo(f"{made['count']} rows are being made into tasks by import {made['import_id']}")
     else:
         typer.echo(f"{made['count']} tasks are queued, {made['tasks'][0]} to {made['tasks'][-1]}")
 

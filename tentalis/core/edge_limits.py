@@ -49,6 +49,15 @@ class EdgeLimits:
     )
     json_values: int = _limit(1_000_000, "values", (GATEWAY,), 400, "values of a body, as its commas and brackets tell")
     number_digits: int = _limit(19, "digits", (WEB, GATEWAY), 400, "a whole number in a body or a query")
+    # of a file that is imported
+    import_chars: int = _limit(1_000_000, "characters", (WEB,), 400, "a file of rows, or its bytes in base64")
+    import_tasks: int = _limit(1_000, "rows", (WEB,), 400, "tasks of a file")
+    import_rows: int = _limit(20_000, "rows", (WEB,), 400, "rows of a packed file, and of finished work")
+    import_columns: int = _limit(100, "columns", (WEB,), 400, "a packed file's columns")
+    import_members: int = _limit(20, "files", (WEB,), 400, "files in an archive")
+    import_unpacked_bytes: int = _limit(8 * MIB, "bytes", (WEB,), 400, "rows of a packed file, unpacked")
+    import_memory_bytes: int = _limit(768 * MIB, "bytes", (WEB,), 400, "memory of the process that unpacks a file")
+    import_work_s: int = _limit(10, "seconds", (WEB,), 400, "work of the process that unpacks a file")
     # of who asks
     connections_per_address: int = _limit(512, "connections", (WEB, GATEWAY), 429, "open from one address, a process")
     requests_per_token: int = _limit(256, "requests", (GATEWAY,), 429, "of one token, at the same time, a process")

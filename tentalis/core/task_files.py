@@ -5,11 +5,10 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from tentalis.core.edge_limits import EdgeLimits
 from tentalis.core.strict_json import StrictJsonError, check_text, read_json
 
 FORMS: Final = ("lines", "csv", "jsonl")
-MOST_TASKS: Final = 1_000
-MOST_CHARS: Final = 1_000_000
 MOST_FAULTS: Final = 20
 """So many are told; there may be more."""
 _FIELDS: Final = ("prompt", "reference", "match", "group_size", "seed")
@@ -63,13 +62,14 @@ def guess_form(name: str, text: str) -> str:
     return "csv" if "prompt" in (cell.strip().lower() for cell in first.split(",")) and "," in first else "lines"
 
 
-def read_task_rows(text: str, *, form: str) -> list[TaskRow]:
+def read_task_rows(text: str, *, form: str, most: int = EdgeLimits.import_tasks) -> list[TaskRow]:
     """The tasks of a file, in its order.
 
     Args:
         form: one of `FORMS`. CSV (RFC 4180) needs a column `prompt`; `reference`, `match`, `group_size` and `seed` are
             known, other columns become metadata. A JSON line is an object of prompt, reference, metadata, group_size
             and seed; of an export of tasks what was done with them is left out. Blank lines are left out.
+        most: tasks.
     Raises:
         TaskFileError: with each line that is not what is wanted.
     """
@@ -87,8 +87,8 @@ def read_task_rows(text: str, *, form: str) -> list[TaskRow]:
             rows.append(found)
         else:
             faults.setdefault(*found)
-        if len(rows) + len(faults) > MOST_TASKS:
-            raise TaskFileError(faults or {0: f"wanted at most {MOST_TASKS:,} tasks in a file, found more"})
+        if len(rows) + len(faults) > most:
+            raise TaskFileError(faults or {0: f"wanted at most {most:,} tasks in a file, found more"})
     if faults or not rows:
         raise TaskFileError(faults or {0: "wanted tasks, found none"})
     return rows
@@ -164,6 +164,11 @@ def _read_object(line: int, text: str) -> TaskRow | tuple[int, str]:
         return line, f"wanted an object, found {text.strip()[:60]!r}"
     if said.keys() >= _OF_AN_EXPORT:
         said = {name: value for name, value in said.items() if name not in _LEFT_OUT}
+        if isinstance(said.get("metadata"), str):
+            try:
+                said |= {name: _read_nested(said[name]) for name in ("metadata", "reference") if name in said}
+            except StrictJsonError as error:
+                return line, f"metadata, reference: {error}"
     if unknown := [name for name in said if name not in _JSON_FIELDS]:
         return line, f"wanted {', '.join(_JSON_FIELDS)}; found {', '.join(unknown)[:200]}"
     if not isinstance(prompt := said.get("prompt"), str) or not prompt.strip():
@@ -175,6 +180,11 @@ def _read_object(line: int, text: str) -> TaskRow | tuple[int, str]:
         return line, "metadata: wanted an object"
     reference = said.get("reference")
     return TaskRow(line, prompt, reference, None, metadata, said.get("group_size"), said.get("seed"))
+
+
+def _read_nested(value: Any) -> Any:
+    """JSON in a text, as an export's Parquet keeps it and what reads that (`datasets`) writes it again."""
+    return read_json(value, most_levels=_LEVELS, most_digits=_DIGITS) if isinstance(value, str) else value
 
 
 def _find_fault(text: str) -> str:

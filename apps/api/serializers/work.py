@@ -24,7 +24,9 @@ from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, MOST_FALLBACKS
-from tentalis.core.task_files import FORMS, MOST_CHARS, MOST_TASKS
+from tentalis.core.judged_files import KINDS, TASKS
+from tentalis.core.task_files import FORMS
+from tentalis.limits import LIMITS
 
 MAX_PROMPT_CHARS = 100_000
 MAX_STEPS = 500
@@ -212,7 +214,7 @@ PACKED = "packed"
 
 
 class TaskFileIn(StrictSerializer):
-    """Many new tasks: a file, taken whole or not at all."""
+    """Many new tasks, or finished work with its judgement: a file, taken whole or not at all."""
 
     project = TextField(max_length=64)
     environment = WordField(choices=Environment.choices)
@@ -222,9 +224,18 @@ class TaskFileIn(StrictSerializer):
     )
     form = WordField(
         choices=[(form, form) for form in (*FORMS, PACKED)],
-        help_text=f"{TASK_FILE} {PACKED}: a Parquet file or the archive of an export of tasks, in base64.",
+        help_text=f"{TASK_FILE} {PACKED}: a Parquet file or the archive of an export, in base64.",
     )
-    text = TextField(max_length=MOST_CHARS, help_text=f"At most {MOST_TASKS:,} tasks.")
+    rows = WordField(
+        required=False,
+        choices=[(kind, kind) for kind in (TASKS, *KINDS)],
+        help_text="What it holds; the others than tasks as jsonl or packed, in TRL's formats. Default: as it looks.",
+    )
+    name = TextField(required=False, max_length=200, help_text="The file's, which is kept with what is imported.")
+    text = TextField(
+        max_length=LIMITS.import_chars,
+        help_text=f"At most {LIMITS.import_tasks:,} tasks, or {LIMITS.import_rows:,} rows of finished work.",
+    )
 
 
 class TaskFileOut(serializers.Serializer[Any]):
@@ -232,6 +243,9 @@ class TaskFileOut(serializers.Serializer[Any]):
 
     count = serializers.IntegerField()
     tasks = serializers.ListField(child=serializers.IntegerField(), help_text="Ids, in the file's order.")
+    import_id = serializers.IntegerField(
+        allow_null=True, help_text="Of finished work: what makes tasks of it in the background; tasks is empty then."
+    )
 
 
 class ScoreOut(serializers.ModelSerializer[StepScore]):

@@ -35,6 +35,7 @@ from apps.api.serializers.work import (
 from apps.api.views.base import ResourceViewSet
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
 from apps.base.packed_rows import read_base64, unpack_rows
+from apps.feedback.models import RowImport
 from apps.finding.tasks import TaskFilters
 from apps.inference.models import Provider
 from apps.pipeline import flow
@@ -193,7 +194,8 @@ class TaskViewSet(ResourceViewSet):
     @extend_schema(request=TaskFileIn, responses={201: TaskFileOut})
     @action(detail=False, methods=["post"], url_path="import", filterset_class=None)
     def import_file(self, request: Request) -> Response:
-        """Submit the tasks of a file, all of them or none; a fault names its line."""
+        """Submit the tasks of a file, all of them or none; a fault names its line. Of finished work with its judgement
+        tasks are made in the background."""
         body = self.read_body(TaskFileIn)
         project = find_project_for(request, body.pop("project"), Right.TASKS_WRITE)
         if "worker" in body:
@@ -201,8 +203,10 @@ class TaskViewSet(ResourceViewSet):
         if body["form"] == PACKED:
             name, body["text"] = unpack_rows(read_base64(body["text"], field="text"), field="text")
             body["form"] = guess_form(name, body["text"])
-        made = flow.submit_file(project=project, by=current_user(request), **body)
-        return Response({"count": len(made), "tasks": [task.pk for task in made]}, status=201)
+        made = flow.import_file(project=project, by=current_user(request), **body)
+        if isinstance(made, RowImport):
+            return Response({"count": made.total, "tasks": [], "import_id": made.pk}, status=201)
+        return Response({"count": len(made), "tasks": [task.pk for task in made], "import_id": None}, status=201)
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])

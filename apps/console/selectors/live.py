@@ -55,6 +55,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "export": Right.TASKS_READ,
     "feedback": Right.FEEDBACK_READ,
     "gold": Right.REVIEWS_READ,
+    "import": Right.REVIEWS_READ,
     "hint": Right.FEEDBACK_READ,
     "manager": Right.RUNS_READ,
     "member": Right.MEMBERS_READ,

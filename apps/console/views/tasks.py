@@ -34,15 +34,16 @@ from apps.console.views.frame import (
 )
 from apps.console.views.judging import find_task_or_404
 from apps.environments.registry import WORLDS, get_world
+from apps.feedback.models import RowImport
 from apps.finding.lists import list_rows
 from apps.finding.tasks import TaskFilters
 from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
+from apps.pipeline.importing import look_into
 from apps.tasks.models import Task
-from apps.tasks.services import read_file
-from tentalis.core.task_files import MOST_TASKS
+from tentalis.limits import LIMITS
 
-PREVIEWED = 5
+PREVIEWED, SHOWN_IMPORTS = 5, 20
 
 
 @require_GET
@@ -97,18 +98,25 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_view(Right.TASKS_WRITE)
 def import_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
-    """Tasks out of a file: looked at first where that is asked for, taken whole or not at all."""
+    """What a file holds, tasks or finished work: looked at first where that is asked for, taken whole or not at all."""
     form = TaskFileForm(posted(request), request.FILES or None, project=scene.project)
-    context: dict[str, Any] = {"form": form, "most": MOST_TASKS}
+    imports = RowImport.objects.filter(project=scene.project).select_related("by").defer("text")[:SHOWN_IMPORTS]
+    context: dict[str, Any] = {"form": form, "limits": LIMITS, "imports": imports}
     status = 400 if request.method == "POST" else 200
     if request.method == "POST" and form.is_valid():
         try:
             if "check" in request.POST:
-                rows = read_file(**form.cleaned_data["tasks"])
+                said = form.cleaned_data["said"]
+                rows = look_into(said["text"], form=said["form"], rows=said["rows"])
                 context |= {"count": len(rows), "rows": rows[:PREVIEWED]}
                 status = 200
+            elif isinstance(made := _submit_file(scene, form.cleaned_data), RowImport):
+                messages.success(
+                    request, _("%(n)s rows are being made into tasks: %(what)s.") % {"n": made.total, "what": made.kind}
+                )
+                return leave(scene, "task-import")
             else:
-                count = len(_submit_file(scene, form.cleaned_data))
+                count = len(made)
                 messages.success(
                     request, ngettext("%(n)s task is queued.", "%(n)s tasks are queued.", count) % {"n": count}
                 )
@@ -188,12 +196,12 @@ def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:
     )
 
 
-def _submit_file(scene: Scene, data: Mapping[str, Any]) -> list[Task]:
-    return flow.submit_file(
+def _submit_file(scene: Scene, data: Mapping[str, Any]) -> list[Task] | RowImport:
+    return flow.import_file(
         project=scene.project,
         environment=data["environment"],
         by=scene.user,
         worker=data["worker"],
         group_size=data["group_size"],
-        **data["tasks"],
+        **data["said"],
     )

@@ -62,16 +62,20 @@ class Work(Sender[Answer]):
         text: str,
         form: str,
         environment: str,
+        rows: str | None = None,
+        name: str | None = None,
         worker: str | None = None,
         group_size: int | None = None,
     ) -> Answer:
-        """Submit the tasks of a file, all of them or none."""
+        """Submit what a file holds, all of it or none: tasks, or finished work with its judgement."""
         return self._post(
             "tasks/import",
             project=project,
             text=text,
             form=form,
             environment=environment,
+            rows=rows,
+            name=name,
             worker=worker,
             group_size=group_size,
         )

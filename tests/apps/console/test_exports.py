@@ -23,12 +23,16 @@ from apps.audit.models import AuditEntry
 from apps.console.exports.delivery import begin_export
 from apps.console.exports.sources import SOURCES
 from apps.console.exports.writers import guard, unguard, write_csv
-from apps.feedback.models import Feedback, Review, StepFeedback
+from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
+from apps.feedback.services import extract_hint
+from apps.pipeline.importing import import_all
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
+from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tentalis.core.contracts import RolloutRecord
+from tentalis.core.judged_files import NO_TOKENS
 from tests.apps.console.builders import sign_in
 from tests.e2e.scenery import Scene, build_scene
 from tests.factories import make_judged_task, make_project, make_task, make_user, make_worker
@@ -274,27 +278,76 @@ def upload(client: Client, slug: str, data: bytes, name: str, **said: str) -> An
     )
 
 
+def export(client: Client, slug: str, name: str, format: str) -> tuple[bytes, dict[str, Any]]:
+    """The archive, and its manifest."""
+    whole = read_stream(client.post(reverse("console:export", args=(slug, name)), {"format": format}))
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        return whole, json.loads(archive.read("manifest.json"))
+
+
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "hf"])
 def test_exported_tasks_are_the_same_content_in_another_project(db: None, format: str) -> None:
     alice, here, there = make_user("alice"), make_project("here"), make_project("there")
     ask_tasks(here, make_worker(here, name="echo"))
     make_worker(there, name="echo")
     client = sign_in(alice)
-
-    def export(slug: str) -> tuple[bytes, dict[str, Any]]:
-        whole = read_stream(client.post(reverse("console:export", args=(slug, "tasks")), {"format": format}))
-        with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-            return whole, json.loads(archive.read("manifest.json"))
-
-    whole, told = export("here")
+    whole, told = export(client, "here", "tasks", format)
     assert upload(client, "there", whole, "export.zip").status_code == 302
-    _, again = export("there")
+    _, again = export(client, "there", "tasks", format)
     assert (again["content_sha256"], again["rows"]) == (told["content_sha256"], 3)
     assert again["sha256"] != told["sha256"], "ids and times are another project's own"
     read = [(one.prompt, one.reference, one.metadata) for one in Task.objects.filter(project=there).order_by("pk")]
     assert read == [
         (one.prompt, one.reference, one.metadata) for one in Task.objects.filter(project=here).order_by("pk")
     ]
+
+
+def judge_work(scene: Scene) -> None:
+    """Judgements of every kind that a set is made of."""
+    task = make_judged_task(scene.project, scene.worker, environment="chat", prompt="Größe: \u2028 «é»\n?")
+    first, second = task.attempts.order_by("index")[:2]
+    given = Feedback.objects.create(
+        project=scene.project, task=task, source="human", author="user:alice", score=0.7, preferred_attempt=second
+    )
+    StepFeedback.objects.create(feedback=given, attempt=first, step=first.steps.get(index=0), score=0.2)
+
+
+def learn_all(project: Project) -> None:
+    for found in RowImport.objects.filter(project=project, state="running"):
+        import_all(found.pk)
+    for task in Task.objects.filter(project=project, state="learning").order_by("pk"):
+        extract_hint(task.pk)
+        build_rollouts(task.pk, by="test")
+
+
+def test_exported_judgements_are_the_same_content_in_another_project(scene: Scene) -> None:
+    judge_work(scene)
+    client = sign_in(scene.alice)
+    for name, formats in {
+        "preferences": ("jsonl", "hf"),
+        "sft": ("parquet",),
+        "kto": ("hf",),
+        "stepwise": ("hf",),
+    }.items():
+        for format in formats:
+            there = make_project(f"{name}-{format}")
+            make_worker(there, name="echo")
+            whole, told = export(client, "desk", name, format)
+            assert told["rows"] > 1
+            assert upload(client, there.slug, whole, f"{name}.zip").status_code == 302
+            learn_all(there)
+            _, again = export(client, there.slug, name, "jsonl")
+            assert (again["content_sha256"], again["rows"]) == (told["content_sha256"], told["rows"]), (name, format)
+            found = RowImport.objects.get(project=there)
+            assert (found.kind, found.file, found.state, found.done) == (name, f"{name}.zip", "done", told["rows"])
+            given = Feedback.objects.filter(project=there)
+            assert set(given.values_list("source", "author")) == {("imported", "import:alice")}
+            rows = [task.metadata["imported"] for task in Task.objects.filter(project=there).order_by("pk")]
+            assert [row["row"] for row in rows] == list(range(1, told["rows"] + 1))
+            assert {(row["import"], row["file"]) for row in rows} == {(found.pk, f"{name}.zip")}
+            assert not Task.objects.filter(project=there).exclude(state="done").exists()
+            reasons = set(Rollout.objects.filter(project=there).values_list("unusable_reason", flat=True))
+            assert reasons == {NO_TOKENS}
 
 
 def test_a_layout_of_hugging_face_says_where_its_rows_are(scene: Scene) -> None:

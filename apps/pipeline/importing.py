@@ -1,0 +1,68 @@
+"""Finished work out of a file: made into tasks that learn, chunk by chunk, so that a killed process costs one chunk."""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from apps.accounts.models import Project, User
+from apps.base.errors import BadInputError
+from apps.feedback import importing
+from apps.feedback.models import RowImport
+from apps.outbox import services as outbox
+from apps.outbox.registry import register_kind
+from apps.tasks.services import read_file
+from apps.workers.models import Worker
+from tentalis.core.judged_files import TASKS, JudgedRow, guess_kind
+from tentalis.core.task_files import TaskRow
+
+CHUNK = 250
+
+register_kind("import", links=("pipeline.import_rows",))
+
+
+def find_kind(text: str, *, form: str, rows: str) -> str:
+    """What a file holds: what is said, else by its first line. Raises BadInputError: not in this form."""
+    kind = rows or (guess_kind(text) if form == "jsonl" else TASKS)
+    if kind != TASKS and form != "jsonl":
+        raise BadInputError.at("form", f"wanted {kind} as JSON lines, Parquet or an exported archive, found {form}")
+    return kind
+
+
+def look_into(text: str, *, form: str, rows: str) -> Sequence[TaskRow | JudgedRow]:
+    """What would be imported. Raises BadInputError naming each line that is not what is wanted."""
+    kind = find_kind(text, form=form, rows=rows)
+    return read_file(text, form=form) if kind == TASKS else importing.read_judged(text, kind=kind)
+
+
+def start(
+    *,
+    project: Project,
+    by: User,
+    kind: str,
+    text: str,
+    file: str = "",
+    environment: str,
+    worker: Worker | None = None,
+) -> RowImport:
+    """Take a file, and make tasks of its rows in the background."""
+    with transaction.atomic():
+        made = importing.start_import(
+            project=project, by=by, kind=kind, text=text, file=file, environment=environment, worker=worker
+        )
+        outbox.start("import", subject_id=made.pk, project_id=made.project_id)
+    return made
+
+
+def import_all(import_id: int) -> None:
+    """Go on until every row is a task."""
+    rows = importing.read_import(import_id)
+    while not import_next(import_id, rows):
+        pass
+
+
+def import_next(import_id: int, rows: Sequence[JudgedRow], *, limit: int = CHUNK) -> bool:
+    """Make one chunk into tasks; whether it was the last."""
+    with transaction.atomic():
+        tasks, is_last = importing.import_chunk(import_id, rows, limit=limit)
+        outbox.start_many("learn", [(task.pk, task.project_id) for task in tasks])
+    return is_last
