@@ -26,7 +26,7 @@ QUERIES: Mapping[str, int] = {
     "task_long": 21,
     "failed_task": 17,
     "task_new": 14,
-    "task_import": 14,
+    "task_import": 15,
     "feedback": 18,  # what its tokens and the reviewer's word are worth
     "reviews": 20,
     "review": 18,
