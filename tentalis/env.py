@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tentalis.core.checked import FieldError
 from tentalis.core.edge_limits import EdgeLimits
-from tentalis.core.limits import LimitsError
 from tentalis.core.webhooks import MIN_SECRET_BYTES, write_secret
 from tentalis.core.webhooks import PREFIX as SECRET_PREFIX
 from tentalis.outbound.addresses import MAX_URL_CHARS
@@ -163,7 +163,7 @@ def read_limits(value: str) -> EdgeLimits:
     """`{"web_body_bytes": 4000000}` -> the table of limits with that changed."""
     try:
         return EdgeLimits.from_json(read_object(value))
-    except LimitsError as error:
+    except FieldError as error:
         raise ValueError(f'limits by name, as {{"web_body_bytes": 4000000}} ({error})') from None
 
 

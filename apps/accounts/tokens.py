@@ -14,11 +14,11 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from apps.accounts.models import ApiToken, Member, Project, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
-from apps.accounts.rules import check_limits
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, NotAllowedError, NotFoundError, NotSignedInError
-from tentalis.core.limits import LimitsError
+from tentalis.core.checked import FieldError
+from tentalis.core.limits import Limits
 
 ALPHABET = string.ascii_letters + string.digits
 KEY_ID_LENGTH = 12
@@ -178,8 +178,8 @@ def _require_keeper(token: ApiToken, by: User) -> None:
 
 def _read_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        check_limits(limits)
-    except (LimitsError, TypeError) as error:
+        Limits.from_json(limits)
+    except FieldError as error:
         raise BadInputError.at("limits", str(error)) from None
     return dict(limits)
 

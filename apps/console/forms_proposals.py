@@ -13,10 +13,12 @@ from apps.supervision.actions import MAX_TEXT_CHARS
 from apps.supervision.models import Proposal
 from apps.supervision.services import MAX_HINT_CHARS, MAX_REASON_CHARS
 from apps.workers.models import Worker
-from tentalis.core.supervision import MAX_DEADLINE_S, SupervisionError, SupervisionPolicy
+from tentalis.core.checked import FieldError, bounds
+from tentalis.core.supervision import SupervisionPolicy, read_supervision
 
 YES_NO = [("yes", _("Yes")), ("no", _("No"))]
 SHORT = 60
+LEAST_S, MOST_S = bounds(SupervisionPolicy, "deadline_s")
 
 
 class DecisionForm(forms.Form):
@@ -159,15 +161,15 @@ class RulesForm(forms.Form):
     )
     messages = forms.BooleanField(label=_("Messages to others wait"), required=False)
     answers = forms.BooleanField(label=_("Answers wait"), required=False)
-    deadline_s = DurationField(label=_("Time to decide"), is_whole=True, min_s=5, max_s=MAX_DEADLINE_S, initial=300)
+    deadline_s = DurationField(label=_("Time to decide"), is_whole=True, min_s=LEAST_S, max_s=MOST_S, initial=300)
     on_timeout = forms.ChoiceField(
         label=_("If the time runs out"), choices=Proposal.OnTimeout.choices, initial="reject"
     )
 
     def __init__(self, data: Any = None, *, worker: Worker) -> None:
         try:
-            policy = SupervisionPolicy.from_json(worker.supervision)
-        except SupervisionError:
+            policy = read_supervision(worker.supervision)
+        except FieldError:
             policy = None
         initial: dict[str, Any] = {}
         if policy is not None:

@@ -1,10 +1,9 @@
 """A project's settings as fields with words: made from the very dataclasses that read them later."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from django import forms
 from django.utils.translation import gettext as now_in_words
@@ -17,6 +16,7 @@ from apps.console.forms import TextFileField
 from apps.console.words_groups import USED_BY, group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
 from apps.tasks.models import Environment
+from tentalis.core.checked import Choice, FieldError, Flag, Number, Several
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.windows import MOST_CALENDAR_CHARS, TrainingPolicy
@@ -82,18 +82,15 @@ class SectionForm(forms.Form):
         return dict(self.cleaned_data)
 
     def place_error(self, error: TentalisError) -> None:
-        """Beside the field that the message names, which then need not name it again; else above the form."""
-        for message in [text for texts in error.errors.values() for text in texts] or [str(error)]:
-            found = {name: re.search(rf"\b{re.escape(name)}\b", message) for name in self.fields}
-            first = (
-                min((match.start(), name) for name, match in found.items() if match) if any(found.values()) else None
-            )
-            named = first[1] if first else None
-            said = re.sub(rf"^(\w+[ .])*?{named}\b[:,]? ", "", message) if named else message
-            self.add_error(named, said[:1].upper() + said[1:])
-        for name, texts in error.errors.items():
-            if name in self.fields and not self.has_error(name):
-                self.add_error(name, list(texts))
+        """Beside the field at fault; above the form where it is none of its own."""
+        cause = error.__cause__
+        if isinstance(cause, FieldError) and cause.field in self.fields:
+            message = str(cause).partition(f"{cause.field}: ")[2] or str(cause)
+            self.add_error(cause.field, message[:1].upper() + message[1:])
+            return
+        for name, texts in (error.errors or {"": [str(error)]}).items():
+            for message in texts:
+                self.add_error(name if name in self.fields else None, message[:1].upper() + message[1:])
 
 
 class GeneralForm(SectionForm):
@@ -135,10 +132,9 @@ class PolicyForm(SectionForm):
         super().__init__(*args, **kwargs)
         self.section = section
         self.reader = READERS[section]
-        hints = get_type_hints(self.reader)
         for item in dataclasses.fields(self.reader):
             if item.name not in NOT_ASKED:
-                field = self.fields[item.name] = make_field(item, hints[item.name])
+                field = self.fields[item.name] = make_field(item)
                 field.required = field.required and item.name not in USED_BY  # where it is not shown, it is not sent
                 if item.name in self.set and item.default not in (None, "", ()):
                     usual = now_in_words("Usually: %(value)s.") % {"value": say_value(item.name, item.default)}
@@ -172,7 +168,7 @@ class PolicyForm(SectionForm):
             if item.name in NOT_ASKED:
                 continue
             value = self.cleaned_data.get(item.name)
-            if value in (None, "") and not accepts_nothing(get_type_hints(self.reader)[item.name]):
+            if value in (None, ""):
                 value = item.default
             if (tuple(value) if isinstance(value, list) else value) != item.default:
                 said[item.name] = value
@@ -255,37 +251,31 @@ def is_duration(name: str) -> bool:
     return name.endswith("_s") or "_s_per_" in name
 
 
-def accepts_nothing(hint: Any) -> bool:
-    return type(None) in get_args(hint)
-
-
-def make_field(item: "dataclasses.Field[Any]", hint: Any) -> forms.Field:
-    """A form's field for a dataclass's: choices for literals, numbers for numbers, a box for a truth."""
+def make_field(item: "dataclasses.Field[Any]") -> forms.Field:
+    """A form's field for a checked one: choices for choices, numbers for numbers, a box for a truth."""
     label, help_text = FIELD_WORDS.get(item.name, (item.name.replace("_", " ").capitalize(), ""))
     common: dict[str, Any] = {"label": label, "help_text": help_text}
-    inner = next((kind for kind in get_args(hint) if kind is not type(None)), hint) if accepts_nothing(hint) else hint
-    allowed = get_args(inner) if get_origin(inner) is Literal else item.metadata.get("allowed")
-    if item.name == "environments":
-        choices = [(name, Environment(name).label) for name in ENVIRONMENTS]
-        return forms.MultipleChoiceField(choices=choices, widget=forms.CheckboxSelectMultiple, **common)
-    if allowed:
-        words = [(value, CHOICE_WORDS.get(value, str(value).replace("_", " ").capitalize())) for value in allowed]
-        return forms.ChoiceField(choices=words, required="" not in allowed, **common)
-    if get_origin(inner) is tuple:
+    rule = item.metadata["rule"]
+    if isinstance(rule, Choice):
+        words = [(value, CHOICE_WORDS.get(value, value.replace("_", " ").capitalize())) for value in rule.allowed]
+        return forms.ChoiceField(choices=words, required="" not in rule.allowed, **common)
+    if isinstance(rule, Several):
+        if isinstance(rule.each, Choice):
+            named = [(name, Environment(name).label) for name in rule.each.allowed]
+            return forms.MultipleChoiceField(choices=named, widget=forms.CheckboxSelectMultiple, **common)
         return WordsField(**common)
-    if inner is bool:
+    if isinstance(rule, Flag):
         return forms.BooleanField(required=False, **common)
-    if is_duration(item.name):
-        return DurationField(required=False, is_whole=inner is int, **common)
-    if inner is int:
-        return forms.IntegerField(required=False, **common)
-    if inner is float:
-        return forms.FloatField(required=False, widget=forms.NumberInput(attrs={"step": "any"}), **common)
-    if most := item.metadata.get("long"):
-        return forms.CharField(
-            required=False, max_length=most, strip=False, widget=forms.Textarea(attrs={"rows": 4}), **common
-        )
-    return forms.CharField(required=False, max_length=LONG, **common)
+    if isinstance(rule, Number) and is_duration(item.name):
+        return DurationField(required=False, is_whole=rule.is_whole, **common)
+    if isinstance(rule, Number):
+        limits = {"min": rule.low, "max": rule.high, "step": 1 if rule.is_whole else "any"}
+        kind = forms.IntegerField if rule.is_whole else forms.FloatField
+        return kind(required=False, widget=forms.NumberInput(attrs=limits), **common)
+    if rule.most > LONG:
+        rows = forms.Textarea(attrs={"rows": 4})
+        return forms.CharField(required=False, max_length=rule.most, strip=False, widget=rows, **common)
+    return forms.CharField(required=False, max_length=rule.most, **common)
 
 
 class CalendarFileField(TextFileField):

@@ -4,14 +4,15 @@ from apps.accounts.models import Project
 from apps.base.errors import BadInputError
 from apps.conversations.redaction import Redactor
 from apps.inference.models import Session
-from tentalis.core.session_policy import SessionPolicy, SessionPolicyError
+from tentalis.core.checked import FieldError
+from tentalis.core.session_policy import SessionPolicy
 
 
 def read_policy(project: Project) -> SessionPolicy:
     """Raises BadInputError where the stored policy cannot be used."""
     try:
         return SessionPolicy.from_json(project.session_policy)
-    except SessionPolicyError as error:
+    except FieldError as error:
         raise BadInputError(f"session_policy of {project.slug}: {error}") from error
 
 

@@ -21,7 +21,8 @@ from apps.feedback.rules import validate_review_policy
 from apps.feedback.standing import note_standing
 from apps.feedback.words import Said, Words, store_feedback
 from apps.tasks.models import Task
-from tentalis.core.review_policy import MAX_UNDO_S
+from tentalis.core.checked import bounds
+from tentalis.core.review_policy import ReviewPolicy
 
 OUTSIDE_TRUST = 0.5
 """How far an app's word for its user is trusted, unless it says less."""
@@ -46,8 +47,9 @@ def give_feedback(
     """
     words = Words(**said)
     require_role(by, review.project, *REVIEWERS)
-    if not 0 <= undo_s <= MAX_UNDO_S:
-        raise BadInputError(f"undo_s: wanted 0 to {MAX_UNDO_S} seconds, found {undo_s!r}")
+    least_s, most_s = bounds(ReviewPolicy, "undo_s")
+    if not least_s <= undo_s <= most_s:
+        raise BadInputError(f"undo_s: wanted {least_s} to {most_s} seconds, found {undo_s!r}")
     with transaction.atomic():
         task, row = lock_review(review, by)
         move(row, Review.State.CLOSED, by=by.handle, payload={"task": task.pk}, closed_at=Now())

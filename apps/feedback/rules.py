@@ -3,7 +3,8 @@
 from typing import Any
 
 from apps.base.errors import BadInputError
-from tentalis.core.review_policy import PolicyError, ReviewPolicy
+from tentalis.core.checked import FieldError
+from tentalis.core.review_policy import ReviewPolicy
 
 
 def validate_review_policy(data: Any) -> ReviewPolicy:
@@ -14,5 +15,5 @@ def validate_review_policy(data: Any) -> ReviewPolicy:
     """
     try:
         return ReviewPolicy.from_json(data)
-    except PolicyError as error:
+    except FieldError as error:
         raise BadInputError(f"review_policy: {error}", errors={error.field: [str(error)]}) from None

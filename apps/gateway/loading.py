@@ -23,9 +23,10 @@ from apps.inference.registry import find_kind
 from apps.inference.services import own_server_key
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from tentalis.core.limits import Limits, LimitsError
+from tentalis.core.checked import FieldError
+from tentalis.core.limits import Limits
 from tentalis.core.sampling import SamplingPolicy
-from tentalis.core.session_policy import SessionPolicy, SessionPolicyError
+from tentalis.core.session_policy import SessionPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ def _read_sampling(policy: Any) -> SamplingPolicy:
     """What a project wants of its callers' sampling; where its policy cannot be read, nothing is changed."""
     try:
         return SessionPolicy.from_json(policy or {}).sampling
-    except (SessionPolicyError, TypeError) as error:
+    except FieldError as error:
         logger.warning("a session policy is not readable, callers' sampling is kept: %s", error)
         return "keep"
 
@@ -124,7 +125,7 @@ def _read_sampling(policy: Any) -> SamplingPolicy:
 def _read_limits(value: Any) -> Limits:
     try:
         return Limits.from_json(value or {})
-    except (LimitsError, TypeError) as error:
+    except FieldError as error:
         logger.warning("limits are not readable and not kept: %s", error)
         return Limits()
 

@@ -15,7 +15,8 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.rotation import require_admin
-from tentalis.core.limits import Limits, LimitsError
+from tentalis.core.checked import FieldError
+from tentalis.core.limits import Limits
 
 ALLOWANCES = ("tokens_per_day", "usd_per_month")
 WHO_GRANTS = "an admin of the installation grants it"
@@ -137,6 +138,6 @@ def _check(values: dict[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         try:
             Limits(**{name: value})
-        except LimitsError as error:
+        except FieldError as error:
             raise BadInputError.at(name, str(error).removeprefix(f"{name}: ")) from None
     return values

@@ -20,7 +20,8 @@ from apps.supervision.models import POLICY, Proposal
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import fail_task
 from apps.workers.models import Worker
-from tentalis.core.supervision import SupervisionError, SupervisionPolicy
+from tentalis.core.checked import FieldError
+from tentalis.core.supervision import SupervisionPolicy, read_supervision
 
 MAX_CONTEXT_CHARS = 8_000
 MAX_RISK_CHARS = 1_000
@@ -187,8 +188,8 @@ def _lock_for_proposal(task: Task) -> Worker:
 def _read_policy(worker: Worker) -> SupervisionPolicy | None:
     """Raises ConflictError where the stored one cannot be read: nothing is let through by a rule nobody understands."""
     try:
-        return SupervisionPolicy.from_json(worker.supervision)
-    except SupervisionError as error:
+        return read_supervision(worker.supervision)
+    except FieldError as error:
         raise ConflictError(f"the supervision of worker {worker.name} cannot be read: {error}") from None
 
 

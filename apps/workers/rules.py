@@ -13,7 +13,8 @@ from apps.inference.grants import is_granted, say_not_granted, usable
 from apps.inference.models import Provider
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from tentalis.core.supervision import SupervisionError, SupervisionPolicy
+from tentalis.core.checked import FieldError
+from tentalis.core.supervision import read_supervision
 
 
 class _Range(NamedTuple):
@@ -177,8 +178,8 @@ def _check_agent(worker: Worker) -> dict[str, list[str]]:
 
 def _check_supervision(worker: Worker) -> str:
     try:
-        policy = SupervisionPolicy.from_json(worker.supervision)
-    except SupervisionError as error:
+        policy = read_supervision(worker.supervision)
+    except FieldError as error:
         return str(error)
     if policy is not None and worker.kind != Worker.Kind.OUTSIDE:
         return (

@@ -5,12 +5,10 @@ an installation changes some by the setting `LIMITS`. `tests/edges/test_limits.p
 """
 
 import dataclasses
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
-from tentalis.core.limits import LimitsError
+from tentalis.core.checked import Checked, number
 
 KIB, MIB = 2**10, 2**20
 WEB, GATEWAY, OUTBOUND = "web", "gateway", "outbound"
@@ -23,12 +21,14 @@ def _limit(default: float, unit: str, edges: tuple[str, ...], status: int, words
         edges: where it holds. status: of the answer to whoever goes beyond it; 502: of the gateway's, where it was the
             model server that did; 0: the connection ends, or the rest is left out.
     """
-    return dataclasses.field(default=default, metadata={"unit": unit, "edges": edges, "status": status, "words": words})
+    return number(default, 0, 2**53, above=True, below=True, unit=unit, edges=edges, status=status, words=words)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeLimits:
-    """The limits in force; each row of the table is a field. Raises LimitsError, naming the field."""
+class EdgeLimits(Checked):
+    """The limits in force; each row of the table is a field. Raises FieldError, naming the field."""
+
+    NOUN: ClassVar[str] = "limits"
 
     # of a request's head
     header_bytes: int = _limit(32 * KIB, "bytes", (WEB, GATEWAY), 431, "all of a request's headers together")
@@ -76,23 +76,6 @@ class EdgeLimits:
     page_chars: int = _limit(400_000, "characters", (WEB,), 0, "other people's texts in one part of a page")
     page_markdown_chars: int = _limit(64_000, "characters", (WEB,), 0, "those of them that are shown as markdown too")
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            is_whole = type(field.default) is int
-            if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
-                raise LimitsError(f"{field.name}: wanted a {'whole ' * is_whole}number, found {value!r}")
-            if not 0 < value < 2**53 or not math.isfinite(value):
-                raise LimitsError(f"{field.name}: wanted more than 0 and less than 2^53, found {value!r}")
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The defaults with some changed. Raises LimitsError for a name nobody knows, or a value that cannot be."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(value) - known):
-            raise LimitsError(f"wanted some of {', '.join(sorted(known))}; found {', '.join(unknown)[:200]}")
-        return cls(**value)
-
 
 @dataclass(frozen=True)
 class Row:
@@ -106,8 +89,13 @@ class Row:
     words: str
 
 
+ROW = ("unit", "edges", "status", "words")
+
+
 def list_rows() -> list[Row]:
     """The table."""
     defaults = EdgeLimits()
-    fields = dataclasses.fields(EdgeLimits)
-    return [Row(name=field.name, value=getattr(defaults, field.name), **field.metadata) for field in fields]
+    return [
+        Row(field.name, getattr(defaults, field.name), **{key: field.metadata[key] for key in ROW})
+        for field in dataclasses.fields(EdgeLimits)
+    ]

@@ -1,33 +1,21 @@
 """Which tasks wait for a reviewer, which kind, and what happens when nobody comes."""
 
-import dataclasses
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
+from tentalis.core.checked import Checked, Choice, FieldError, Number, choice, flag, number, several, text
 from tentalis.core.scoring.weights import ENVIRONMENTS
 
 Who = Literal["none", "ai", "human", "both"]
 AiManager = Literal["", "rule-book", "llm", "rubric", "verdict"]
 OnTimeout = Literal["learn_without", "fail", "ai"]
 Reviewer = Literal["ai", "human"]
-
-MAX_NAME_CHARS = 200
-MAX_PATIENCE_S = 365 * 24 * 3600
-MAX_UNDO_S = 3600
-
-
-class PolicyError(ValueError):
-    """A review policy is not what it should be; `field` names the part, the message what was wanted and found."""
-
-    def __init__(self, field: str, *, wanted: str, found: object) -> None:
-        super().__init__(f"{field}: wanted {wanted}, found {found!r}")
-        self.field = field
+SHARE = Number(low=0, high=1, is_whole=False, optional=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReviewPolicy:
+class ReviewPolicy(Checked):
     """A project's rule for reviews.
 
     A task in one of `environments` is reviewed when it is drawn at `rate`, or when its scores are uncertain.
@@ -59,77 +47,37 @@ class ReviewPolicy:
             learned from.
         blind: people judge before they see adapters, scores and what others said; the answers stand in an order by lot.
     Raises:
-        PolicyError: naming the field.
+        FieldError: naming the field.
     """
 
-    who: Who = "human"
-    rate: float = 1.0
-    uncertain_spread: float | None = None
-    uncertain_margin: float | None = None
-    environments: tuple[str, ...] = ENVIRONMENTS
-    patience_s: int = 86_400
-    on_timeout: OnTimeout = "learn_without"
-    human_rate: float = 1.0
-    double_review_rate: float = 0.0
-    gold_rate: float = 0.0
-    blind: bool = True
-    undo_s: int = 60
-    ai_manager: AiManager = ""
-    model: str = ""
-    hint_model: str = ""
+    NOUN: ClassVar[str] = "review policy"
+
+    who: Who = choice("human", get_args(Who))
+    rate: float = number(1.0, 0, 1)
+    uncertain_spread: float | None = number(None, 0, 1, above=True)
+    uncertain_margin: float | None = number(None, 0, 0.5)
+    environments: tuple[str, ...] = several(
+        ENVIRONMENTS, Choice(ENVIRONMENTS), least=1, most=len(ENVIRONMENTS), distinct=True
+    )
+    patience_s: int = number(86_400, 1, 365 * 24 * 3600)
+    on_timeout: OnTimeout = choice("learn_without", get_args(OnTimeout))
+    human_rate: float = number(1.0, 0, 1)
+    double_review_rate: float = number(0.0, 0, 1)
+    gold_rate: float = number(0.0, 0, 1)
+    blind: bool = flag(True)
+    undo_s: int = number(60, 0, 3600)
+    ai_manager: AiManager = choice("", get_args(AiManager))
+    model: str = text("", 200)
+    hint_model: str = text("", 200)
 
     def __post_init__(self) -> None:
-        _require_choice("who", self.who, get_args(Who))
-        _require_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
-        _require_number("rate", self.rate, 0.0, 1.0)
-        _require_number("human_rate", self.human_rate, 0.0, 1.0)
-        _require_number("double_review_rate", self.double_review_rate, 0.0, 1.0)
-        _require_number("gold_rate", self.gold_rate, 0.0, 1.0)
-        if type(self.undo_s) is not int or not 0 <= self.undo_s <= MAX_UNDO_S:
-            raise PolicyError("undo_s", wanted=f"whole seconds, 0 to {MAX_UNDO_S}", found=self.undo_s)
-        if not isinstance(self.blind, bool):
-            raise PolicyError("blind", wanted="true or false", found=self.blind)
-        if self.uncertain_spread is not None:
-            _require_number("uncertain_spread", self.uncertain_spread, 0.0, 1.0)
-            if self.uncertain_spread == 0:
-                raise PolicyError("uncertain_spread", wanted="more than 0, or null", found=self.uncertain_spread)
-        if self.uncertain_margin is not None:
-            _require_number("uncertain_margin", self.uncertain_margin, 0.0, 0.5)
-        _require_environments(self.environments)
-        if isinstance(self.patience_s, bool) or not isinstance(self.patience_s, int):
-            raise PolicyError("patience_s", wanted="whole seconds", found=self.patience_s)
-        if not 1 <= self.patience_s <= MAX_PATIENCE_S:
-            raise PolicyError("patience_s", wanted=f"1 to {MAX_PATIENCE_S} seconds", found=self.patience_s)
-        _require_choice("ai_manager", self.ai_manager, get_args(AiManager))
-        _require_name("model", self.model)
-        _require_name("hint_model", self.hint_model)
+        super().__post_init__()
         if self.on_timeout == "ai" and self.who == "ai":
-            raise PolicyError("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
+            raise self.refuse("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
 
     def manager_for(self, environment: str) -> str:
         """Which AI manager reviews there."""
         return self.ai_manager or ("rule-book" if environment == "desk" else "llm")
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"environments": list(self.environments)}
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        """Read a policy; a field left out has its default.
-
-        Raises:
-            PolicyError: an unknown field, or a value of the wrong type or range.
-        """
-        if not isinstance(data, Mapping):
-            raise PolicyError("review policy", wanted="an object", found=data)
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in data:
-            if name not in known:
-                raise PolicyError("review policy", wanted=f"fields of {', '.join(known)}", found=name)
-        values = dict(data)
-        if isinstance(values.get("environments"), list):
-            values["environments"] = tuple(values["environments"])
-        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -156,11 +104,11 @@ def decide(
         spread: max - min of the judge's votes; None when nothing was voted on.
         score: the combined score in [0, 1]; None when nobody could score it.
     Raises:
-        PolicyError: a spread or score out of [0, 1].
+        FieldError: a spread or score out of [0, 1].
     """
     for name, value in (("spread", spread), ("score", score)):
-        if value is not None:
-            _require_number(name, value, 0.0, 1.0)
+        if not SHARE.accepts(value):
+            raise FieldError.at(name, wanted=SHARE.wanted, found=value)
     if policy.who == "none":
         return ReviewDecision((), "the policy asks for no reviews")
     if environment not in policy.environments:
@@ -196,27 +144,3 @@ def _is_drawn(purpose: str, task_id: int | str, rate: float) -> bool:
     """Whether the task is among the share `rate`, by SHA-256 of purpose and id."""
     digest = hashlib.sha256(f"{purpose}\x1f{task_id}".encode()).digest()
     return int.from_bytes(digest[:7]) / 2**56 < rate  # 56 bits: exact in a float, and below 1
-
-
-def _require_name(field: str, value: object) -> None:
-    if not isinstance(value, str) or len(value) > MAX_NAME_CHARS:
-        raise PolicyError(field, wanted=f"a name of at most {MAX_NAME_CHARS} characters", found=value)
-
-
-def _require_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise PolicyError(field, wanted=f"one of {', '.join(filter(None, choices))}", found=value)
-
-
-def _require_number(field: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:  # NaN fails this too
-        raise PolicyError(field, wanted=f"a number from {low:g} to {high:g}", found=value)
-
-
-def _require_environments(value: object) -> None:
-    if not isinstance(value, tuple) or not value:
-        raise PolicyError("environments", wanted="a list of at least one environment", found=value)
-    for environment in value:
-        _require_choice("environments", environment, ENVIRONMENTS)
-    if len(set(value)) != len(value):
-        raise PolicyError("environments", wanted="each environment once", found=value)

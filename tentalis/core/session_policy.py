@@ -1,27 +1,20 @@
 """How a project learns from conversations, and what it keeps of people's words for that."""
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self
+from typing import ClassVar, Final, Literal
 
+from tentalis.core.checked import Checked, Text, choice, flag, number, several
 from tentalis.core.sampling import POLICIES, SamplingPolicy
 
 People = Literal["all", "named", "nobody"]
 PEOPLE: Final[tuple[People, ...]] = ("all", "named", "nobody")
 Redaction = Literal["off", "mask", "mask_loss_only"]
 REDACTIONS: Final[tuple[Redaction, ...]] = ("mask", "mask_loss_only", "off")
-MAX_NAMES, MAX_NAME_CHARS = 1_000, 200
-MAX_FASTEST_S = 60.0
-MAX_KEEP_DAYS = 36_500
-
-
-class SessionPolicyError(ValueError):
-    """A policy field is not what it must be; the message names it, what was wanted and what was found."""
+DAY_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionPolicy:
+class SessionPolicy(Checked):
     """`Project.session_policy`, read.
 
     Args:
@@ -43,57 +36,20 @@ class SessionPolicy:
         keep_days: days after its last exchange that a session which taught nothing is kept; None: for good.
     """
 
-    learn: bool = False
-    idle_s: float = 1_800.0
-    judge: bool = True
-    votes: int = 3
-    fastest_s: float = 2.0
-    people: People = "all"
-    redaction: Redaction = "mask"
-    names: tuple[str, ...] = ()
-    sampling: SamplingPolicy = "keep"
-    keep_days: int | None = None
+    NOUN: ClassVar[str] = "session policy"
+
+    learn: bool = flag(False)
+    idle_s: float = number(1_800.0, 10, 30 * DAY_S)
+    judge: bool = flag(True)
+    votes: int = number(3, 1, 15)
+    fastest_s: float = number(2.0, 0, 60)
+    people: People = choice("all", PEOPLE)
+    redaction: Redaction = choice("mask", REDACTIONS)
+    names: tuple[str, ...] = several((), Text(200, 1), most=1_000)
+    sampling: SamplingPolicy = choice("keep", POLICIES)
+    keep_days: int | None = number(None, 1, 36_500, whole=True)
 
     def __post_init__(self) -> None:
-        for name in ("learn", "judge"):
-            if not isinstance(getattr(self, name), bool):
-                raise SessionPolicyError(f"{name}: wanted true or false, found {getattr(self, name)!r:.80}")
-        if not _is_number(self.idle_s) or not 10 <= self.idle_s <= 30 * 86_400:
-            raise SessionPolicyError(f"idle_s: wanted 10 to 2,592,000 seconds, found {self.idle_s!r:.80}")
-        if type(self.votes) is not int or self.votes not in range(1, 16, 2):
-            raise SessionPolicyError(f"votes: wanted an odd number from 1 to 15, found {self.votes!r:.80}")
-        if not _is_number(self.fastest_s) or not 0 <= self.fastest_s <= MAX_FASTEST_S:
-            raise SessionPolicyError(f"fastest_s: wanted 0 to 60 seconds, found {self.fastest_s!r:.80}")
-        if self.people not in PEOPLE:
-            raise SessionPolicyError(f"people: wanted one of {', '.join(PEOPLE)}, found {self.people!r:.80}")
-        if self.redaction not in REDACTIONS:
-            raise SessionPolicyError(f"redaction: wanted one of {', '.join(REDACTIONS)}, found {self.redaction!r:.80}")
-        if self.sampling not in POLICIES:
-            raise SessionPolicyError(f"sampling: wanted one of {', '.join(POLICIES)}, found {self.sampling!r:.80}")
-        days = self.keep_days
-        if days is not None and (type(days) is not int or not 1 <= days <= MAX_KEEP_DAYS):
-            raise SessionPolicyError(f"keep_days: wanted 1 to {MAX_KEEP_DAYS:,} days or null, found {days!r:.80}")
-        names: Any = self.names
-        if not isinstance(names, tuple) or not all(isinstance(name, str) and name.strip() for name in names):
-            raise SessionPolicyError(f"names: wanted a list of words, found {names!r:.80}")
-        if len(names) > MAX_NAMES or any(len(name) > MAX_NAME_CHARS for name in names):
-            raise SessionPolicyError(f"names: wanted at most {MAX_NAMES} of at most {MAX_NAME_CHARS} characters")
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read a policy; a field that is left out takes its default.
-
-        Raises:
-            SessionPolicyError: an unknown field, or one that is not what it must be.
-        """
-        known = [field.name for field in dataclasses.fields(cls)]
-        if unknown := sorted(set(map(str, data)) - set(known)):
-            raise SessionPolicyError(f"a session policy has no field {', '.join(unknown)}; it knows {', '.join(known)}")
-        values = dict(data)
-        if isinstance(values.get("names"), list):
-            values["names"] = tuple(values["names"])
-        return cls(**values)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        super().__post_init__()
+        if self.votes % 2 == 0:
+            raise self.refuse("votes", wanted="an odd number", found=self.votes)

@@ -1,29 +1,32 @@
 """Which actions of a running worker wait for a person, how long, and what happens when nobody comes."""
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
+
+from tentalis.core.checked import Checked, Text, choice, flag, number, several
 
 ActionKind = Literal["tool", "message", "answer"]
 OnTimeout = Literal["approve", "reject", "fail"]
 
-MAX_PATTERNS = 100
-MAX_PATTERN_CHARS = 100
-MAX_DEADLINE_S = 30 * 24 * 3600
+
+@dataclass(frozen=True)
+class Pattern(Text):
+    """A text that can be seen whole."""
+
+    @property
+    def wanted(self) -> str:
+        return f"a pattern of {self.least} to {self.most} printable characters"
+
+    def accepts(self, value: object) -> bool:
+        return super().accepts(value) and isinstance(value, str) and value.isprintable()
 
 
-class SupervisionError(ValueError):
-    """A supervision policy is not what it should be; `field` names the part, the message what was wanted and found."""
-
-    def __init__(self, field: str, *, wanted: str, found: object) -> None:
-        super().__init__(f"{field}: wanted {wanted}, found {found!r}")
-        self.field = field
+PATTERN = Pattern(100, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupervisionPolicy:
+class SupervisionPolicy(Checked):
     """A worker's rule for what it may not do alone.
 
     Args:
@@ -34,32 +37,22 @@ class SupervisionPolicy:
         deadline_s: how long a person has, 5 s to 30 days.
         on_timeout: then: the action may be done (approve), may not be done (reject), or the whole task fails.
     Raises:
-        SupervisionError: naming the field.
+        FieldError: naming the field.
     """
 
-    tools: tuple[str, ...] = ("*",)
-    except_tools: tuple[str, ...] = ()
-    messages: bool = False
-    answers: bool = False
-    deadline_s: int = 300
-    on_timeout: OnTimeout = "reject"
+    NOUN: ClassVar[str] = "supervision"
+
+    tools: tuple[str, ...] = several(("*",), PATTERN, most=100)
+    except_tools: tuple[str, ...] = several((), PATTERN, most=100)
+    messages: bool = flag(False)
+    answers: bool = flag(False)
+    deadline_s: int = number(300, 5, 30 * 24 * 3600)
+    on_timeout: OnTimeout = choice("reject", get_args(OnTimeout))
 
     def __post_init__(self) -> None:
-        _require_patterns("tools", self.tools)
-        _require_patterns("except_tools", self.except_tools)
-        for name in ("messages", "answers"):
-            if not isinstance(getattr(self, name), bool):
-                raise SupervisionError(name, wanted="true or false", found=getattr(self, name))
-        if isinstance(self.deadline_s, bool) or not isinstance(self.deadline_s, int):
-            raise SupervisionError("deadline_s", wanted="whole seconds", found=self.deadline_s)
-        if not 5 <= self.deadline_s <= MAX_DEADLINE_S:
-            raise SupervisionError("deadline_s", wanted=f"5 to {MAX_DEADLINE_S} seconds", found=self.deadline_s)
-        if self.on_timeout not in get_args(OnTimeout):
-            raise SupervisionError(
-                "on_timeout", wanted=f"one of {', '.join(get_args(OnTimeout))}", found=self.on_timeout
-            )
+        super().__post_init__()
         if not (self.tools or self.messages or self.answers):
-            raise SupervisionError("tools", wanted="something that waits: tools, messages or answers", found=[])
+            raise self.refuse("tools", wanted="something that waits: tools, messages or answers", found=[])
 
     def find_reason(self, kind: ActionKind, tool: str = "") -> str:
         """Which part of the rule makes this action wait, in words; "" where none does.
@@ -77,36 +70,11 @@ class SupervisionPolicy:
         found = next((pattern for pattern in self.tools if fnmatchcase(name, pattern.casefold())), None)
         return "" if found is None else f"tools named {found} wait for approval"
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"tools": list(self.tools), "except_tools": list(self.except_tools)}
 
-    @classmethod
-    def from_json(cls, data: Any) -> Self | None:
-        """Read a stored policy; a field left out has its default, and {} is no supervision at all: None.
+def read_supervision(data: object) -> SupervisionPolicy | None:
+    """A stored policy; {} is no supervision at all: None.
 
-        Raises:
-            SupervisionError: an unknown field, or a value of the wrong type or range.
-        """
-        if not isinstance(data, Mapping):
-            raise SupervisionError("supervision", wanted="an object", found=data)
-        if not data:
-            return None
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in data:
-            if name not in known:
-                raise SupervisionError("supervision", wanted=f"fields of {', '.join(known)}", found=name)
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-        }
-        return cls(**values)
-
-
-def _require_patterns(field: str, value: object) -> None:
-    if not isinstance(value, tuple) or len(value) > MAX_PATTERNS:
-        raise SupervisionError(field, wanted=f"a list of at most {MAX_PATTERNS} patterns", found=value)
-    for pattern in value:
-        is_text = isinstance(pattern, str) and pattern.strip() and pattern.isprintable()
-        if not is_text or len(pattern) > MAX_PATTERN_CHARS:
-            raise SupervisionError(
-                field, wanted=f"patterns of 1 to {MAX_PATTERN_CHARS} printable characters", found=pattern
-            )
+    Raises:
+        FieldError: an unknown field, or a value of the wrong type or range.
+    """
+    return None if data == {} else SupervisionPolicy.from_json(data)

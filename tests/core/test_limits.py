@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.limits import Limits, LimitsError
+from tentalis.core.checked import FieldError
+from tentalis.core.limits import Limits
 
 COUNTS = st.none() | st.integers(1, 10**12)
 
@@ -34,5 +35,5 @@ def test_what_is_stored_comes_back(
     ],
 )
 def test_what_cannot_be_is_refused_by_name(value: dict[str, Any], words: str) -> None:
-    with pytest.raises(LimitsError, match=words):
+    with pytest.raises(FieldError, match=words):
         Limits.from_json(value)

@@ -22,8 +22,8 @@ from websockets.typing import Origin
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
 from apps.base.counting import forget_callers
+from tentalis.core.checked import FieldError
 from tentalis.core.edge_limits import GATEWAY, OUTBOUND, WEB, EdgeLimits, list_rows
-from tentalis.core.limits import LimitsError
 from tentalis.limits import LIMITS
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 from tests.apps.gateway.running import make_agent, make_chat_worker, make_provider
@@ -393,7 +393,7 @@ def test_an_answer_that_says_it_is_too_long_is_not_waited_for() -> None:
 
 def test_a_limit_that_cannot_be_is_refused_with_its_name() -> None:
     for wrong in ({"header_bytes": 0}, {"header_bytes": 1.5}, {"header_s": "1"}, {"body_s": True}, {"nothing": 1}):
-        with pytest.raises(LimitsError, match=next(iter(wrong))):
+        with pytest.raises(FieldError, match=next(iter(wrong))):
             EdgeLimits.from_json(wrong)
 
 

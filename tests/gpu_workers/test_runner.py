@@ -206,7 +206,7 @@ def test_an_output_directory_of_another_spec_is_refused(tmp_path: Path) -> None:
         ({"base_model": "/no/such/model"}, "BaseModelError", "found none at /no/such/model"),
         ({"backend": "openrlhf"}, "ClusterOptionsError", "TENTALIS_RAY_URL must name the dashboard"),
         ({"backend": "wishes"}, "BackendNotInstalledError", "no backend is named 'wishes'; there are standalone"),
-        ({"recipe": {"clip_low": 7}}, "RecipeError", "recipe.clip_low must be a number in (0, 1], found 7"),
+        ({"recipe": {"clip_low": 7}}, "RecipeError", "recipe.clip_low: wanted a number above 0 and at most 1, found 7"),
         ({"recipe": {"target_modules": ["q_projj"]}}, "BaseModelError", "no linear module named q_projj"),
         ({"parent_adapter_uri": "file:///no/adapter"}, "ParentMismatchError", "wants parent_sha256"),
         (

@@ -22,8 +22,9 @@ from apps.feedback.skipping import Then
 from apps.feedback.words import MAX_ACTIVE_S, MAX_SPANS
 from apps.tasks.models import Environment
 from apps.training.provenance import trace_feedback
+from tentalis.core.checked import bounds
 from tentalis.core.hints import MAX_HINT_CHARS
-from tentalis.core.review_policy import MAX_UNDO_S
+from tentalis.core.review_policy import ReviewPolicy
 
 MAX_WORDS_CHARS = 20_000
 MAX_COMMENT_CHARS = 4_000
@@ -260,7 +261,10 @@ class ReviewFeedbackIn(FeedbackIn):
     """A manager's judgement in a review."""
 
     undo_s = NumberField(
-        required=False, min_value=0, max_value=MAX_UNDO_S, help_text="For so long you may undo it. Default: 0."
+        required=False,
+        min_value=0,
+        max_value=bounds(ReviewPolicy, "undo_s")[1],
+        help_text="For so long you may undo it. Default: 0.",
     )
 
 

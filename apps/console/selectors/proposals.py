@@ -14,7 +14,8 @@ from apps.console.durations import say_about
 from apps.supervision.models import Proposal, ProposalQuerySet
 from apps.tasks.models import Task
 from apps.workers.models import Worker
-from tentalis.core.supervision import SupervisionError, SupervisionPolicy
+from tentalis.core.checked import FieldError
+from tentalis.core.supervision import read_supervision
 
 WAITING = 30
 PAGE = 50
@@ -202,8 +203,8 @@ def find_outside_workers(project: Project) -> list[Worker]:
 def say_rules(worker: Worker) -> str:
     """What of a worker waits, in a sentence."""
     try:
-        policy = SupervisionPolicy.from_json(worker.supervision)
-    except SupervisionError:
+        policy = read_supervision(worker.supervision)
+    except FieldError:
         return _("Its rules cannot be read: nothing it asks is answered until they are set again.")
     if policy is None:
         return _("Nothing waits: it acts alone.")

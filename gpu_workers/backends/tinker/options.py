@@ -1,21 +1,20 @@
 """What a run at Tinker needs besides its recipe: the spec's `options`."""
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import ClassVar
 
 from gpu_workers.backends.errors import TrainingError
+from tentalis.core.checked import Checked, FieldError, number, text
 
 DAY_S = 86_400
 
 
-class TinkerOptionsError(TrainingError):
+class TinkerOptionsError(FieldError, TrainingError):
     """A setting or an option of runs at Tinker is missing or not what it must be; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TinkerOptions:
+class TinkerOptions(Checked):
     """Options of a run.
 
     Args:
@@ -26,22 +25,20 @@ class TinkerOptions:
         keep_days: for how long it keeps the run's last state and the weights it can serve; 0: for ever.
     """
 
-    model: str = ""
-    checkpoint_every: int = 1
-    checkpoint_days: int = 7
-    keep_days: int = 0
+    NOUN: ClassVar[str] = "options"
+    PATH: ClassVar[str] = "options."
+    ERROR: ClassVar[type[FieldError]] = TinkerOptionsError
+
+    model: str = text("", 4096)
+    checkpoint_every: int = number(1, 0, 10_000)
+    checkpoint_days: int = number(7, 1, 3650)
+    keep_days: int = number(0, 0, 3650)
 
     def __post_init__(self) -> None:
-        model: object = self.model
-        if not isinstance(model, str) or not model:
-            raise TinkerOptionsError(
-                f"options.model must name the service's base model, like Qwen/Qwen3-8B, found {model!r}; "
-                "TENTALIS_TINKER_OPTIONS sets it"
-            )
-        for name, low, high in (("checkpoint_every", 0, 10_000), ("checkpoint_days", 1, 3650), ("keep_days", 0, 3650)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise TinkerOptionsError(f"options.{name} must be a whole number in {low}..{high}, found {value!r}")
+        super().__post_init__()
+        if not self.model:
+            wanted = "the service's name of the base model, like Qwen/Qwen3-8B; TENTALIS_TINKER_OPTIONS sets it"
+            raise self.refuse("model", wanted=wanted, found=self.model)
 
     @property
     def checkpoint_s(self) -> int:
@@ -51,11 +48,3 @@ class TinkerOptions:
     def keep_s(self) -> int | None:
         """None: for ever."""
         return self.keep_days * DAY_S or None
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises TinkerOptionsError naming an unknown option, or one that is not what it must be."""
-        known = [item.name for item in dataclasses.fields(cls)]
-        if unknown := sorted(set(map(str, data)) - set(known)):
-            raise TinkerOptionsError(f"there is no option {', '.join(unknown)}; there are {', '.join(known)}")
-        return cls(**data)

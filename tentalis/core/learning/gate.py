@@ -5,17 +5,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import ClassVar
 
+from tentalis.core.checked import Checked, number
 from tentalis.core.learning.canary import MOST_PERCENT
 from tentalis.core.learning.collapse import Alarm
 
-MOST_SIDE_TASKS = 2_000
+MOST_SIDE_TASKS, MOST_COUNT = 2_000, 10**9
 LEAST_CONFIRMED = 30
 """Tasks drawn anew without which nothing is said to be proved."""
 
 
 class GateError(ValueError):
-    """A comparison or a policy that makes no sense; the message says what was wanted and what was found."""
+    """A comparison that makes no sense; the message says what was wanted and what was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,7 @@ def minimum_detectable_effect(*, items: int, std: float, confidence: float = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatePolicy:
+class GatePolicy(Checked):
     """What a project asks of an adapter before it serves.
 
     Args:
@@ -133,54 +135,26 @@ class GatePolicy:
         most_grad_norm: of an update, before it is clipped.
     """
 
-    margin: float = 0.1
-    second_margin: float = 0.1
-    confidence: float = 0.9
-    power: float = 0.8
-    anchor_margin: float = 0.02
-    confirm_size: int = 300
-    anchor_patience: int = 12
-    panel_size: int = 300
-    panel_lifetime: int = 16
-    canary_percent: int = 0
-    fresh_size: int = 150
-    sweep_size: int = 40
-    skills_size: int = 100
-    skills_margin: float = 0.02
-    least_solved: int = 100
-    most_loss_ratio: float = 5.0
-    least_length_ratio: float = 0.5
-    most_grad_norm: float = 1_000.0
+    NOUN: ClassVar[str] = "gate policy"
 
-    def __post_init__(self) -> None:
-        for name, low, high in (
-            ("margin", 0, 1),
-            ("second_margin", 0, 1),
-            ("confidence", 0.5, 1),
-            ("power", 0.5, 1),
-            ("anchor_margin", 0, 1),
-            ("skills_margin", 0, 1),
-            ("least_length_ratio", 0, 1),
-        ):
-            value = getattr(self, name)
-            if not low < value < high:
-                raise GateError(f"gate policy {name} must lie between {low} and {high}, found {value}")
-        for name in ("anchor_patience", "panel_size", "panel_lifetime"):
-            if getattr(self, name) < 1:
-                raise GateError(f"gate policy {name} must be at least 1, found {getattr(self, name)}")
-        if not LEAST_CONFIRMED <= self.confirm_size <= MOST_SIDE_TASKS:
-            wanted = f"{LEAST_CONFIRMED}..{MOST_SIDE_TASKS}"
-            raise GateError(f"gate policy confirm_size must lie in {wanted}, found {self.confirm_size}")
-        for name in ("fresh_size", "sweep_size", "skills_size"):
-            if not 0 <= getattr(self, name) <= MOST_SIDE_TASKS:
-                raise GateError(f"gate policy {name} must lie in 0..{MOST_SIDE_TASKS}, found {getattr(self, name)}")
-        for name in ("most_loss_ratio", "most_grad_norm"):
-            if getattr(self, name) <= 0:
-                raise GateError(f"gate policy {name} must be above 0, found {getattr(self, name)}")
-        if self.least_solved < 0:
-            raise GateError(f"gate policy least_solved must be at least 0, found {self.least_solved}")
-        if not 0 <= self.canary_percent <= MOST_PERCENT:
-            raise GateError(f"gate policy canary_percent must lie in 0..{MOST_PERCENT}, found {self.canary_percent}")
+    margin: float = number(0.1, 0, 1, above=True, below=True)
+    second_margin: float = number(0.1, 0, 1, above=True, below=True)
+    confidence: float = number(0.9, 0.5, 1, above=True, below=True)
+    power: float = number(0.8, 0.5, 1, above=True, below=True)
+    anchor_margin: float = number(0.02, 0, 1, above=True, below=True)
+    confirm_size: int = number(300, LEAST_CONFIRMED, MOST_SIDE_TASKS)
+    anchor_patience: int = number(12, 1, MOST_COUNT)
+    panel_size: int = number(300, 1, MOST_COUNT)
+    panel_lifetime: int = number(16, 1, MOST_COUNT)
+    canary_percent: int = number(0, 0, MOST_PERCENT)
+    fresh_size: int = number(150, 0, MOST_SIDE_TASKS)
+    sweep_size: int = number(40, 0, MOST_SIDE_TASKS)
+    skills_size: int = number(100, 0, MOST_SIDE_TASKS)
+    skills_margin: float = number(0.02, 0, 1, above=True, below=True)
+    least_solved: int = number(100, 0, MOST_COUNT)
+    most_loss_ratio: float = number(5.0, 0, MOST_COUNT, above=True)
+    least_length_ratio: float = number(0.5, 0, 1, above=True, below=True)
+    most_grad_norm: float = number(1_000.0, 0, MOST_COUNT, above=True)
 
 
 class ServingOutcome(enum.StrEnum):

@@ -5,9 +5,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import ClassVar
 
 from tentalis.core.canon import content_hash
+from tentalis.core.checked import Checked, FieldError, Text, choice, number, several, text
 from tentalis.core.contracts import ContractError
 
 RECIPE_SCHEMA = "tentalis.recipe/1"
@@ -28,29 +29,12 @@ PRECISIONS = ("float32", "bfloat16")
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-class RecipeError(ContractError):
+class RecipeError(FieldError, ContractError):
     """A recipe field is not what it must be; the message names the field, what was wanted and what was found."""
 
 
-def _number(
-    default: float | None, wanted: str, low: float, high: float, *, open_low: bool = False, is_later: bool = False
-) -> Any:
-    """A recipe field that holds a number in [low, high], or (low, high] with `open_low`.
-
-    Args:
-        is_later: recipes were stored before there was this field: at its default it is no part of their hash.
-    """
-    metadata = {"wanted": wanted, "range": (low, high, open_low), "is_later": is_later}
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-def _choice(default: str, allowed: Sequence[str], *, is_later: bool = False) -> Any:
-    wanted = f"one of {', '.join(allowed)}"
-    return dataclasses.field(default=default, metadata={"wanted": wanted, "allowed": allowed, "is_later": is_later})
-
-
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Checked):
     """Everything that decides how a batch of rollouts changes an adapter.
 
     Args:
@@ -101,76 +85,71 @@ class Recipe:
         most_length_drift: by how much the mean length of answers may change, relative.
     """
 
-    algorithm: str = _choice("grpo", ALGORITHMS)
-    lora_rank: int = _number(8, "an integer in 1..1024", 1, 1024)
-    lora_alpha: float = _number(16.0, "a number in (0, 4096]", 0.0, 4096.0, open_low=True)
-    target_modules: tuple[str, ...] = ALL_LINEAR
-    precision: str = _choice("float32", PRECISIONS, is_later=True)
-    learning_rate: float = _number(4e-3, "a number in (0, 1]", 0.0, 1.0, open_low=True)
-    beta1: float = _number(0.9, "a number in [0, 0.9999]", 0.0, 0.9999)
-    beta2: float = _number(0.95, "a number in [0, 0.99999]", 0.0, 0.99999)
-    weight_decay: float = _number(0.0, "a number in [0, 1]", 0.0, 1.0)
-    minibatches: int = _number(2, "an integer in 1..1024", 1, 1024)
-    epochs: int = _number(1, "an integer in 1..100", 1, 100)
-    clip_low: float = _number(0.2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
-    clip_high: float = _number(0.28, "a number in (0, 10]", 0.0, 10.0, open_low=True)
-    dual_clip: float | None = _number(None, "null or a number in [1, 100]", 1.0, 100.0)
-    singles: str = _choice("batch", SINGLES)
-    std_floor: float = _number(1e-2, "a number in (0, 1]", 0.0, 1.0, open_low=True)
-    kl_coef: float = _number(0.0, "a number in [0, 10]", 0.0, 10.0)
-    entropy_coef: float = _number(0.0, "a number in [0, 1]", 0.0, 1.0)
-    importance_cap: float | None = _number(None, "null or a number in [1, 1000]", 1.0, 1000.0, is_later=True)
-    answer_tokens: int = _number(44, "an integer in 1..1000000", 1, 1_000_000, is_later=True)
-    overlong_buffer: int = _number(0, "an integer in 0..1000000", 0, 1_000_000, is_later=True)
-    overlong_penalty: float = _number(0.5, "a number in [0, 10]", 0.0, 10.0, is_later=True)
-    refill: float = _number(2.0, "a number in [1, 10]", 1.0, 10.0, is_later=True)
-    max_grad_norm: float = _number(1.0, "a number in (0, 1000]", 0.0, 1000.0, open_low=True)
-    w_rl: float = _number(0.7, "a number in [0, 10]", 0.0, 10.0)
-    w_opd: float = _number(0.3, "a number in [0, 10]", 0.0, 10.0)
-    step_mix: float = _number(0.5, "a number in [0, 1]", 0.0, 1.0)
-    opd_mode: str = _choice("logprobs", OPD_MODES)
-    opd_clip: float = _number(3.0, "a number in (0, 100] nats", 0.0, 100.0, open_low=True)
-    opd_least_share: float = _number(0.25, "a number in [0, 1]", 0.0, 1.0, is_later=True)
-    opd_top_k: int = _number(4, "an integer in 1..20", 1, 20, is_later=True)
-    opd_hints: int = _number(3, "an integer in 1..16", 1, 16, is_later=True)
-    opd_top_k_clip: float = _number(1.0, "a number in (0, 100] nats", 0.0, 100.0, open_low=True, is_later=True)
-    teacher: str = "base"
-    max_staleness: int = _number(4, "an integer in 0..1000", 0, 1000)
-    sft_temperature: float = _number(0.5, "a number in (0, 100]", 0.0, 100.0, open_low=True)
-    sft_weight_max: float = _number(4.0, "a number in (0, 1000]", 0.0, 1000.0, open_low=True)
-    beta: float = _number(0.1, "a number in (0, 10]", 0.0, 10.0, open_low=True, is_later=True)
-    nll_coef: float = _number(0.2, "a number in [0, 10]", 0.0, 10.0, is_later=True)
-    kto_desirable: float = _number(1.0, "a number in (0, 100]", 0.0, 100.0, open_low=True, is_later=True)
-    kto_undesirable: float = _number(1.0, "a number in (0, 100]", 0.0, 100.0, open_low=True, is_later=True)
-    held_out_share: float = _number(0.1, "a number in [0.01, 0.5]", 0.01, 0.5, is_later=True)
-    least_pair_accuracy: float = _number(0.6, "a number in [0.5, 1]", 0.5, 1.0, is_later=True)
-    most_logprob_drop: float = _number(0.1, "a number in [0, 1] nats", 0.0, 1.0, is_later=True)
-    most_length_drift: float = _number(0.2, "a number in [0, 1]", 0.0, 1.0, is_later=True)
-    schema: str = RECIPE_SCHEMA
+    NOUN: ClassVar[str] = "recipe"
+    PATH: ClassVar[str] = "recipe."
+    ERROR: ClassVar[type[FieldError]] = RecipeError
+
+    algorithm: str = choice("grpo", ALGORITHMS)
+    lora_rank: int = number(8, 1, 1024)
+    lora_alpha: float = number(16.0, 0.0, 4096.0, above=True)
+    target_modules: tuple[str, ...] = several(ALL_LINEAR, Text(200, 1), least=1, most=200)
+    precision: str = choice("float32", PRECISIONS, is_later=True)
+    learning_rate: float = number(4e-3, 0.0, 1.0, above=True)
+    beta1: float = number(0.9, 0.0, 0.9999)
+    beta2: float = number(0.95, 0.0, 0.99999)
+    weight_decay: float = number(0.0, 0.0, 1.0)
+    minibatches: int = number(2, 1, 1024)
+    epochs: int = number(1, 1, 100)
+    clip_low: float = number(0.2, 0.0, 1.0, above=True)
+    clip_high: float = number(0.28, 0.0, 10.0, above=True)
+    dual_clip: float | None = number(None, 1.0, 100.0)
+    singles: str = choice("batch", SINGLES)
+    std_floor: float = number(1e-2, 0.0, 1.0, above=True)
+    kl_coef: float = number(0.0, 0.0, 10.0)
+    entropy_coef: float = number(0.0, 0.0, 1.0)
+    importance_cap: float | None = number(None, 1.0, 1000.0, is_later=True)
+    answer_tokens: int = number(44, 1, 1_000_000, is_later=True)
+    overlong_buffer: int = number(0, 0, 1_000_000, is_later=True)
+    overlong_penalty: float = number(0.5, 0.0, 10.0, is_later=True)
+    refill: float = number(2.0, 1.0, 10.0, is_later=True)
+    max_grad_norm: float = number(1.0, 0.0, 1000.0, above=True)
+    w_rl: float = number(0.7, 0.0, 10.0)
+    w_opd: float = number(0.3, 0.0, 10.0)
+    step_mix: float = number(0.5, 0.0, 1.0)
+    opd_mode: str = choice("logprobs", OPD_MODES)
+    opd_clip: float = number(3.0, 0.0, 100.0, above=True)
+    opd_least_share: float = number(0.25, 0.0, 1.0, is_later=True)
+    opd_top_k: int = number(4, 1, 20, is_later=True)
+    opd_hints: int = number(3, 1, 16, is_later=True)
+    opd_top_k_clip: float = number(1.0, 0.0, 100.0, above=True, is_later=True)
+    teacher: str = text("base", 4096, least=1)
+    max_staleness: int = number(4, 0, 1000)
+    sft_temperature: float = number(0.5, 0.0, 100.0, above=True)
+    sft_weight_max: float = number(4.0, 0.0, 1000.0, above=True)
+    beta: float = number(0.1, 0.0, 10.0, above=True, is_later=True)
+    nll_coef: float = number(0.2, 0.0, 10.0, is_later=True)
+    kto_desirable: float = number(1.0, 0.0, 100.0, above=True, is_later=True)
+    kto_undesirable: float = number(1.0, 0.0, 100.0, above=True, is_later=True)
+    held_out_share: float = number(0.1, 0.01, 0.5, is_later=True)
+    least_pair_accuracy: float = number(0.6, 0.5, 1.0, is_later=True)
+    most_logprob_drop: float = number(0.1, 0.0, 1.0, is_later=True)
+    most_length_drift: float = number(0.2, 0.0, 1.0, is_later=True)
+    schema: str = choice(RECIPE_SCHEMA, (RECIPE_SCHEMA,))
 
     def __post_init__(self) -> None:
-        for item in dataclasses.fields(self):
-            _require(item, getattr(self, item.name))
-        if self.schema != RECIPE_SCHEMA:
-            raise RecipeError(f"recipe.schema must be {RECIPE_SCHEMA!r}, found {self.schema!r}")
-        modules: Any = self.target_modules
-        if not isinstance(modules, tuple) or not modules or not all(isinstance(name, str) and name for name in modules):
-            raise RecipeError(f"recipe.target_modules must be one or more module names, found {modules!r}")
-        teacher: Any = self.teacher
-        if not isinstance(teacher, str) or teacher in ("", "served:"):
-            raise RecipeError(f"recipe.teacher must be 'base', served:NAME or a model directory, found {teacher!r}")
+        super().__post_init__()
+        if self.teacher == "served:":
+            raise self.refuse("teacher", wanted="base, served:NAME or a model directory", found=self.teacher)
         if self.w_rl == 0 and self.w_opd == 0:
-            raise RecipeError("recipe.w_rl and recipe.w_opd are both 0: nothing could be learned; set one of them")
+            raise RecipeError(
+                "recipe.w_rl and recipe.w_opd are both 0: nothing could be learned; set one of them", field="w_rl"
+            )
         if self.importance_cap is not None and self.algorithm not in CLIPPED:
-            raise RecipeError(
-                f"recipe.importance_cap must be null for {self.algorithm}, found {self.importance_cap}: it weighs a "
-                f"clipped loss ({', '.join(sorted(CLIPPED))})"
-            )
+            wanted = f"null for {self.algorithm}: it weighs a clipped loss ({', '.join(sorted(CLIPPED))})"
+            raise self.refuse("importance_cap", wanted=wanted, found=self.importance_cap)
         if self.overlong_buffer >= self.answer_tokens:
-            raise RecipeError(
-                f"recipe.overlong_buffer must be less than answer_tokens {self.answer_tokens}, "
-                f"found {self.overlong_buffer}"
-            )
+            wanted = f"less than answer_tokens {self.answer_tokens}"
+            raise self.refuse("overlong_buffer", wanted=wanted, found=self.overlong_buffer)
 
     @property
     def learns_from(self) -> str:
@@ -217,49 +196,6 @@ class Recipe:
         later = {item.name: item.default for item in dataclasses.fields(self) if item.metadata.get("is_later")}
         whole = self.to_json().items()
         return content_hash({name: value for name, value in whole if name not in later or value != later[name]})
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"target_modules": list(self.target_modules)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read a recipe; a field that is left out takes its default.
-
-        Raises:
-            RecipeError: an unknown field, a wrong type or a value out of range; the message names the field.
-        """
-        if not isinstance(data, Mapping):
-            raise RecipeError(f"recipe must be an object, found {type(data).__name__}")
-        known = [item.name for item in dataclasses.fields(cls)]
-        if unknown := sorted(set(map(str, data)) - set(known)):
-            raise RecipeError(f"recipe has no field {', '.join(unknown)}; it knows {', '.join(known)}")
-        values = dict(data)
-        if isinstance(values.get("target_modules"), list):
-            values["target_modules"] = tuple(values["target_modules"])
-        return cls(**values)
-
-
-def _require(item: "dataclasses.Field[Any]", value: Any) -> None:
-    """Check one field against the range or the choices in its metadata."""
-    if not item.metadata:
-        return
-    wanted = item.metadata["wanted"]
-    if "allowed" in item.metadata:
-        accepted = isinstance(value, str) and value in item.metadata["allowed"]
-    elif value is None:
-        accepted = item.default is None
-    else:
-        low, high, open_low = item.metadata["range"]
-        kinds = (int,) if isinstance(item.default, int) else (int, float)
-        accepted = (
-            isinstance(value, kinds)
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-            and (low < value if open_low else low <= value)
-            and value <= high
-        )
-    if not accepted:
-        raise RecipeError(f"recipe.{item.name} must be {wanted}, found {value!r}")
 
 
 LEARNING_RATES: Sequence[tuple[int, float]] = (

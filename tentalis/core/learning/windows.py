@@ -1,23 +1,19 @@
 """When a project may train, and how much of the box it may have: hours, quiet, quota, share."""
 
-import dataclasses
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from typing import Any, Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tentalis.core.checked import Checked, FieldError, Text, choice, flag, number, several, text
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 CalendarMeaning = Literal["closed", "open"]
 MEANINGS: Final[tuple[CalendarMeaning, ...]] = ("closed", "open")
 MOST_HOURS, MOST_CALENDAR_CHARS = 50, 200_000
 _HOURS = re.compile(r"(?:(?P<days>[a-z]{3}(?:-[a-z]{3})?) )?(?P<start>\d\d?:\d\d)-(?P<end>\d\d?:\d\d)")
-
-
-class TrainingPolicyError(ValueError):
-    """A policy field is not what it must be; the message names it, what was wanted and what was found."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +34,20 @@ class Window:
         """Read `22:00-06:00`, `sat 00:00-24:00` or `mon-fri 19:00-07:00`.
 
         Raises:
-            TrainingPolicyError: it is none of these.
+            FieldError: it is none of these.
         """
         wanted = f"hours: wanted 'mon-fri 22:00-06:00' or '22:00-06:00', found {text!r:.80}"
         found = _HOURS.fullmatch(text.strip().lower())
         if found is None:
-            raise TrainingPolicyError(wanted)
+            raise FieldError(wanted, field="hours")
         first, _, last = (found["days"] or "mon-sun").partition("-")
         if first not in DAYS or (last or first) not in DAYS:
-            raise TrainingPolicyError(f"{wanted}; days are {', '.join(DAYS)}")
+            raise FieldError(f"{wanted}; days are {', '.join(DAYS)}", field="hours")
         begin, length = DAYS.index(first), (DAYS.index(last or first) - DAYS.index(first)) % 7 + 1
         try:
             start, end = _read_time(found["start"]), _read_time(found["end"])
         except ValueError:
-            raise TrainingPolicyError(wanted) from None
+            raise FieldError(wanted, field="hours") from None
         return cls(frozenset((begin + offset) % 7 for offset in range(length)), start, end)
 
     def holds(self, local: datetime) -> bool:
@@ -80,7 +76,7 @@ def _read_time(text: str) -> time:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingPolicy:
+class TrainingPolicy(Checked):
     """`Project.training_policy`, read.
 
     Args:
@@ -98,77 +94,32 @@ class TrainingPolicy:
             without them; else what served before it does, at once.
     """
 
-    timezone: str = "UTC"
-    hours: tuple[str, ...] = ()
-    calendar: str = dataclasses.field(default="", metadata={"long": MOST_CALENDAR_CHARS})
-    calendar_means: CalendarMeaning = "closed"
-    pauses_outside: bool = False
-    quiet_s: float = 0.0
-    gpu_s_per_day: float | None = None
-    runs_per_day: int | None = None
-    share: float = 1.0
-    serves_until_rebuilt: bool = True
+    NOUN: ClassVar[str] = "training policy"
+
+    timezone: str = text("UTC", 200, least=1)
+    hours: tuple[str, ...] = several((), Text(200, 1), most=MOST_HOURS)
+    calendar: str = text("", MOST_CALENDAR_CHARS)
+    calendar_means: CalendarMeaning = choice("closed", MEANINGS)
+    pauses_outside: bool = flag(False)
+    quiet_s: float = number(0.0, 0, 30 * 86_400)
+    gpu_s_per_day: float | None = number(None, 1, 10**9, whole=False)
+    runs_per_day: int | None = number(None, 1, 10**6, whole=True)
+    share: float = number(1.0, 0.01, 1000)
+    serves_until_rebuilt: bool = flag(True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         try:
             ZoneInfo(self.timezone)
-        except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-            raise TrainingPolicyError(
-                f"timezone: wanted an IANA name such as Europe/Berlin, found {self.timezone!r:.80}"
-            ) from None
-        hours: Any = self.hours
-        if not isinstance(hours, tuple) or not all(isinstance(text, str) for text in hours) or len(hours) > MOST_HOURS:
-            raise TrainingPolicyError(f"hours: wanted a list of at most {MOST_HOURS} texts, found {hours!r:.80}")
-        for text in hours:
-            Window.parse(text)
-        calendar: Any = self.calendar
-        if not isinstance(calendar, str) or len(calendar) > MOST_CALENDAR_CHARS:
-            raise TrainingPolicyError(f"calendar: wanted a text of at most {MOST_CALENDAR_CHARS:,} characters")
-        if self.calendar_means not in MEANINGS:
-            raise TrainingPolicyError(
-                f"calendar_means: wanted one of {', '.join(MEANINGS)}, found {self.calendar_means!r:.80}"
-            )
-        for name in ("pauses_outside", "serves_until_rebuilt"):
-            if not isinstance(getattr(self, name), bool):
-                raise TrainingPolicyError(f"{name}: wanted true or false, found {getattr(self, name)!r:.80}")
-        _require("quiet_s", self.quiet_s, 0, 30 * 86_400)
-        _require("share", self.share, 0.01, 1000)
-        if self.gpu_s_per_day is not None:
-            _require("gpu_s_per_day", self.gpu_s_per_day, 1, 10**9)
-        runs: Any = self.runs_per_day
-        if runs is not None and (type(runs) is not int or not 1 <= runs <= 10**6):
-            raise TrainingPolicyError(f"runs_per_day: wanted a whole number from 1 to 1,000,000, found {runs!r:.80}")
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read a policy; a field that is left out takes its default.
-
-        Raises:
-            TrainingPolicyError: an unknown field, or one that is not what it must be.
-        """
-        known = [item.name for item in dataclasses.fields(cls)]
-        if unknown := sorted(set(map(str, data)) - set(known)):
-            raise TrainingPolicyError(
-                f"a training policy has no field {', '.join(unknown)}; it knows {', '.join(known)}"
-            )
-        values = dict(data)
-        if isinstance(values.get("hours"), list):
-            values["hours"] = tuple(values["hours"])
-        return cls(**values)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            wanted = "an IANA name such as Europe/Berlin"
+            raise self.refuse("timezone", wanted=wanted, found=self.timezone) from None
+        for hours in self.hours:
+            Window.parse(hours)
 
     @property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.timezone)
-
-
-def _require(name: str, value: object, low: float, high: float) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or not low <= value <= high
-    ):
-        raise TrainingPolicyError(f"{name}: wanted a number from {low:,} to {high:,}, found {value!r:.80}")
 
 
 def find_opening(hours: Sequence[str], *, zone: ZoneInfo, now: datetime) -> datetime | None:

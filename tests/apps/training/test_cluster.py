@@ -109,7 +109,7 @@ POSSIBLE = {"algorithm": "grpo", "step_mix": 0.0, "w_rl": 1.0, "w_opd": 0.0}
         ({"w_opd": 0.3}, {}, r"options.teacher_url must name a server"),
         ({"minibatches": 5}, {}, r"wanted a multiple of 20 answers, found 128"),
         ({}, {"zero_stage": 3}, r"options.zero_stage must be 0 to 2"),
-        ({}, {"engine": 3}, "there is no option engine"),
+        ({}, {"engine": 3}, "options: wanted fields of actor_gpus"),
     ],
 )
 @pytest.mark.django_db

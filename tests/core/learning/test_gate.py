@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tentalis.core.checked import FieldError
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import (
     AnchorOutcome,
@@ -225,7 +226,7 @@ def test_weights_that_only_answer_with_other_seeds_are_seldom_proved_better_howe
 
 @pytest.mark.parametrize("size", [0, 29, 2_001])
 def test_a_confirmation_wants_enough_tasks_and_not_too_many(size: int) -> None:
-    with pytest.raises(GateError, match=r"confirm_size must lie in 30\.\.2000"):
+    with pytest.raises(FieldError, match="confirm_size: wanted a whole number from 30 to 2,000"):
         GatePolicy(confirm_size=size)
 
 
@@ -233,5 +234,5 @@ def test_a_confirmation_wants_enough_tasks_and_not_too_many(size: int) -> None:
     "field", ["margin", "second_margin", "anchor_margin", "confidence", "power", "anchor_patience"]
 )
 def test_a_policy_out_of_range_names_its_field(field: str) -> None:
-    with pytest.raises(GateError, match=f"gate policy {field} must"):
+    with pytest.raises(FieldError, match=f"{field}: wanted"):
         GatePolicy(**{field: 0})

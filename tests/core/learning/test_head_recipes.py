@@ -16,12 +16,12 @@ def test_a_recipe_comes_back_from_json_with_the_same_hash() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"hidden": 0}, "hidden must be an integer in \\[1, 4096\\], found 0"),
-        ({"steps": 1.5}, "steps must be an integer"),
-        ({"batch": True}, "batch must be an integer"),
-        ({"learning_rate": float("nan")}, "learning_rate must be a number"),
-        ({"depth": 3}, "no field depth"),
-        ({"schema": "tentalis.recipe/1"}, "schema must be"),
+        ({"hidden": 0}, "hidden: wanted a whole number from 1 to 4,096, found 0"),
+        ({"steps": 1.5}, "steps: wanted a whole number"),
+        ({"batch": True}, "batch: wanted a whole number"),
+        ({"learning_rate": float("nan")}, "learning_rate: wanted a number"),
+        ({"depth": 3}, "head recipe: wanted fields of hidden, .* found 'depth'"),
+        ({"schema": "tentalis.recipe/1"}, "schema: wanted one of tentalis.head-recipe/1"),
     ],
 )
 def test_what_is_no_recipe_is_named(changes: dict[str, object], words: str) -> None:

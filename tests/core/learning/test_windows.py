@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tentalis.core.checked import FieldError
 from tentalis.core.learning.windows import (
     TrainingPolicy,
-    TrainingPolicyError,
     Waiting,
     Window,
     find_opening,
@@ -70,11 +70,11 @@ def test_what_opens_holds_when_it_opens(minutes: int, day: int, start: int, end:
         ({"gpu_s_per_day": True}, "gpu_s_per_day: wanted a number"),
         ({"runs_per_day": 1.5}, "runs_per_day: wanted a whole number"),
         ({"calendar_means": "maybe"}, "calendar_means: wanted one of closed, open"),
-        ({"when": "night"}, "has no field when"),
+        ({"when": "night"}, "training policy: wanted fields of timezone, .* found 'when'"),
     ],
 )
 def test_a_policy_that_cannot_be_is_refused_by_name(data: dict[str, object], words: str) -> None:
-    with pytest.raises(TrainingPolicyError, match=words):
+    with pytest.raises(FieldError, match=words):
         TrainingPolicy.from_json(data)
 
 

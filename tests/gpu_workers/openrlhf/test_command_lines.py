@@ -223,12 +223,12 @@ def test_answers_are_overlong_where_the_recipe_says_or_not_at_all(size: int) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gpus": 1}, "there is no option gpus"),
-        ({"engines": True}, "must be of type int, found True"),
-        ({"engines": 0}, "must lie in 1..1024, found 0"),
-        ({"gpu_memory": 0}, "must lie in"),
-        ({"attention": "fast"}, "must be one of"),
-        ({"max_tokens": 8, "max_new_tokens": 8}, "must leave room for the prompt"),
+        ({"gpus": 1}, "options: wanted fields of actor_gpus"),
+        ({"engines": True}, "wanted a whole number from 1 to 1,024, found True"),
+        ({"engines": 0}, "wanted a whole number from 1 to 1,024, found 0"),
+        ({"gpu_memory": 0}, "wanted a number above 0 and at most 1"),
+        ({"attention": "fast"}, "wanted one of"),
+        ({"max_tokens": 8, "max_new_tokens": 8}, "wanted room for the prompt"),
         ({"teacher_url": "http://t"}, "come together"),
     ],
 )
