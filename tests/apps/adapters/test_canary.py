@@ -1,5 +1,6 @@
 """A canary: its share of the new tasks, its end by harm, by promotion, by hand."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,13 +61,14 @@ def begin(worker: Worker, alice: User, percent: int = 50) -> Deployment:
 
 
 def try_out(worker: Worker, *, scores: dict[int, float], tasks: int = 60) -> None:
-    """Tasks done and scored: version -> their attempts' outcome, give or take."""
-    adapters = {adapter.version: adapter for adapter in Adapter.objects.filter(worker=worker)}
-    for number in range(tasks):
+    """Tasks done and scored: version -> the share of right ones, each side's own, however the tasks are shared out."""
+    done: Counter[int] = Counter()
+    for _ in range(tasks):
         task = make_task(worker.project, worker)
         adapter = choose_adapter(worker, task_id=task.pk, is_new=True)
         assert adapter is not None
-        outcome = 1.0 if (number * 7 % 20) / 20 < scores[adapters[adapter.version].version] else 0.0
+        outcome = 1.0 if (done[adapter.version] * 7 % 20) / 20 < scores[adapter.version] else 0.0
+        done[adapter.version] += 1
         Attempt.objects.create(task=task, index=0, worker=worker, adapter=adapter, outcome=outcome)
 
 

@@ -246,7 +246,7 @@ def test_a_cancelled_tasks_reviews_are_expired_with_it() -> None:
         ({"rate": 2}, "rate: wanted a number from 0 to 1, found 2"),
         ({"ai_manager": "boss"}, "ai_manager: wanted one of rule-book, llm, rubric, verdict, found 'boss'"),
         ({"ai_manager": ["llm"]}, "ai_manager: wanted one of"),
-        ({"model": 7}, "model: wanted a name of at most 200 characters, found 7"),
+        ({"model": 7}, "model: wanted a text of at most 200 characters, found 7"),
         ([], "wanted an object, found"),
     ],
 )
