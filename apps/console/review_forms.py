@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -32,22 +33,46 @@ THEN = (
 )
 
 
+class Radio(NamedTuple):
+    """One of the buttons of which one is chosen."""
+
+    name: str
+    value: str
+    id: str
+    checked: str = ""
+    """The attribute, where it is the chosen one."""
+
+
 @dataclass(frozen=True)
-class StepFields:
-    """Where a manager judges one step; `step` None: the attempt as a whole.
+class PlaceFields:
+    """The fields of one place that is judged; `spans` and `wrong` only where that is a step."""
 
-    Attributes:
-        wrong: the radio button that says "this is the first wrong step".
-        spans: stretches of the step's text that were marked, as JSON in a hidden field.
-        scores: what the scorers said, where the reviewer may see it first.
-    """
-
-    step: Step | None
     score: BoundField
     comment: BoundField
-    wrong: Any = None
     spans: BoundField | None = None
+    wrong: Radio | None = None
+
+
+@dataclass(frozen=True)
+class StepPlace:
+    """Where a manager judges one step, as plain values: a page shows hundreds.
+
+    Attributes:
+        name: how the names of its fields begin.
+        label: what the page calls it.
+        typed: what the fields hold, by their kind.
+        wrong: the radio button that says "this is the first wrong step".
+        scores: what the scorers said, where the reviewer may see it first.
+        refused: its fields where they say what is wrong with them.
+    """
+
+    step: Step
+    name: str
+    label: str
+    typed: Mapping[str, object]
+    wrong: Radio
     scores: Sequence[StepScore] = ()
+    refused: PlaceFields | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +80,7 @@ class AttemptFields:
     """Where a manager judges one attempt, which the page calls by `name`.
 
     Attributes:
+        whole: where the attempt as a whole is judged; scores: what the scorers said of it.
         count: how many attempts read so; one judgement is of all of them.
         none_wrong: the radio button that takes a "first wrong step" back.
         prefer: the radio button that prefers this attempt.
@@ -63,20 +89,32 @@ class AttemptFields:
     attempt: Attempt
     name: str
     letter: str
-    whole: StepFields
-    steps: Sequence[StepFields]
+    whole: PlaceFields
+    scores: Sequence[StepScore]
+    steps: Sequence[StepPlace]
     rank: BoundField | None
-    none_wrong: Any
+    none_wrong: Radio | None
     prefer: Any
     count: int = 1
 
 
-class ScoreField(forms.FloatField):
-    """A number in [0, 1], or nothing."""
+class PlaceForm(forms.Form):
+    """What can be said of one place, an attempt as a whole or one of its steps; only a step's text has marks."""
 
-    def __init__(self, label: str) -> None:
-        widget = forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal", "data-score": ""})
-        super().__init__(label=label, required=False, min_value=0, max_value=1, widget=widget)
+    score = forms.FloatField(
+        required=False,
+        min_value=0,
+        max_value=1,
+        widget=forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal", "data-score": ""}),
+    )
+    comment = forms.CharField(
+        required=False,
+        max_length=MAX_COMMENT_CHARS,
+        widget=forms.Textarea(attrs={"rows": 1, "data-comment": ""}),
+    )
+    spans = forms.CharField(
+        required=False, max_length=MAX_SPANS_CHARS, widget=forms.HiddenInput(attrs={"data-spans": ""})
+    )
 
 
 class FeedbackForm(forms.Form):
@@ -146,41 +184,30 @@ class FeedbackForm(forms.Form):
             )
         if steps:
             wrong = [(NO_PREFERENCE, _("No wrong step")), *((str(step.index), str(step.index + 1)) for step in steps)]
-            self.fields[f"{name}-wrong"] = forms.ChoiceField(
-                label=_("First wrong step of %(name)s") % {"name": one.name},
-                choices=wrong,
-                required=False,
-                widget=forms.RadioSelect,
-            )
+            self.fields[f"{name}-wrong"] = forms.ChoiceField(choices=wrong, required=False, widget=forms.RadioSelect)
         for step in (None, *steps):
-            where = one.name if step is None else f"{one.name}, {_('step')} {step.index + 1}"
-            place = place_name(one.attempt, step)
-            self.fields[f"{place}-score"] = ScoreField(where)
-            self.fields[f"{place}-comment"] = forms.CharField(
-                label=where,
-                required=False,
-                max_length=MAX_COMMENT_CHARS,
-                widget=forms.Textarea(attrs={"rows": 1, "data-comment": ""}),
-            )
-            if step is not None:
-                self.fields[f"{place}-spans"] = forms.CharField(
-                    required=False, max_length=MAX_SPANS_CHARS, widget=forms.HiddenInput(attrs={"data-spans": ""})
-                )
+            place, label = place_name(one.attempt, step), _label_place(one, step)
+            for kind, said in PlaceForm.base_fields.items():
+                if step is not None or kind != "spans":
+                    field = copy(said)  # to make it anew takes ten times as long
+                    field.label = label
+                    self.fields[f"{place}-{kind}"] = field
 
     def attempt_fields(self) -> Iterator[AttemptFields]:
         """The form's places in the order in which the page shows the attempts."""
         prefer = {radio.data["value"]: radio for radio in self["preferred_attempt"]}
         for one in self.shown:
             name = f"a{one.attempt.index}"
-            wrong = {radio.data["value"]: radio for radio in self[f"{name}-wrong"]} if one.steps else {}
+            wrong = self._find_wrong(one)
             yield AttemptFields(
                 attempt=one.attempt,
                 name=one.name,
                 letter=one.letter,
-                whole=self._fields_of(one.attempt, None, {}),
-                steps=[self._fields_of(one.attempt, step, wrong) for step in one.steps],
+                whole=PlaceFields(self[f"{name}-score"], self[f"{name}-comment"]),
+                scores=self.scores.get((one.attempt.pk, None), ()),
+                steps=[self._place_of(one, step, radio) for step, radio in zip(one.steps, wrong[1:], strict=True)],
                 rank=self[f"{name}-rank"] if f"{name}-rank" in self.fields else None,
-                none_wrong=wrong.get(NO_PREFERENCE),
+                none_wrong=wrong[0] if one.steps else None,
                 prefer=prefer.get(str(one.attempt.index)),
                 count=one.count,
             )
@@ -189,16 +216,35 @@ class FeedbackForm(forms.Form):
         """The preferences that are no attempt: none, a tie, both bad."""
         return [radio for radio in self["preferred_attempt"] if not radio.data["value"].isdigit()]
 
-    def _fields_of(self, attempt: Attempt, step: Step | None, wrong: Mapping[str, Any]) -> StepFields:
-        name = place_name(attempt, step)
-        return StepFields(
+    def _find_wrong(self, one: Shown) -> list[Radio]:
+        """The buttons that say which step is the first wrong one: none, then each of the steps."""
+        name = f"a{one.attempt.index}-wrong"
+        typed = self._typed(name)
+        chosen = NO_PREFERENCE if typed is None else str(typed)
+        values = [NO_PREFERENCE, *(str(step.index) for step in one.steps)]
+        return [
+            Radio(name, value, f"id_{name}_{place}", "checked" if value == chosen else "")
+            for place, value in enumerate(values)
+        ]
+
+    def _place_of(self, one: Shown, step: Step, wrong: Radio) -> StepPlace:
+        name = place_name(one.attempt, step)
+        names = {kind: f"{name}-{kind}" for kind in PlaceForm.base_fields}
+        is_refused = not self.errors.keys().isdisjoint(names.values())
+        return StepPlace(
             step=step,
-            score=self[f"{name}-score"],
-            comment=self[f"{name}-comment"],
-            wrong=wrong.get(str(step.index)) if step is not None else None,
-            spans=self[f"{name}-spans"] if step is not None else None,
-            scores=self.scores.get((attempt.pk, None if step is None else step.pk), ()),
+            name=name,
+            label=_label_place(one, step),
+            typed={kind: self._typed(each) for kind, each in names.items()},
+            wrong=wrong,
+            scores=self.scores.get((one.attempt.pk, step.pk), ()),
+            refused=PlaceFields(**{kind: self[each] for kind, each in names.items()}, wrong=wrong)
+            if is_refused
+            else None,
         )
+
+    def _typed(self, name: str) -> object:
+        return self.data.get(name) if self.is_bound else self.initial.get(name)
 
     @property
     def words(self) -> list[StepWord]:
@@ -457,6 +503,10 @@ def read_draft(data: Mapping[str, Any]) -> dict[str, Any]:
 def place_name(attempt: Attempt, step: Step | None) -> str:
     """How the fields about a step, or about an attempt as a whole, begin."""
     return f"a{attempt.index}" if step is None else f"a{attempt.index}-s{step.index}"
+
+
+def _label_place(one: Shown, step: Step | None) -> str:
+    return one.name if step is None else f"{one.name}, {_('step')} {step.index + 1}"
 
 
 def _is_said(value: object) -> bool:

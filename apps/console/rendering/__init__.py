@@ -7,12 +7,14 @@ from apps.console.rendering.hidden import visible
 from apps.console.rendering.markdown import render_markdown
 from apps.console.rendering.marks import Mark, render_marked
 from apps.console.rendering.rich import MOST, Rich, has_markup, render_rich
+from apps.console.rendering.stamps import Stamp, slot
 
 __all__ = [
     "MOST",
     "Diff",
     "Mark",
     "Rich",
+    "Stamp",
     "allowance_of",
     "diff_lines",
     "diff_words",
@@ -22,5 +24,6 @@ __all__ = [
     "render_markdown",
     "render_marked",
     "render_rich",
+    "slot",
     "visible",
 ]

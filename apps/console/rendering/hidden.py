@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 # control characters but tab and line feed, soft hyphen, bidi marks and overrides, zero-width, filler and tag
@@ -18,7 +18,10 @@ HIDDEN = re.compile(
 
 def visible(text: object) -> SafeString:
     """Escape text nobody here wrote, and show the characters in it that would hide or reorder what a person reads."""
-    return format_html_join("", "{}", ((part,) for part in mark_hidden(str(text).replace("\r\n", "\n"))))
+    said = str(text).replace("\r\n", "\n")
+    if HIDDEN.search(said) is None:
+        return escape(said)
+    return format_html_join("", "{}", ((part,) for part in mark_hidden(said)))
 
 
 def mark_hidden(text: str) -> Iterator[str]:

@@ -41,22 +41,29 @@ def has_markup(text: str) -> bool:
 
 
 def render_rich(text: str, *, may_mark_up: bool = True) -> Rich:
-    """The text's HTML. Rendering is kept for an hour, so that a page costs it once.
+    """The text's HTML. What takes long to make is kept for an hour, so that a page costs it once.
 
     Args:
         may_mark_up: False leaves its markdown out.
     """
     shown = text[:MOST]
-    digest = hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
-    key = f"rich:{VERSION}:{digest}"
     is_marked_up = may_mark_up and has_markup(text)
-    key = f"{key}:{int(is_marked_up)}"
+    if is_marked_up or "\x1b" in shown:
+        as_text, as_markdown = _recall(shown, is_marked_up)
+    else:
+        as_text, as_markdown = _render_text(shown), ""
+    return Rich(mark_safe(as_text), mark_safe(as_markdown), max(0, len(text) - MOST))  # noqa: S308  (made here)
+
+
+def _recall(shown: str, is_marked_up: bool) -> tuple[str, str]:
+    digest = hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
+    key = f"rich:{VERSION}:{digest}:{int(is_marked_up)}"
     made = cache.get(key)
     if made is None:
-        made = [str(_render_text(shown)), str(render_markdown(text)) if is_marked_up else ""]
+        made = [str(_render_text(shown)), str(render_markdown(shown)) if is_marked_up else ""]
         cache.set(key, made, KEPT_S)
     as_text, as_markdown = made
-    return Rich(mark_safe(as_text), mark_safe(as_markdown), max(0, len(text) - MOST))  # noqa: S308  (made above)
+    return as_text, as_markdown
 
 
 def _render_text(text: str) -> SafeString:

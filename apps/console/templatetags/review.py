@@ -1,16 +1,33 @@
 """How the pages about reviews show what somebody wrote, and what was marked in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from django import template
-from django.template import Context
+from django.template import Context, Template
+from django.template.loader import get_template, render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language, ngettext
+from django.utils.translation import gettext as _
 
-from apps.console.rendering import MOST, Mark, allowance_of, has_markup, link_to_part, render_marked, render_rich
+from apps.console.rendering import (
+    MOST,
+    Mark,
+    Stamp,
+    allowance_of,
+    has_markup,
+    link_to_part,
+    render_marked,
+    render_rich,
+    slot,
+    visible,
+)
+from apps.console.review_forms import AttemptFields, PlaceFields, PlaceForm, Radio, StepPlace
 from apps.feedback.models import StepFeedback
 from apps.scoring.models import StepScore
+from apps.tasks.models import Step
 
 register = template.Library()
 
@@ -18,8 +35,8 @@ HEAD = 200
 """Characters of a text that another part of the page shows."""
 
 
-@register.inclusion_tag("console/_words_rich.html", takes_context=True)
-def rich(context: Context, text: str, markable: str = "") -> Mapping[str, Any]:
+@register.simple_tag(takes_context=True)
+def rich(context: Context, text: str, markable: str = "") -> SafeString:
     """A text as written, and as markdown where it has markup; the reader switches between the two. Where the page has
     shown enough, its beginning and a link to the part of the page that shows it.
 
@@ -30,9 +47,102 @@ def rich(context: Context, text: str, markable: str = "") -> Mapping[str, Any]:
     request = context.get("request")
     share = allowance_of(request).take(len(text), has_markup=has_markup(text))
     if not share.is_shown:
-        return {"head": text[:HEAD], "more": len(text) - HEAD, "link": link_to_part(request, share.part)}
-    plain = len(text) <= MOST and "\x1b" not in text and "\r" not in text
-    return {"made": render_rich(text, may_mark_up=share.may_mark_up), "markable": markable if plain else ""}
+        head = {"head": text[:HEAD], "more": len(text) - HEAD, "link": link_to_part(request, share.part)}
+        return render_to_string("console/_words.html", head)
+    made = render_rich(text, may_mark_up=share.may_mark_up)
+    is_plain = len(text) <= MOST and "\x1b" not in text and "\r" not in text
+    return format_html(
+        '<div class="words rich{}" dir="auto"><div class="as-text"{}>{}</div>{}{}</div>',
+        " has-markdown" if made.as_markdown else "",
+        format_html(' data-markable="{}"', markable) if markable and is_plain else "",
+        made.as_text,
+        format_html('<div class="as-markdown">{}</div>', made.as_markdown) if made.as_markdown else "",
+        format_html('<p class="muted small">{}</p>', _say_cut(made.cut)) if made.cut else "",
+    )
+
+
+def _say_cut(cut: int) -> str:
+    return ngettext(
+        "%(more)s more character is not shown here; the API has the whole text.",
+        "%(more)s more characters are not shown here; the API has the whole text.",
+        cut,
+    ) % {"more": cut}
+
+
+@register.simple_tag(takes_context=True)
+def step_words(context: Context, step: Step, markable: str = "") -> SafeString:
+    """What a step says and, of a tool call, what came back."""
+    parts = [rich(context, step.text, markable), tool_result(context, step)]
+    if step.kind != "step":
+        parts.insert(0, format_html('<p class="kind">{}</p>', _name_kind(step)))
+    return SafeString("".join(parts))
+
+
+@register.simple_tag(takes_context=True)
+def tool_result(context: Context, step: Step) -> SafeString:
+    """What came back from a step's tool call; "" where nothing did."""
+    if not step.tool_result:
+        return SafeString("")
+    result = rich(context, step.tool_result)
+    return format_html('<div class="box mono"><p class="kind">{}</p>{}</div>', _("Tool result"), result)
+
+
+def _name_kind(step: Step) -> str:
+    if step.kind == "call":
+        return format_html(_("Calls {tool}"), tool=visible(step.tool_name or _("a tool")))
+    return _("Answer") if step.kind == "answer" else _("Outside every step")
+
+
+@register.simple_tag(takes_context=True)
+def judged_steps(context: Context, answer: AttemptFields) -> SafeString:
+    """An answer's steps, and where each is judged."""
+    found: Any = get_template("console/_judged_step.html")
+    template: Template = found.template  # which stays the same one until its file changes
+    stamp = make_step_stamp(template, get_language() or "")
+    return SafeString("".join(_write_step(context, answer, place, template, stamp) for place in answer.steps))
+
+
+@lru_cache(maxsize=4)
+def make_step_stamp(template: Template, language: str) -> Stamp:
+    """A step without its words, in one language."""
+    named = ("letter", "number", "index", "label", "words", "said")
+    form = PlaceForm(prefix=slot("place"), initial={kind: slot(kind) for kind in PlaceForm.base_fields})
+    wrong = Radio(name=slot("wrong"), value=slot("value"), id=slot("wrong_id"), checked=slot("checked"))
+    fields = PlaceFields(**{field.name: form[field.name] for field in form}, wrong=wrong)
+    return Stamp(template.render(Context({name: slot(name) for name in named} | {"fields": fields})))
+
+
+def _write_step(
+    context: Context, answer: AttemptFields, place: StepPlace, template: Template, stamp: Stamp
+) -> SafeString:
+    values = {
+        "letter": answer.letter,
+        "number": place.step.index + 1,
+        "index": place.step.index,
+        "label": place.label,
+        "words": step_words(context, place.step, f"id_{place.name}-spans"),
+        "said": _write_scores(place),
+    }
+    if place.refused is not None:
+        return template.render(Context(values | {"fields": place.refused}))
+    wrong = place.wrong
+    return stamp.write(
+        **values,
+        **place.typed,
+        place=place.name,
+        wrong=wrong.name,
+        value=wrong.value,
+        wrong_id=wrong.id,
+        checked=wrong.checked,
+    )
+
+
+def _write_scores(place: StepPlace) -> SafeString:
+    """What the scorers said of a step; "" where the reviewer may not see it yet."""
+    if not place.scores:
+        return SafeString("")
+    doubtful = marked(place.step.text, (), place.scores)
+    return render_to_string("console/_step_scores.html", {"doubtful": doubtful, "scores": place.scores})
 
 
 @register.simple_tag

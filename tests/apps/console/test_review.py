@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from django.db import connection
@@ -20,7 +21,7 @@ from apps.inference.models import Exchange
 from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_task
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
 from tests.apps.console.test_exports import read_stream
@@ -173,6 +174,58 @@ def test_marked_words_are_kept_by_place_and_impossible_ones_are_refused(project:
         assert client.post(path("review", review.pk), {"a0-s0-spans": spans}).status_code == 400, spans
     client.post(path("review", review.pk), {"a0-s0-spans": json.dumps([[1, 3, "made up"]])})
     assert StepFeedback.objects.get().spans == [[1, 3, "made up"]]
+
+
+def test_what_was_typed_at_a_step_comes_back_beside_what_is_wrong_with_it(project: Project, bob: User) -> None:
+    review = make_open_review(project)
+    claim(review=review, by=bob)
+    typed = {
+        "a0-s0-score": "7",
+        "a0-s0-comment": "<b>too much</b>",
+        "a0-wrong": "1",
+        "a1-s0-score": "0.25",
+        "a1-s1-comment": '</textarea>"%(label)s',
+        "a1-s1-spans": '[[0, 2, "wrong"]]',
+    }
+    answer = sign_in(bob).post(path("review", review.pk), typed)
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert page.count("Ensure this value is less than or equal to 1.") == 1
+    assert re.search(r'name="a0-s0-score" value="7"[^>]* aria-invalid="true"', page)
+    assert ">\n&lt;b&gt;too much&lt;/b&gt;</textarea>" in page
+    assert '<input type="radio" name="a0-wrong" value="1" id="id_a0-wrong_2" checked>' in page
+    assert 'name="a0-wrong" value="" id="id_a0-wrong_0" >' in page
+    assert 'name="a1-wrong" value="" id="id_a1-wrong_0" checked>' in page
+    assert 'name="a1-s0-score" value="0.25"' in page
+    assert ">\n&lt;/textarea&gt;&quot;%(label)s</textarea>" in page
+    assert 'name="a1-s1-spans" value="[[0, 2, &quot;wrong&quot;]]"' in page
+    assert 'name="a1-s0-comment"' in page
+    assert 'name="a1-s0-spans" data-spans' in page
+
+
+def test_a_page_of_many_steps_takes_no_more_templates_than_one_of_few(project: Project, bob: User) -> None:
+    client = sign_in(bob)
+    rendered = []
+    for more in (0, 30):
+        review = make_open_review(project)
+        for attempt in review.task.attempts.all():
+            Step.objects.bulk_create(
+                Step(
+                    attempt=attempt,
+                    index=2 + place,
+                    kind="call",
+                    text=f"call {place}",
+                    tool_name="shell",
+                    tool_result="ok",
+                )
+                for place in range(more)
+            )
+        claim(review=review, by=bob)
+        client.get(path("review", review.pk))  # which leaves what pages share
+        answer = client.get(path("review", review.pk))
+        assert answer.content.decode().count("Calls shell") == 2 * more
+        rendered.append(len(answer.templates))
+    assert rendered[0] == rendered[1]
 
 
 def test_the_preview_says_what_would_be_taught_and_how_the_answer_changes(project: Project, bob: User) -> None:
