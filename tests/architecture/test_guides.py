@@ -1,0 +1,38 @@
+"""What the guides for contributors name is there."""
+
+import re
+from pathlib import Path
+
+from tentalis.env import VARIABLES
+
+ROOT = Path(__file__).parents[2]
+UNREAD = {"TENTALIS_ALIGNMENT_ENABLED"}
+"""Settings promised for what is not there yet."""
+PLACE = re.compile(r"`((?:apps|tentalis|gpu_workers|tests|templates|docs|docker|integrations)/[\w/.-]+)`")
+
+
+def test_every_place_the_guide_for_contributors_names_exists() -> None:
+    places = PLACE.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(places) > 20
+    assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def test_every_decision_stands_in_the_index_with_its_title() -> None:
+    index = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \| \w", index, re.MULTILINE)
+    pages = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    titles = [page.read_text(encoding="utf-8").splitlines()[0] for page in pages]
+    assert [(f"# {number}. {title}", name) for number, title, name in listed] == list(
+        zip(titles, [page.name for page in pages], strict=True)
+    )
+
+
+def test_every_setting_has_a_reader() -> None:
+    places = [path for top in ("apps", "tentalis", "gpu_workers", "docker") for path in (ROOT / top).rglob("*.*")]
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in places
+        if path.suffix in {".py", ".yaml", ".sh"} and path != ROOT / "tentalis" / "env.py"
+    )
+    read = set(re.findall(r"[A-Z][A-Z0-9_]+", sources))
+    assert {name for name in VARIABLES if not {name, name.removeprefix("TENTALIS_")} & read} == UNREAD
