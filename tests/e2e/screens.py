@@ -2,7 +2,7 @@
 
 Without more it shows a made-up project that has lived. `--only review task` takes some pages, `--narrow` a phone's
 width as well, `--out` another folder. With `--address` (and the password in TENTALIS_ADMIN_PASSWORD) it shows a few
-pages of a running platform with what is really in it.
+pages of a running platform with what is really in it, as `running_…`: README's are those of `make demo DEMO_KEEP=1`.
 """
 
 import argparse
@@ -22,11 +22,13 @@ THEMES = ("light", "dark")
 TALLEST = 4000  # pixels; what is longer is cut
 UNAVAILABLE = "/while-the-database-is-away/"
 ANONYMOUS_PAGES = {"sign_in": "/sign-in/", "unavailable": UNAVAILABLE}
-# name of a shot -> link texts that lead there from the dashboard
+REVIEW_HEIGHT = 1500  # pixels: guidelines, prompt and answers together
+FIRST_ROW = "main .rows tbody th a"
+# name of a shot -> the link of the menu and the one of a page that lead there from the dashboard
 REAL_PAGES: dict[str, tuple[str, ...]] = {
     "dashboard": (),
-    "task": ("Tasks", "main table a"),
-    "run": ("Runs", "main table a"),
+    "task": ("Tasks", FIRST_ROW),
+    "run": ("Runs", FIRST_ROW),
 }
 
 
@@ -62,20 +64,25 @@ def photograph_running(out: Path, address: str, user: str, password: str, projec
             for name, steps in REAL_PAGES.items():
                 page.goto(home)
                 for step in steps:
-                    link = page.locator(step).first if " " in step else page.get_by_role("link", name=step).first
-                    page.goto(urljoin(address, link.get_attribute("href") or ""))
-                shoot(page, out / f"{name}-{theme}.png")
+                    menu = page.get_by_role("navigation", name="Project")
+                    link = page.locator(step) if " " in step else menu.get_by_role("link", name=step, exact=True)
+                    page.goto(urljoin(address, link.first.get_attribute("href") or ""))
+                shoot(page, out / f"running_{name}-{theme}.png")
             if take_review(page, f"{home}reviews/"):
-                shoot(page, out / f"review-{theme}.png")
+                page.set_viewport_size({"width": 1280, "height": REVIEW_HEIGHT})
+                shoot(page, out / f"running_review-{theme}.png")
             page.context.close()
 
 
 def take_review(page: Page, queue: str) -> bool:
     """Open the next review that waits, or the one that is open already; False where none waits."""
     page.goto(queue)
-    page.get_by_role("button", name="Take the next one").click()
-    page.wait_for_load_state("networkidle")
-    return page.get_by_role("button", name="Send feedback").count() > 0
+    with page.expect_navigation():
+        page.get_by_role("button", name="Take the next one").click()
+    sends, held = page.get_by_role("button", name="Send feedback"), page.locator("main .rows tbody a")
+    if not sends.count() and held.count():
+        page.goto(urljoin(queue, held.first.get_attribute("href") or ""))
+    return sends.count() > 0
 
 
 def photograph_made_up(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
