@@ -13,7 +13,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """
 
     actions = None
-    list_per_page = 50
+    list_per_page = 20
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
 

@@ -22,6 +22,18 @@ document.addEventListener("keydown", (event) => {
   menu?.querySelector("summary").focus();
 });
 
+// Long parts begin folded on a narrow screen: <details data-fold open>. Without scripts they are open everywhere.
+const narrow = matchMedia("(max-width: 40rem)");
+
+function fold() {
+  for (const part of document.querySelectorAll("details[data-fold]")) {
+    part.open = !narrow.matches || part.querySelector(":target") !== null;
+  }
+}
+
+narrow.addEventListener("change", fold);
+fold();
+
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = !navigator.clipboard;
   button.addEventListener("click", async () => {

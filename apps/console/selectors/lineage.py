@@ -16,7 +16,7 @@ from apps.rollouts.models import Batch
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
-SHOWN = 8
+SHOWN = 6
 HEIGHT, ROW, GAP = 44, 66, 34
 WIDTHS = {"feedback": 118, "batch": 104, "run": 104, "adapter": 176, "served": 148}
 """Pixels of each column, left to right."""

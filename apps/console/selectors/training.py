@@ -35,7 +35,7 @@ from apps.workers.base_names import name_base
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import PairedComparison
 
-PAGE = 25
+PAGE = 20
 MOST_PEOPLE = 12
 MOST_SERVED = 200
 SAMPLE_TASKS = 60

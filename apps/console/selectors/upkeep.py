@@ -16,7 +16,7 @@ from apps.finding.bounds import find_first_since
 from apps.outbox.models import Segment
 from apps.outbox.selectors import find_dead
 
-PAGE = 50
+PAGE = 30
 DEAD_SHOWN = 50
 WINDOW = 200_000
 """Entries that one page looks through for a filter; the next page goes on below them."""
