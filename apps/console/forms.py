@@ -89,7 +89,7 @@ class PlacedForm(forms.Form):
     """Who does the work of tasks, where, and how often."""
 
     worker = forms.ModelChoiceField(Worker.objects.none(), empty_label=None)
-    environment = forms.ChoiceField(help_text=_("The world the tasks are worked in."))
+    environment = forms.ChoiceField(help_text=_("Where the tasks are done."))
     group_size = forms.IntegerField(
         label=_("Attempts"),
         min_value=1,
@@ -171,10 +171,10 @@ class TaskFileForm(PlacedForm):
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false"}),
     )
     form = forms.ChoiceField(
-        label=_("Written as"),
+        label=_("Format"),
         required=False,
         choices=[
-            ("", _("as it looks")),
+            ("", _("detected")),
             ("lines", _("one prompt a line")),
             ("csv", _("CSV with a header")),
             ("jsonl", _("JSON lines")),

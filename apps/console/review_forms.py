@@ -26,10 +26,10 @@ NO_SCORES: Scores = MappingProxyType({})
 MAX_SPANS_CHARS = 20_000
 CONFIRM_ABOVE = 100
 THEN = (
-    ("later", gettext_lazy("Put it back: I will see it again later")),
-    ("others", gettext_lazy("Leave it to others: do not give it to me again")),
-    ("expert", gettext_lazy("It needs an expert: give it to a manager")),
-    ("nobody", gettext_lazy("Nobody needs to judge it: close it without a judgement")),
+    ("later", gettext_lazy("Return it to the queue; I may get it again")),
+    ("others", gettext_lazy("Leave it to other reviewers")),
+    ("expert", gettext_lazy("Pass it to a manager: it needs an expert")),
+    ("nobody", gettext_lazy("Close it without a judgement")),
 )
 
 
@@ -131,7 +131,7 @@ class FeedbackForm(forms.Form):
         min_value=0,
         max_value=1,
         widget=forms.NumberInput(attrs={"step": "0.05", "inputmode": "decimal", "data-score": "whole"}),
-        help_text=gettext_lazy("From 0, useless, to 1, just right."),
+        help_text=gettext_lazy("From 0 (useless) to 1 (right)."),
     )
     text = forms.CharField(
         label=gettext_lazy("What should the worker learn?"),
@@ -149,7 +149,7 @@ class FeedbackForm(forms.Form):
         required=False,
         max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text=gettext_lazy("Trainings by imitation or preference learn it; to others it is a hint at most."),
+        help_text=gettext_lazy("Trained on by imitation and preference runs; in other runs it is a hint at most."),
     )
     active_s = forms.FloatField(required=False, min_value=0, max_value=MAX_ACTIVE_S, widget=forms.HiddenInput)
     draft_version = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
@@ -356,7 +356,7 @@ class FeedbackForm(forms.Form):
         except ValueError:
             wanted = False
         if not wanted:
-            self.add_error(name, _("These marks do not lie in the step's text; mark it again."))
+            self.add_error(name, _("These marks are outside the step's text; mark it again."))
             return []
         return sorted(spans)
 
@@ -380,7 +380,7 @@ class AppealForm(forms.Form):
         label=gettext_lazy("Why is this judgement wrong?"),
         max_length=300,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text=gettext_lazy("Somebody else will judge the task anew, without seeing this judgement first."),
+        help_text=gettext_lazy("Another reviewer judges the task again without seeing this judgement."),
     )
 
 
@@ -402,7 +402,7 @@ class BulkForm(forms.Form):
         help_text=SCORE_HELP,
     )
     text = forms.CharField(
-        label=gettext_lazy("Words for each"),
+        label=gettext_lazy("Comment for each"),
         required=False,
         max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
@@ -420,7 +420,7 @@ class BulkForm(forms.Form):
         data = super().clean() or {}
         expected = data.get("expected")
         if self.count == 0:
-            raise ValidationError(_("No review matches the rule; there is nothing to judge."))
+            raise ValidationError(_("No review matches the filter."))
         if expected is not None and expected != self.count:
             raise ValidationError(
                 _("The queue has changed: %(now)s reviews match now, %(before)s did. Look again.")
@@ -445,7 +445,7 @@ class ActionForm(forms.Form):
         label=gettext_lazy("Score for each"), min_value=0, max_value=1, initial=1, help_text=BulkForm.SCORE_HELP
     )
     text = forms.CharField(
-        label=gettext_lazy("Words for each"),
+        label=gettext_lazy("Comment for each"),
         required=False,
         max_length=MAX_TEXT_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),

@@ -77,7 +77,7 @@ def _draw(task: Task, words: Words, *, by: User, may_ask: bool) -> Drawn | None:
     if not may_ask:
         return None
     if not cache.add(asked_as, 1, ASKED_FOR_S):
-        return Drawn("", NOTHING, _("the model is still reading what you asked it before"))
+        return Drawn("", NOTHING, _("the model is still working on your previous request"))
     try:
         drawn = preview_hint(task, words)
     finally:

@@ -108,7 +108,7 @@ FACTS: Mapping[str, Named] = {
     "presence_penalty": Named(_("Presence penalty")),
     "frequency_penalty": Named(_("Frequency penalty")),
     # reviews
-    "text": Named(_("Said of each")),
+    "text": Named(_("Comment")),
     "score": Named(_("Score")),
     "before": Named(_("Reviews up to")),
     "accuracy": Named(_("Fully right")),
@@ -118,30 +118,30 @@ NAMES = {"torch": "PyTorch", "peft": "PEFT", "transformers": "Transformers", "py
 OWN_NAMES = frozenset({"files", "versions"})
 
 REWARD_SOURCES: Mapping[str, Words] = {
-    "human": _("a person's word"),
-    "verified": _("checked by the world"),
+    "human": _("a person's feedback"),
+    "verified": _("verified"),
     "outside": _("an app, for its user"),
-    "implicit": _("what was said next"),
-    "ai": _("an AI manager's word"),
+    "implicit": _("the next message"),
+    "ai": _("an AI manager's feedback"),
     "scorers": _("the scorers"),
 }
 SIGNALS: Mapping[str, Words] = {
-    "thanked": _("They thanked"),
-    "accepted": _("They took it"),
-    "corrected": _("They corrected it"),
-    "told": _("They gave the right answer"),
-    "asked_again": _("They asked again"),
-    "gave_up": _("They gave up"),
+    "thanked": _("Thanked"),
+    "accepted": _("Accepted"),
+    "corrected": _("Corrected"),
+    "told": _("Gave the right answer"),
+    "asked_again": _("Asked again"),
+    "gave_up": _("Gave up"),
     "tool_failed": _("A tool failed"),
     "judged": _("Judged by a model"),
 }
 TURN_ENDS: Mapping[str, Words] = {
-    "next": _("closed by their next words"),
-    "done": _("closed by the session's end"),
-    "idle": _("closed by silence"),
+    "next": _("ended by the next message"),
+    "done": _("ended with the session"),
+    "idle": _("ended by the session timeout"),
 }
 HINT_SOURCES: Mapping[str, Words] = {
-    "grammar": _("read off the words"),
+    "grammar": _("read from the comment"),
     "edited answer": _("from the corrected answer"),
     "reviewer": _("written by the reviewer"),
 }

@@ -274,7 +274,7 @@ def _exchange(asked: Asked, number: int) -> Hit | None:
 def _show_exchange(one: Exchange, wanted: str) -> Hit:
     said = [message.get("content") for message in one.messages if isinstance(message, dict)]
     words = " · ".join([*(text for text in said if isinstance(text, str)), one.text])
-    return Hit("exchange", one.pk, f"Exchange {one.pk}", excerpt(words, wanted), one.created_at)
+    return Hit("exchange", one.pk, f"Call {one.pk}", excerpt(words, wanted), one.created_at)
 
 
 # --- what works, learns and serves; people and what they did ---------------------------------------------------------

@@ -54,7 +54,7 @@ COMMANDS: dict[str, Entry] = {
     "train": Entry("tentalis.cli.run", "train", "Train a worker now."),
     "run": Entry("tentalis.cli.run", "app", "Look at trainings and watch them."),
     "prm": Entry("tentalis.cli.prm", "app", "Trained step scorers: train one, look, retire."),
-    "manager": Entry("tentalis.cli.manager", "app", "What AI managers learnt from audits."),
+    "manager": Entry("tentalis.cli.manager", "app", "Calibration of AI managers."),
     "adapter": Entry("tentalis.cli.adapter", "app", "What was learnt, and what serves."),
     "canary": Entry("tentalis.cli.canary", "app", "Adapters tried on a share of the work."),
     "shadow": Entry(

@@ -146,7 +146,7 @@ def undo(
 @app.command()
 def retract(
     feedback_id: Annotated[int, typer.Argument(min=1, help="Number of the feedback.")],
-    reason: Annotated[str, typer.Argument(help="Why it counts for nothing.")],
+    reason: Annotated[str, typer.Argument(help="Reason for retracting.")],
     as_json: AsJson = False,
 ) -> None:
     """Let a judgement count for nothing from now on."""

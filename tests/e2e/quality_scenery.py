@@ -8,6 +8,7 @@ from django.utils import timezone
 from apps.accounts.models import Project
 from apps.calibration.models import Comparison
 from apps.calibration.services import JudgedRow, Sitting, note_sittings
+from apps.feedback.models import Feedback, GoldItem
 from apps.tasks.models import Task
 from apps.training.models import ManagerRun, TrainingRun
 from apps.workers.models import Worker
@@ -47,6 +48,18 @@ def compare_raters(project: Project, tasks: Iterable[Task]) -> None:
                     )
                 ],
             )
+
+
+def set_control_items(project: Project) -> None:
+    """The latest two judged tasks are control items: one by a manager's judgement, one by what the world verified."""
+    judged = (
+        Feedback.objects.filter(project=project, author__startswith="user:").order_by("-task_id").distinct("task_id")
+    )
+    for feedback, truth in zip(judged[:2], (GoldItem.Truth.REFERENCE, GoldItem.Truth.VERIFIED), strict=False):
+        attempts = {str(one.index): one.outcome for one in feedback.task.attempts.all()}
+        expected = {"score": feedback.score, "attempts": attempts}
+        by = feedback.task.submitted_by or project.members.earliest("pk").user
+        GoldItem.objects.create(project=project, task=feedback.task, expected=expected, truth=truth, added_by=by)
 
 
 def let_a_manager_learn(project: Project) -> None:

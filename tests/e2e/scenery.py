@@ -23,7 +23,7 @@ from apps.workers.models import Worker
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
 from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, spread, verdict_details
 from tests.e2e.provider_scenery import add_servers
-from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn
+from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn, set_control_items
 from tests.factories import make_project, make_task, make_user, make_worker
 
 ITEMS = 300
@@ -107,6 +107,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
     tell(project)
     compare_raters(project, [reviewed, in_review])
     let_a_manager_learn(project)
+    set_control_items(project)
     return Scene(
         project=project,
         alice=alice,

@@ -88,6 +88,6 @@ def test_a_lead_submits_reviews_by_keyboard_sees_the_run_promotes_and_rolls_back
     page.get_by_role("link", name="Put into service").click()
     page.get_by_role("button", name=re.compile("Put|Promote|service")).last.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Deployed")
-    page.get_by_role("link", name="Each feedback").click()
+    page.get_by_role("link", name="All feedback").click()
     expect(page.locator("main")).to_contain_text("admin")
     assert watch.problems == []

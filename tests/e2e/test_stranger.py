@@ -156,7 +156,7 @@ def review_honestly(person: Person, task: int) -> None:
 def read_versions(person: Person, task: int) -> dict[str, float]:
     """Mean score of a task by who tried it."""
     person.open("task-versions", SLUG, task)
-    rows = person.page.get_by_role("region", name="Who tried it").get_by_role("row")
+    rows = person.page.get_by_role("region", name="Versions").get_by_role("row")
     cells = [rows.nth(place).locator("th, td").all_inner_texts() for place in range(1, rows.count())]
     return {who: float(score) for who, score, *_ in cells}
 
@@ -221,11 +221,11 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
     # tasks of a file, and who judges them
     admin.follow("Bring your tasks")
     file = FilePayload(name="parcels.csv", mimeType="text/csv", buffer=write_file())
-    for button in ("Only look", "Submit all"):
+    for button in ("Check only", "Submit all"):
         admin.page.locator("#id_file").set_input_files(file)
         admin.fill(group_size=str(ATTEMPTS))
         admin.press(button)
-        admin.sees(f"{TASKS} tasks can be read" if button == "Only look" else f"{TASKS} tasks are queued")
+        admin.sees(f"{TASKS} tasks can be read" if button == "Check only" else f"{TASKS} tasks are queued")
     admin.open("who-judges", SLUG)
     admin.page.get_by_label("A person", exact=True).check()
     admin.fill(share="100")
@@ -269,7 +269,7 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
     again = [tasks[place] for place in choose(ASKED_AGAIN, beside=judged)]
     for task in again:
         admin.open("task-versions", SLUG, task)
-        admin.press("Try this task again with the one in service")
+        admin.press("Run again with the adapter in service")
         heading = admin.page.get_by_role("heading", level=1)
         expect(heading).to_contain_text("In review", timeout=PATIENCE_MS)
     scores = [read_versions(admin, task) for task in again]

@@ -180,7 +180,7 @@ def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[Alarm]:
             if batch.closed_at is None or batch.closed_at < now - UNSENT:
                 words = _("Batch %(n)s of %(worker)s is full and nothing trains it.")
                 words = words % {"n": batch.number, "worker": batch.worker.name}
-                found.append(Alarm(words, "blockers", _("What does it wait for?")))
+                found.append(Alarm(words, "blockers", _("See the training status")))
             continue
         is_running = run.state == TrainingRun.State.RUNNING
         if find_untaken(run) is not None:

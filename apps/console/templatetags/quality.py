@@ -14,7 +14,7 @@ register = template.Library()
 def rate(found: Interval) -> str:
     """A share with its interval, in a sentence."""
     if found.value is None:
-        return _("nothing to count")
+        return _("no items")
     return _("%(share)s (interval %(low)s to %(high)s)") % {
         "share": share(found.value),
         "low": share(found.low),

@@ -19,18 +19,18 @@ register = template.Library()
 
 SMALL_USD = Decimal("0.001")
 FINISHED = {
-    "stop": gettext_lazy("it was done"),
-    "end_turn": gettext_lazy("it was done"),
-    "length": gettext_lazy("the longest answer"),
-    "max_tokens": gettext_lazy("the longest answer"),
-    "tool_calls": gettext_lazy("a tool call"),
-    "tool_use": gettext_lazy("a tool call"),
-    "content_filter": gettext_lazy("a filter"),
-    "stop_sequence": gettext_lazy("a text it had to end at"),
+    "stop": gettext_lazy("complete"),
+    "end_turn": gettext_lazy("complete"),
+    "length": gettext_lazy("length limit"),
+    "max_tokens": gettext_lazy("length limit"),
+    "tool_calls": gettext_lazy("tool call"),
+    "tool_use": gettext_lazy("tool call"),
+    "content_filter": gettext_lazy("content filter"),
+    "stop_sequence": gettext_lazy("stop sequence"),
 }
 PURPOSES = {
     "main": gettext_lazy("the agent's answer"),
-    "side": gettext_lazy("beside it"),
+    "side": gettext_lazy("side call"),
     "judge": gettext_lazy("a judge"),
     "manager": gettext_lazy("an AI manager"),
     "hint": gettext_lazy("a hint"),

@@ -27,11 +27,11 @@ class ForgetForm(forms.Form):
 
     end_user = forms.CharField(
         label=gettext_lazy("End user"), required=False, max_length=200,
-        help_text=gettext_lazy("As the agent names them, exactly."),
+        help_text=gettext_lazy("The exact name that the agent sends."),
     )  # fmt: skip
     text = forms.CharField(
         label=gettext_lazy("Or a text"), required=False, min_length=SHORTEST_TEXT_CHARS, max_length=LONGEST_TEXT_CHARS,
-        help_text=gettext_lazy("Looked for in everything that was said, in any case."),
+        help_text=gettext_lazy("Searched for in all messages; case is ignored."),
     )  # fmt: skip
     is_sure = forms.BooleanField(required=False)
 
@@ -78,20 +78,20 @@ def say_rebuild(adapters: int, judges: int, reruns: int) -> str:
     if not adapters and not judges:
         return ""
     taught = ngettext(
-        "%d adapter was taught by them, itself or by what it continues; it cannot serve again.",
-        "%d adapters were taught by them, themselves or by what they continue; none can serve again.",
+        "%d adapter was trained on their data, itself or in an earlier version; it can no longer serve.",
+        "%d adapters were trained on their data, themselves or in an earlier version; they can no longer serve.",
         adapters,
     )
-    again = ngettext("%d training is done again without them.", "%d trainings are done again without them.", reruns)
+    again = ngettext("%d training will be repeated without it.", "%d trainings will be repeated without it.", reruns)
     judging = ngettext(
-        "%d step scorer or manager learnt from them; it judges without that from now on.",
-        "%d step scorers and managers learnt from them; they judge without that from now on.",
+        "%d step scorer or AI manager was trained on it; it returns to the version before.",
+        "%d step scorers and AI managers were trained on it; they return to the version before.",
         judges,
     )
     said = [
         taught % adapters if adapters else "",
         judging % judges if judges else "",
-        again % reruns if reruns else _("Nothing is left to train again.") if adapters else "",
+        again % reruns if reruns else _("No training has to be repeated.") if adapters else "",
     ]
     return " ".join(filter(None, said))
 

@@ -99,10 +99,10 @@ def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None,
 
 def _thank(request: HttpRequest, obstacles: Sequence[str]) -> None:
     if obstacles:
-        said = _("Your feedback is recorded. Nothing can be learned from it: %(why)s.")
+        said = _("Your feedback is recorded. It cannot be used for training: %(why)s.")
         messages.success(request, said % {"why": "; ".join(obstacles)})
     else:
-        messages.success(request, _("Thank you: your feedback is recorded and will be learned from."))
+        messages.success(request, _("Thank you: your feedback is recorded and will be used for training."))
 
 
 def open_next(request: HttpRequest, scene: Scene, filters: QueueFilter, nothing: str = "") -> HttpResponse:

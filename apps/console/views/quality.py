@@ -59,7 +59,7 @@ def reinstate_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpRe
     if rater is None:
         raise Http404(f"no rater {rater_id}")
     reason = request.POST.get("reason", "")
-    done = _("%(name)s counts again, and starts as an unknown rater.") % {"name": quality.name_rater(rater.handle)}
+    done = _("%(name)s is reinstated and starts as an unknown rater.") % {"name": quality.name_rater(rater.handle)}
     act(
         request,
         done,
@@ -76,7 +76,7 @@ def add_gold(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpRespon
     reference = said.filter(project=scene.project, pk=feedback_id).first()
     if reference is None:
         raise Http404(f"no feedback {feedback_id}")
-    done = _("It is a control item from now on: reviewers get it among the others, and are not told.")
+    done = _("Added to the control items: it is handed out for review unmarked.")
     act(request, done, lambda: feedback.add_gold(task=reference.task, by=scene.user, reference=reference))
     return leave(scene, "feedback", feedback_id)
 
@@ -87,7 +87,7 @@ def remove_gold(request: HttpRequest, scene: Scene, gold_id: int) -> HttpRespons
     item = GoldItem.objects.select_related("project").filter(project=scene.project, pk=gold_id).first()
     if item is None:
         raise Http404(f"no control item {gold_id}")
-    done = _("It is no control item any more; what was said of it stays.")
+    done = _("Removed from the control items; judgements of it are kept.")
     act(request, done, lambda: feedback.remove_gold(item=item, by=scene.user))
     return leave(scene, "quality")
 

@@ -69,7 +69,7 @@ def prepare_action(request: HttpRequest, scene: Scene) -> HttpResponse:
     doing = DOINGS.get(of, {}).get(action)
     back = find_page(scene, LISTS.get(of, "task-list"))
     if doing is None:
-        messages.error(request, _("There is no such action; tick some rows of a list, and choose one above it."))
+        messages.error(request, _("There is no such action: tick rows of a list and choose an action above it."))
         return redirect(back)
     try:
         ticked = find_ticked(scene.project, scene.user, of=of, action=action, query=request.GET)
@@ -116,7 +116,7 @@ def show_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
 @project_view(Right.REVIEWS_WRITE)
 def cancel_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
     bulk = _bulk_or_404(scene, bulk_id)
-    act(request, _("It stops after the row it is at."), lambda: flow.cancel_bulk(bulk=bulk, by=scene.user))
+    act(request, _("Stopping after the current row."), lambda: flow.cancel_bulk(bulk=bulk, by=scene.user))
     return leave(scene, "bulk", bulk_id)
 
 
@@ -124,8 +124,8 @@ def cancel_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpRespons
 @project_view(Right.REVIEWS_WRITE)
 def undo_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
     bulk = _bulk_or_404(scene, bulk_id)
-    if act(request, _("It is being taken back."), lambda: flow.undo_bulk(bulk=bulk, by=scene.user)):
-        messages.info(request, _("What was already learned from it stays learned; the report says which."))
+    if act(request, _("The judgements are being retracted."), lambda: flow.undo_bulk(bulk=bulk, by=scene.user)):
+        messages.info(request, _("Adapters already trained on them stay; the report lists them."))
     return leave(scene, "bulk", bulk_id)
 
 

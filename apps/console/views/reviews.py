@@ -73,7 +73,7 @@ def list_reviews(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.REVIEWS_WRITE)
 def take_next_review(request: HttpRequest, scene: Scene) -> HttpResponse:
     """Claim the next review of the filter that nobody has open."""
-    nothing = _("Nothing waits for you: every open review is in somebody's hands or done.")
+    nothing = _("No review is waiting for you: every open one is held already.")
     return open_next(request, scene, read_filters(request), nothing)
 
 
@@ -89,7 +89,7 @@ def show_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRespo
         feedback = find_own_feedback(review, scene.user)
         if feedback is not None:
             return _reveal(request, scene, review, feedback)
-        messages.info(request, _("This review is not open any more; this is its task."))
+        messages.info(request, _("This review is no longer open; this is its task."))
         return leave(scene, "task", review.task_id)
     if review.claimed_by_id != scene.user.pk:
         context = {
@@ -138,7 +138,7 @@ def release_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRe
     review = find_review_or_404(scene, review_id)
     act(
         request,
-        _("The review is free for others again."),
+        _("The review is back in the queue."),
         lambda: reviews.release_review(review=review, by=scene.user),
     )
     return leave(scene, "review-list")
@@ -174,7 +174,11 @@ def assign_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRes
     to = User.objects.filter(memberships__project=scene.project, username=name).first() if name else None
     if name and to is None:
         raise Http404(f"no member {name}")
-    done = _("The review is %(name)s's now.") % {"name": to.username} if to else _("The review is anyone's again.")
+    done = (
+        _("The review is assigned to %(name)s.") % {"name": to.username}
+        if to
+        else _("The review is no longer assigned.")
+    )
     act(request, done, lambda: reviews.assign_review(review=review, to=to, by=scene.user))
     return _back_to_list(request, scene)
 
@@ -188,7 +192,7 @@ def snooze_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRes
     if hours and hours not in SNOOZES:
         raise Http404(f"no snooze of {hours} hours")
     until = timezone.now() + SNOOZES[hours] if hours else None
-    done = _("The review sleeps until then.") if hours else _("The review is awake again.")
+    done = _("The review is snoozed.") if hours else _("The snooze is ended.")
     act(request, done, lambda: reviews.snooze_review(review=review, until=until, by=scene.user))
     return _back_to_list(request, scene)
 
@@ -204,7 +208,7 @@ def undo_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpR
         messages.error(request, str(error))
         return leave(scene, "review-list")
     request.session.pop(UNDO, None)
-    messages.success(request, _("Taken back: your judgement is here again, as you wrote it."))
+    messages.success(request, _("Undone: your judgement is open for editing again."))
     return leave(scene, "review", review.pk)
 
 
@@ -236,9 +240,9 @@ def appeal(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse
             show_error(form, error)
             status = error.status
         else:
-            messages.success(request, _("The appeal is open: somebody else will judge the task anew."))
+            messages.success(request, _("The appeal is open: another reviewer will judge the task."))
             if not reviews.has_judge(opened):
-                messages.warning(request, _("Nobody else here may judge it yet; invite another reviewer."))
+                messages.warning(request, _("No other member may review it yet; invite another reviewer."))
             return leave(scene, "task", feedback.task_id)
     may_retract = feedback.author == scene.user.handle or may_manage(scene.project, scene.user)
     context = {"form": form, "feedback": feedback, "task": feedback.task, "may_retract": may_retract}

@@ -90,7 +90,7 @@ def try_again(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
     except TentalisError as error:
         messages.error(request, str(error))
         return leave(scene, "task-versions", task_id)
-    messages.success(request, _("Task %(id)s tries it again.") % {"id": again.pk})
+    messages.success(request, _("Submitted again as task %(id)s.") % {"id": again.pk})
     return leave(scene, "task", again.pk)
 
 
@@ -121,5 +121,5 @@ def _find_blind_review(scene: Scene, *task_ids: int) -> Review | None:
 
 
 def _send_to_review(request: HttpRequest, scene: Scene, review: Review) -> HttpResponse:
-    messages.info(request, _("You have this task's review open: what others said and did shows once you have judged."))
+    messages.info(request, _("You have this task's review open: other feedback is shown after you have judged."))
     return leave(scene, "review", review.pk)

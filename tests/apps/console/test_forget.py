@@ -22,9 +22,9 @@ def test_it_looks_first_and_deletes_with_a_tick(client: Client, project: Project
     assert Session.objects.count() == 1
     assert client.post(path, {"end_user": "Grace <b>Hopper", "is_sure": "on"}).status_code == 302
     assert not Session.objects.exists()
-    assert "Forgotten so far" in client.get(path).content.decode()
+    assert "Erased so far" in client.get(path).content.decode()
     assert client.post(path, {"end_user": "a", "text": "bcd"}).status_code == 400
-    assert client.post(path, {"text": "nobody said this"}).content.decode().count("Nothing is known of them here.") == 1
+    assert client.post(path, {"text": "nobody said this"}).content.decode().count("No data found.") == 1
 
 
 def test_managers_forget_nobody(client: Client, project: Project) -> None:

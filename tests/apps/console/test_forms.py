@@ -249,7 +249,7 @@ def test_the_next_review_is_handed_out_until_none_is_left(scene: Scene) -> None:
     client = sign_in(make_user("bob"))
     assert client.post(path("review-next")).headers["Location"] == path("review", scene.review.pk)
     other = sign_in(scene.alice)
-    assert "Nothing waits for you" in other.post(path("review-next"), follow=True).content.decode()
+    assert "No review is waiting for you" in other.post(path("review-next"), follow=True).content.decode()
 
 
 def test_a_review_can_be_given_back_and_skipped_with_a_reason(scene: Scene) -> None:

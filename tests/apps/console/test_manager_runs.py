@@ -20,12 +20,12 @@ def fits(project: Project) -> list[ManagerRun]:
 
 def test_the_quality_page_lists_every_fit_with_why(alice: User, fits: list[ManagerRun]) -> None:
     html = look(alice, "quality")
-    for words in ("What managers learnt from audits", "rubric:desk", "In use", "Refused", "Replaced", "found 3 and 13"):
+    for words in ("Calibration of AI managers", "rubric:desk", "In use", "Refused", "Replaced", "found 3 and 13"):
         assert words in html
 
 
 def test_a_reviewer_is_not_shown_what_managers_learnt(bob: User, fits: list[ManagerRun]) -> None:
-    assert "What managers learnt" not in look(bob, "quality")
+    assert "Calibration of AI managers" not in look(bob, "quality")
 
 
 def test_a_fit_shows_its_weights_before_and_after_and_its_curve(alice: User, fits: list[ManagerRun]) -> None:

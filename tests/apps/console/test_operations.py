@@ -520,7 +520,7 @@ def test_an_empty_project_says_on_every_new_list_what_it_is_for(alice: User, pro
         "worker-list": "No worker yet",
         "session-list": "No session yet",
         "dataset-list": "No data set yet",
-        "my-feedback": "You have not judged anything yet",
+        "my-feedback": "You have not given feedback yet",
     }
     for name, words in said.items():
         assert words in client.get(reverse(f"console:{name}", args=(project.slug,))).content.decode(), name

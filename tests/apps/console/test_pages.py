@@ -147,7 +147,7 @@ def test_an_empty_project_says_on_every_list_what_it_is_for(alice: User, project
         "project": "No worker yet",
         "task-list": "No task yet",
         "task-new": "no active worker",
-        "review-list": "Nothing waits for a person",
+        "review-list": "No open reviews",
         "run-list": "No run yet",
         "adapter-list": "No adapter yet",
         "blockers": "No task was ever submitted",

@@ -89,7 +89,7 @@ def test_afterwards_the_page_tells_who_made_each_answer_and_what_others_said(rev
     claim(review=review, by=bob)
     client.post(path("review", review.pk), {"score": "0.5"})
     html = client.get(path("review", review.pk)).content.decode()
-    assert "Behind the review" in html
+    assert "Authors and scores of" in html
     assert "attempt 1" in html
     assert "verified-secret" in html
     assert "base model" in html
@@ -404,7 +404,7 @@ def test_a_judgement_is_appealed_from_its_task_and_judged_by_somebody_else(proje
     appeal = Review.objects.get(purpose="appeal")
     assert appeal.about == feedback
     page = client.get(path("task", task.pk)).content.decode()
-    assert "Nobody else here may judge it yet" in page
+    assert "No other member may review it yet" in page
     assert path("review-claim", appeal.pk) not in page
     client.post(path("feedback-retract", feedback.pk), {"reason": "Wrong task."})
     feedback.refresh_from_db()
@@ -515,7 +515,7 @@ def test_answers_that_read_the_same_are_one_card_with_one_judgement(project: Pro
     page = client.get(path("review", review.pk)).content.decode()
     assert page.count('<article class="answer"') == 3
     assert "×3" in page
-    assert "3 attempts read exactly so; your judgement is of each." in page
+    assert "3 identical attempts; your judgement applies to all of them." in page
     assert "a1-score" not in page
     compared = client.get(path("task-compare", task.pk) + f"?left=1&right=3&review={review.pk}").content.decode()
     assert "They are the same." in compared
@@ -532,17 +532,17 @@ def test_whether_a_review_can_be_learned_from_is_said_before_it_is_given(project
     task = make_judged_task(project, state=Task.State.IN_REVIEW)
     review = Review.objects.create(project=project, task=task, audience="human")
     client = sign_in(bob)
-    assert "This review can be learned from." in client.get(path("review", review.pk)).content.decode()
+    assert "This review can be used for training." in client.get(path("review", review.pk)).content.decode()
     claim(review=review, by=bob)
     page = client.get(path("review", review.pk)).content.decode()
-    assert "This review can be learned from." in page
+    assert "This review can be used for training." in page
     assert "bob: your word counts fully" in page
     Exchange.objects.update(token_ids=b"")
     Rater.objects.create(
         project=project, handle=bob.handle, kind="person", weight=0.35, bad=4, false_approvals=3, good=2
     )
     page = " ".join(client.get(path("review", review.pk)).content.decode().split())
-    assert "Nothing can be learned from this review." in page
+    assert "This review cannot be used for training." in page
     assert "The model server told no token ids or log-probs" in page
     assert "bob: your word counts 0.35 of 1" in page
     assert "for you approved 3 of 4 that were wrong and rejected 0 of 2 that were right" in page
@@ -559,8 +559,8 @@ def test_a_held_out_task_is_told_at_submit_on_its_review_and_in_my_feedback(proj
     task = make_judged_task(project, environment="desk", prompt=ticket.prompt, state=Task.State.LEARNING)
     client = sign_in(bob)
     sent = client.post(path("task-feedback", task.pk), {"score": "0"}, follow=True).content.decode()
-    assert "Nothing can be learned from it: the task is held out" in sent
+    assert "It cannot be used for training: the task is held out" in sent
     build_rollouts(task.pk, by="test")
     page = " ".join(client.get(path("my-feedback")).content.decode().split())
-    assert "Cannot be learned from: the task is held out: it is only ever measured on" in page
-    assert "Waits until" not in page
+    assert "Cannot be used for training: the task is held out: it is only ever measured on" in page
+    assert "Waiting for" not in page

@@ -129,8 +129,8 @@ def test_a_call_that_goes_on_shows_the_whole_talk_and_what_is_new(project: Proje
     )
     client = sign_in(alice)
     page = client.get(path("exchange", second.pk) + "?prompt=1").content.decode()
-    for words in ("2 messages as in the call before", "What does it cost?", "And with shipping?", "It costs 9",
-                  "The same 7 tokens as the call before", "Temperature", "1 tool it could call", "stock"):  # fmt: skip
+    for words in ("2 messages repeated from the call before", "What does it cost?", "And with shipping?", "It costs 9",
+                  "7 tokens repeated from the call before", "Temperature", "1 tool offered", "stock"):  # fmt: skip
         assert words in page, words
     assert path("exchange", first.pk) in page
     told = client.get(path("exchange-json", second.pk))
@@ -148,7 +148,7 @@ def test_a_call_whose_beginning_was_deleted_says_so(project: Project, alice: Use
     second = make_exchange(project, parent=first, shared_messages=2, shared_tokens=7, messages=[])
     first.delete()
     page = sign_in(alice).get(path("exchange", second.pk)).content.decode()
-    assert "A part of this conversation was deleted" in page
+    assert "Part of this conversation was deleted" in page
 
 
 @pytest.mark.django_db
@@ -175,7 +175,7 @@ def test_a_call_leads_to_what_learned_from_it(project: Project, alice: User) -> 
     exchange = attempt.exchange
     assert exchange is not None
     page = sign_in(alice).get(path("exchange", exchange.pk)).content.decode()
-    for words in (path("task", task.pk), "attempt 1", "in batch 9", "0.75", "a person&#x27;s word", "step 2"):
+    for words in (path("task", task.pk), "attempt 1", "in batch 9", "0.75", "a person&#x27;s feedback", "step 2"):
         assert words in page, words
 
 
@@ -189,7 +189,7 @@ def test_what_tokens_write_is_asked_once_of_the_server_that_served_them(project:
     assert "?words=1" in page
     assert 'hx-trigger="load"' in page
     asked = client.get(path("exchange", exchange.pk) + "?words=1&fragment=exchange_tokens").content.decode()
-    assert "cannot say any more what they write" in asked
+    assert "can no longer decode them" in asked
     assert 'hx-trigger="load"' not in asked
     keep_spelling(exchange, [100, 101, 102, 103], ["It", " costs", " 4", "<|end|>"])
     page = client.get(path("exchange", exchange.pk)).content.decode()
@@ -257,8 +257,8 @@ def test_a_session_shows_turns_with_what_they_showed_and_became(talk: Session, a
     page = sign_in(alice).get(path("session", talk.pk)).content.decode()
     task = Turn.objects.get().task
     assert task is not None
-    for words in ("Turn 1", "They corrected it", "trusted 0.70", f"became task {task.pk}", "$0.25", "Beside",
-                  path("feedback", Feedback.objects.get().pk), "closed by their next words"):  # fmt: skip
+    for words in ("Turn 1", "Corrected", "weight 0.70", f"task {task.pk}", "$0.25", "Beside",
+                  path("feedback", Feedback.objects.get().pk), "ended by the next message"):  # fmt: skip
         assert words in page, words
     assert "<html" not in sign_in(alice).get(path("session", talk.pk), {"fragment": "session"}).content.decode()
 

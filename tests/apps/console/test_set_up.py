@@ -214,7 +214,7 @@ def test_who_judges_is_said_in_one_place_and_the_rest_of_the_policy_stays(owner:
 
 def test_a_manager_may_look_who_judges_and_not_change_it(alice: User, project: Project) -> None:
     client = sign_in(alice)
-    assert "An owner of the project changes this" in read(client.get(path("who-judges")))
+    assert "Only an owner can change this" in read(client.get(path("who-judges")))
     assert client.post(path("who-judges"), {"who": "none", "share": 5}).status_code == 403
 
 

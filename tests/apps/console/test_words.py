@@ -79,6 +79,21 @@ OLD_WORDS = (
         "may add it with allow_private",
     ),
     *("Nothing proved", "Clip below", "Clip above", "Floor of the spread"),
+    *("takes it back", "came to nothing", "counts for nothing", "counts again", "What was said", "What it teaches"),
+    *("teaches nothing:", "What became of it", "How it was asked", "thought aloud", "told no log-probs"),
+    *(
+        "least sure of",
+        "Known to callers as",
+        "What the attempts were worth",
+        "more like this",
+        "no pull",
+        "Who taught",
+    ),
+    *("came out better", "All that moved", "How far it came", "Nobody was compared", "Machines beside people"),
+    *("learnt from audits", "Do people agree", "Judged by two", "Approved bad", "Rejected good", "hardly read"),
+    *("judged otherwise", "Let it count", "hold for right"),
+    *("Forget a person", "Forgotten so far", "is known of them", "agent will be taught", "read exactly so"),
+    *("Asked because", "what stood behind", "The review sleeps", "free for others again"),
 )
 
 

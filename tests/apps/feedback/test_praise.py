@@ -77,7 +77,7 @@ def test_praise_counts_as_a_judgement_and_the_trace_says_why_it_taught_nothing(p
     preview = reverse("console:feedback-preview", args=(project.slug, review.task_id))
     typed = {"text": "Kann so bleiben.", "score": "1"}
     assert PRAISE_AT_FULL_MARKS in client.post(preview, typed).content.decode()
-    assert "This is what the agent will be taught" in client.post(preview, typed | {"score": "0.5"}).content.decode()
+    assert "Hint the worker will be trained on" in client.post(preview, typed | {"score": "0.5"}).content.decode()
     assert PRAISE_AT_FULL_MARKS not in client.post(preview, typed | {"score": "0.5"}).content.decode()
     feedback = give_feedback(review=review, by=bob, score=1.0, text="Kann so bleiben.")
     extract_hint(review.task_id)
