@@ -23,13 +23,13 @@ class Term(NamedTuple):
 
 
 TASKS = ("task-list", "task", "task-new", "task-import", "project")
-REVIEWING = ("review-list", "review", "review-skip", "bulk-new")
+REVIEWING = ("review-list", "review", "review-skip", "bulk-new", "bulk", "feedback-appeal")
 MEASURING = ("quality", "rater", "manager-run")
 RUNS = ("run-list", "run", "run-retry", "returns")
 ADAPTERS = ("adapter-list", "adapter", "adapter-promote", "roll-back", "adapter-moved")
 TRIALS = ("adapter-canary", "canary-stop", "adapter-shadow", "shadow-stop")
-TRACE = ("feedback", "my-feedback", "adapter-people", "task-versions")
-CALLS = ("session-list", "session", "exchange")
+TRACE = ("feedback", "my-feedback", "adapter-people", "task-versions", "attempt-compare")
+CALLS = ("session-list", "session", "exchange", "forget")
 
 TITLES: Mapping[str, Words] = {
     "work": _("Work and reviews"),
