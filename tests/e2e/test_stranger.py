@@ -225,7 +225,7 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
         admin.page.locator("#id_file").set_input_files(file)
         admin.fill(group_size=str(ATTEMPTS))
         admin.press(button)
-        admin.sees(f"{TASKS} tasks can be read" if button == "Check only" else f"{TASKS} tasks are queued")
+        admin.sees(f"{TASKS} rows can be read" if button == "Check only" else f"{TASKS} tasks are queued")
     admin.open("who-judges", SLUG)
     admin.page.get_by_label("A person", exact=True).check()
     admin.fill(share="100")

@@ -124,7 +124,7 @@ def test_a_file_of_tasks_is_looked_at_then_taken(alice: User, project: Project, 
     data = {"worker": str(worker.pk), "environment": "chat"}
     pasted = {"text": "prompt,reference\nWhat is 3 + 4?,7\nName a colour.,\n"}
     looked = client.post(address, data | pasted | {"check": "1"}).content.decode()
-    assert "2 tasks can be read" in looked
+    assert "2 rows can be read" in looked
     assert "Name a colour." in looked
     assert not Task.objects.exists()
     file = SimpleUploadedFile("tasks.txt", "Say hello.\n\nSay goodbye.\n".encode("utf-8-sig"))
