@@ -58,8 +58,9 @@ def set_control_items(project: Project) -> None:
     for feedback, truth in zip(judged[:2], (GoldItem.Truth.REFERENCE, GoldItem.Truth.VERIFIED), strict=False):
         attempts = {str(one.index): one.outcome for one in feedback.task.attempts.all()}
         expected = {"score": feedback.score, "attempts": attempts}
-        by = feedback.task.submitted_by or project.members.earliest("pk").user
-        GoldItem.objects.create(project=project, task=feedback.task, expected=expected, truth=truth, added_by=by)
+        GoldItem.objects.create(
+            project=project, task=feedback.task, expected=expected, truth=truth, added_by=feedback.task.submitted_by
+        )
 
 
 def let_a_manager_learn(project: Project) -> None:
