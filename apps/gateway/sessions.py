@@ -64,7 +64,7 @@ def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Call
     conversation = _shorten(in_path or _find_session(body, metadata, headers) or conversation)
     session = conversation or _shorten(end_user)
     return Place(
-        session=session or _fingerprint(body, metadata, caller),
+        session=session or make_fingerprint(body, metadata, caller),
         end_user=_shorten(end_user),
         turn=turn if turn in {"main", "side"} else ("main" if is_main else "side"),
         task=_number(headers.get("X-Tentalis-Task")),
@@ -103,7 +103,7 @@ def _find_session(body: Mapping[str, Any], metadata: Mapping[str, Any], headers:
     return _text(metadata.get("session_id"))
 
 
-def _fingerprint(body: Mapping[str, Any], metadata: Mapping[str, Any], caller: Caller) -> str:
+def make_fingerprint(body: Mapping[str, Any], metadata: Mapping[str, Any], caller: Caller) -> str:
     """Of the caller, whom it speaks for and how the conversation began: its later turns have the same."""
     about = {
         name: value

@@ -15,6 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from apps.gateway.bounds import BeyondBoundsError, load_bounded
 from apps.gateway.record import RECORD_VERSION, Header
+from apps.gateway.sessions import make_fingerprint
 from apps.gateway.tables import Caller
 from apps.inference.models import TOLD_BY_A_SPAN
 from tentalis.core import gen_ai
@@ -106,9 +107,9 @@ def make_id(project: int, span: Span) -> str:
 
 def _read_call(span: Span, given: Attributes, caller: Caller, *, workers: frozenset[str], now: float) -> Told:
     messages, choices = _read_asked(given, span), _read_choices(given, span)
-    model = _text(given, gen_ai.REQUEST_MODEL, gen_ai.RESPONSE_MODEL, "llm.model_name")
+    model = _text(given, gen_ai.REQUEST_MODEL, "llm.request.model_name", gen_ai.RESPONSE_MODEL, "llm.model_name")
     model = model or _text(_object(_load(given.get("llm.invocation_parameters"))), "model") or "unknown"
-    served = _text(given, gen_ai.RESPONSE_MODEL) or model
+    served = _text(given, gen_ai.RESPONSE_MODEL, "llm.response.model_name") or model
     began = min(max(span.start_time_unix_nano / _NANO, now - OLDEST_S), now)
     latency_s = max(0.0, (span.end_time_unix_nano - span.start_time_unix_nano) / _NANO)
     first_s = _number(given.get(gen_ai.FIRST_CHUNK_S))
@@ -127,6 +128,10 @@ def _read_call(span: Span, given: Attributes, caller: Caller, *, workers: frozen
     provider = _text(given, gen_ai.PROVIDER, gen_ai.SYSTEM, "llm.provider", "llm.system").lower()
     worker = _text(given, gen_ai.WORKER, gen_ai.AGENT, "service.name")
     conversation = _text(given, gen_ai.CONVERSATION, gen_ai.SESSION, *_spell("session_id", "chat_id", "thread_id"))
+    end_user = _text(given, gen_ai.USER, "enduser.id", *_spell("user_id"))
+    # a call that stands alone in its trace is one of many, as a conversation's turns are that no span of an agent holds
+    is_guessed = bool(messages) and not conversation and not span.parent_span_id
+    session = conversation or span.trace_id.hex()
     id = make_id(caller.project, span)
     header: Header = {
         "v": RECORD_VERSION,
@@ -135,11 +140,11 @@ def _read_call(span: Span, given: Attributes, caller: Caller, *, workers: frozen
         "project": caller.project,
         "agent": caller.agent,
         "token": caller.token,
-        "session": conversation or span.trace_id.hex(),
-        "end_user": _text(given, gen_ai.USER, "enduser.id", *_spell("user_id")),
+        "session": make_fingerprint(request, {"user": end_user}, caller) if is_guessed else session,
+        "end_user": end_user,
         "is_done": False,
-        "is_guessed": False,
-        "is_named": True,
+        "is_guessed": is_guessed,
+        "is_named": not is_guessed,
         "retry": 0,
         "turn": "main" if caller.is_agent else "side",
         "task": _number_of(given, gen_ai.TASK, most=2**62),
@@ -182,7 +187,7 @@ def _read_asked(given: Attributes, span: Span) -> list[Json]:
 
 def _read_choices(given: Attributes, span: Span) -> list[Json]:
     """What it answered."""
-    reasons = given.get(gen_ai.FINISH_REASONS)
+    reasons = given.get(gen_ai.FINISH_REASONS) or [given.get("llm.finish_reason") or ""]
     reasons = reasons if isinstance(reasons, list) else []
     told = _load(given.get(gen_ai.OUTPUT))
     answers = [(one, said) for one in _objects(told) for said in _read_parted([one])]
@@ -241,10 +246,9 @@ def _join_parts(parts: Sequence[Json]) -> Json:
             thoughts.append(_say(part.get("content")))
         elif kind == "tool_call":
             calls.append(_make_call(part))
-        elif kind == "uri" or kind == "blob":
-            content.append({"type": "image_url", "image_url": {"url": _find_address(part)}})
-    is_text = all(one["type"] == "text" for one in content)
-    message: Json = {"content": "\n\n".join(one["text"] for one in content) if is_text else content}
+        elif kind in ("uri", "blob", "file"):
+            content.append(_make_file(part))
+    message: Json = {"content": _join_content(content)}
     if calls:
         message = {"content": message["content"] or None, "tool_calls": calls}
     if thoughts:
@@ -268,8 +272,8 @@ def _read_flat(given: Json) -> Json:
 def _read_content(one: Json) -> Any:
     content = one.get("content")
     if content is None:
-        texts = [_object(part.get("message_content")).get("text") for part in _list(one.get("contents"))]
-        return "\n\n".join(text for text in texts if isinstance(text, str))
+        parts = [_object(part.get("message_content")) for part in _list(one.get("contents"))]
+        return _join_content([made for part in parts if (made := _make_content(part)) is not None])
     loaded = _load(content) if isinstance(content, str) and content[:2] in ("[{", "[ ") else None
     if isinstance(loaded, list) and loaded and all(isinstance(part, dict) and "type" in part for part in loaded):
         return loaded
@@ -357,10 +361,39 @@ def _name_function(one: Json) -> Json:
     return {"type": "function", "function": function}
 
 
-def _find_address(part: Json) -> str:
+def _join_content(content: list[Json]) -> Any:
+    """A text where there is nothing else."""
+    is_text = all(one["type"] == "text" for one in content)
+    return "\n\n".join(one["text"] for one in content) if is_text else content
+
+
+def _make_content(part: Json) -> Json | None:
+    """A part of OpenInference's; None for one that says nothing."""
+    if isinstance(text := part.get("text"), str):
+        return {"type": "text", "text": text}
+    for kind in ("image", "audio", "video", "document"):
+        told = _object(part.get(kind))
+        address = _object(told.get(kind)).get("url", told.get("url"))
+        if isinstance(address, str):
+            return _make_part(kind, address)
+    return None
+
+
+def _make_file(part: Json) -> Json:
+    """A part of the conventions' that is no text."""
+    kind = _text(part, "modality") or "image"
+    if part.get("type") == "file":
+        return {"type": "file", "file": {"file_id": _text(part, "file_id")}}
     if part.get("type") == "uri":
-        return _text(part, "uri")
-    return f"data:{_text(part, 'mime_type') or 'application/octet-stream'};base64,{_say(part.get('content'))}"
+        return _make_part(kind, _say(part.get("uri")))
+    mime_type = _text(part, "mime_type") or "application/octet-stream"
+    return _make_part(kind, f"data:{mime_type};base64,{_say(part.get('content'))}")
+
+
+def _make_part(kind: str, address: str) -> Json:
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": address}}
+    return {"type": "file", "file": {"file_data": address}}
 
 
 def _join_texts(parts: Any) -> str:

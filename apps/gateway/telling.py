@@ -23,6 +23,7 @@ from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.exchange import UNRECORDED
 from apps.gateway.record import SpoolError
+from apps.gateway.span_bounds import has_more_messages
 from apps.gateway.spans import Told, read_calls
 from apps.gateway.tables import Caller
 from apps.inference.models import Exchange
@@ -35,11 +36,13 @@ T = TypeVar("T")
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 WORDLESS = (
-    "{count} calls came without their messages, so nobody can review them: let your instrumentation capture message "
-    "content (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+    "{count} calls came without their messages, so nobody can review them: let your instrumentation write them into "
+    "its spans (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_only, and before version 1.0 "
+    "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental too)"
 )
+SMALLER = "let your exporter send fewer at a time (OTEL_BSP_MAX_EXPORT_BATCH_SIZE)"
 _reading = ThreadPoolExecutor(1, thread_name_prefix="read-spans")
-"""One batch at a time: read, it is some thirty times as large."""
+"""One batch at a time: read, it is several times as large."""
 
 
 async def take_spans(edge: Edge, request: web.BaseRequest, caller: Caller) -> web.Response:
@@ -79,7 +82,9 @@ async def take_spans(edge: Edge, request: web.BaseRequest, caller: Caller) -> we
 
 
 def read_protobuf(raw: bytes) -> TracesData:
-    """A batch in OTLP's binary form. Raises RefusalError."""
+    """A batch in OTLP's binary form. Raises RefusalError, before any of it is made where that would be too much."""
+    if has_more_messages(raw, TracesData.DESCRIPTOR, LIMITS.spans_values):
+        raise _refuse(f"wanted at most {LIMITS.spans_values:,} values in a batch, found more: {SMALLER}")
     try:
         batch: TracesData = TracesData.FromString(raw)
         return batch
@@ -104,7 +109,10 @@ def read_json(raw: bytes) -> TracesData:
 
 
 def _read_all(data: TracesData, caller: Caller, workers: frozenset[str]) -> list[Told]:
-    """By when they began: what goes on from another comes behind it."""
+    """By when they began: what goes on from another comes behind it. Raises RefusalError: they are too many."""
+    count = sum(len(scope.spans) for part in data.resource_spans for scope in part.scope_spans)
+    if count > LIMITS.spans_per_batch:
+        raise _refuse(f"wanted at most {LIMITS.spans_per_batch:,} spans in a batch, found {count:,}: {SMALLER}")
     found = {one.id: one for one in read_calls(data, caller, workers=workers, now=time.time())}
     return sorted(found.values(), key=lambda one: one.header["at"])
 

@@ -40,6 +40,10 @@ class EdgeLimits(Checked):
     web_body_bytes: int = _limit(2 * MIB, "bytes", (WEB,), 413, "a request's body at the web")
     gateway_body_bytes: int = _limit(32 * MIB, "bytes", (GATEWAY,), 413, "a request's body at the gateway")
     spans_body_bytes: int = _limit(8 * MIB, "bytes", (GATEWAY,), 413, "a batch of spans at the gateway")
+    spans_per_batch: int = _limit(10_000, "spans", (GATEWAY,), 400, "of a batch at the gateway")
+    spans_values: int = _limit(
+        400_000, "values", (GATEWAY,), 400, "spans, events, links, attributes and their values in a batch"
+    )
     bodies_bytes: int = _limit(256 * MIB, "bytes", (GATEWAY,), 429, "bodies that one process holds at the same time")
     body_s: float = _limit(30.0, "seconds", (WEB, GATEWAY), 408, "from the end of a request's head to that of its body")
     # of its JSON

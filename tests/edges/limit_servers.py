@@ -30,6 +30,8 @@ SMALL: dict[str, float] = {
     "web_body_bytes": 20_000,
     "gateway_body_bytes": 40_000,
     "spans_body_bytes": 10_000,
+    "spans_per_batch": 50,
+    "spans_values": 1_000,
     "bodies_bytes": 100_000,
     "body_s": 1.0,
     "json_values": 5_000,

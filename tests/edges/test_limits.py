@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.sync.client import connect
@@ -122,9 +123,26 @@ def send_large_body(scene: Scene) -> Heard:
         return connected.hear()
 
 
-def send_large_batch(scene: Scene) -> Heard:
+def send_spans(scene: Scene, body: bytes) -> Heard:
     lines = f"Authorization: Bearer {scene.token}", "Content-Type: application/x-protobuf"
-    return ask(scene.port, "POST", "/v1/traces", *lines, body=b" " * 12_000)
+    return ask(scene.port, "POST", "/v1/traces", *lines, body=body)
+
+
+def send_large_batch(scene: Scene) -> Heard:
+    return send_spans(scene, b" " * 12_000)
+
+
+def send_batch_of_values(scene: Scene) -> Heard:
+    """Of resources without a span."""
+    return send_spans(scene, b"\x0a\x00" * 1_001)
+
+
+def send_batch_of_spans(scene: Scene) -> Heard:
+    data = TracesData()
+    scope = data.resource_spans.add().scope_spans.add()
+    for _ in range(51):
+        scope.spans.add()
+    return send_spans(scene, data.SerializeToString())
 
 
 def send_large_chunks(scene: Scene) -> Heard:
@@ -211,6 +229,8 @@ ATTEMPTS: dict[tuple[str, str], list[Attempt]] = {
     ("web_json_depth", WEB): [send_levels(33)],
     ("gateway_body_bytes", GATEWAY): [send_large_body, send_large_chunks],
     ("spans_body_bytes", GATEWAY): [send_large_batch],
+    ("spans_per_batch", GATEWAY): [send_batch_of_spans],
+    ("spans_values", GATEWAY): [send_batch_of_values],
     ("bodies_bytes", GATEWAY): [send_bodies_together],
     ("gateway_json_depth", GATEWAY): [send_levels(65), send_levels(1_020), send_levels(4_000)],
     ("json_values", GATEWAY): [send_values],

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,14 @@ from apps.accounts.models import Project
 from apps.inference.models import Exchange
 from tests.apps.gateway.running import GatewayProcess, make_agent_token, make_chat_worker, make_provider
 from tests.apps.gateway.test_edge import wait_for
-from tests.apps.gateway.upstream import StubUpstream
+from tests.apps.gateway.upstream import StubUpstream, prompt_tokens_of
 from tests.factories import make_project
 from tests.integrations.clients.installing import CLIENTS, CannotBeHadError, install
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(1200)]
 
 RUN_S = 240.0
+ROWS_S = 60.0
 PROGRAMS = Path(__file__).parent / "clients" / "programs"
 REPLY = "It is sunny."
 WEATHER = ["weather", '{"city": "Zürich"}']
@@ -46,6 +47,8 @@ class Case:
         is_streamed: it can stream.
         once: the tool is called once, and not each time.
         is_joined: it repeats what the model said as it was said, by which a conversation that nobody named is found.
+        is_told: its models are elsewhere, and its spans tell of them: in figures and words, never in tokens.
+        tells_tools: it tells which tools it offers, and not only which were called.
     """
 
     told: int
@@ -57,7 +60,11 @@ class Case:
     is_streamed: bool = True
     once: bool = True
     is_joined: bool = True
+    is_told: bool = False
+    tells_tools: bool = True
 
+
+TOLD = Case(2, ("otlp",), 2, is_streamed=False, is_told=True)
 
 CASES = {
     "openai": Case(2, ("chat", "responses"), 2),
@@ -78,6 +85,10 @@ CASES = {
     "instructor": Case(3, ("chat", "messages"), 3, [["Weather", WEATHER[1]]], wanted="Zürich", once=False),
     "llama_index": Case(1, ("chat",)),
     "vercel_ai": Case(4, ("chat", "messages", "responses"), 4),
+    "otel_genai": TOLD,
+    "otel_openai_v2": replace(TOLD, tells_tools=False),
+    "openinference": TOLD,
+    "traceloop": TOLD,
     "claude_agent_sdk": Case(1, ("messages",), calls=[["Bash", '{"command": "echo sun", "description": "look"}']]),
     "claude_code": Case(1, ("messages",), calls=[["Bash", '{"command": "echo sun", "description": "look"}']]),
     "codex": Case(1, ("responses",), calls=[["exec_command", '{"cmd": "echo sun"}']]),
@@ -130,13 +141,21 @@ def test_a_client_works_unchanged_and_the_rows_are_right(place: Place, name: str
     told = [seen["body"] for seen in place.upstream.requests]
     tools = {tool["function"]["name"] for body in told for tool in body.get("tools") or ()}
     assert said.count(case.wanted) >= case.told, f"{said[-3000:]}\noffered: {sorted(tools)}"
-    rows = find_rows(place, name, len([body for body in told if "messages" in body]))
+    asked = [prompt_tokens_of(body["messages"]) for body in told if "messages" in body]
+    rows = find_rows(place, name, len(asked))
+    assert sorted(row.prompt_tokens for row in rows) == sorted(map(len, asked))
     for row in rows:
-        fault = row.ban if row.deleted_at is not None else ""
-        assert (row.status, row.error, row.token_fault, row.is_truncated) == (200, "", fault, False)
-        assert row.completion_tokens == len(row.unpack_token_ids()) > 0
+        assert (row.status, row.error, row.is_truncated) == (200, "", False)
         assert row.prompt_tokens > 0
+        assert row.completion_tokens > 0
+        if case.is_told:
+            assert "not trained on" in row.token_fault
+        else:
+            assert row.token_fault == (row.ban if row.deleted_at is not None else "")
+            assert row.completion_tokens == len(row.unpack_token_ids())
         assert row.session is not None
+    offered = {tool["function"]["name"] for row in rows for tool in row.request.get("tools") or ()}
+    assert offered == (tools if case.tells_tools else set())
     assert {row.api for row in rows} == set(case.apis)
     assert any(row.is_streamed for row in rows) == case.is_streamed
     called = [row for row in rows if any(call["function"]["name"] == case.calls[0][0] for call in row.tool_calls or ())]
@@ -144,6 +163,8 @@ def test_a_client_works_unchanged_and_the_rows_are_right(place: Place, name: str
     if case.once and case.calls and case.is_joined:
         answered = {row.session_id for row in rows if row.text == case.reply and not row.tool_calls}
         assert {row.session_id for row in called} <= answered, "a call and what came of it are in one session"
+        results = [one for row in rows for one in row.messages if one["role"] == "tool"]
+        assert len(results) >= case.sessions, "what tools told is kept"
     assert len({row.session_id for row in called}) in ({case.sessions} if case.calls else {0})
 
 
@@ -178,6 +199,15 @@ def run(place: Place, name: str, commands: Path, home: Path) -> str:
 def write_command(place: Place, name: str, commands: Path, home: Path, environment: dict[str, str]) -> list[str]:
     """The command line; of programs that are configured by variables or files, those too."""
     question, v1 = "What is the weather in Zürich?", f"{place.gateway.url}/v1"
+    if CASES[name].is_told:
+        environment |= {  # as docs/guides/telemetry.md has it
+            "CLIENT_ELSEWHERE": f"{place.upstream.url}/v1",
+            "OTEL_SDK_DISABLED": "false",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{v1}/traces",
+            "OTEL_EXPORTER_OTLP_TRACES_HEADERS": f"authorization=Bearer {environment['CLIENT_KEY']}",
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "span_only",
+            "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
+        }
     if name in {"claude_code", "claude_agent_sdk"}:
         environment |= {
             "ANTHROPIC_BASE_URL": place.gateway.url,
@@ -221,6 +251,6 @@ def find_rows(place: Place, name: str, count: int) -> list[Exchange]:
     """All that was stored of what the model was asked; each request has its row."""
     agent = f"agent:{name.replace('_', '-')}"
     rows: Any = Exchange.objects.filter(project=place.project, agent=agent).select_related("session").order_by("id")
-    wait_for(lambda: rows.count() >= count)
+    wait_for(lambda: rows.count() >= count, most_s=ROWS_S)
     assert rows.count() == count
     return list(rows.all())

@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 import orjson
+import pytest
+from google.protobuf.message import Message
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -23,9 +25,11 @@ from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
 from apps.accounts.models import Project
 from apps.gateway.capture import Captured, capture
+from apps.gateway.span_bounds import has_more_messages
 from apps.gateway.telling import JSON, PROTOBUF, read_json
 from apps.inference.models import Session
 from apps.workers.models import Worker
+from tentalis.limits import LIMITS
 from tests.apps.gateway.running import GatewayThread, make_agent_token
 from tests.apps.gateway.test_writer import write
 from tests.factories import make_task
@@ -44,15 +48,22 @@ SAID = {"role": "assistant", "parts": [{"type": "text", "content": "It rains."}]
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-x"}
 
 
-def make_spans(*calls: Mapping[str, Any], resource: Mapping[str, Any] | None = None) -> list[ReadableSpan]:
-    """An agent's run: the span of the agent, and under it one of each call."""
+def make_spans(
+    *calls: Mapping[str, Any], resource: Mapping[str, Any] | None = None, is_held: bool = True
+) -> list[ReadableSpan]:
+    """An agent's run: the span of the agent, and under it one of each call.
+
+    Args:
+        is_held: else each call stands alone in a trace of its own.
+    """
     kept = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource.create(dict(resource or {})), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(kept))
     tracer = provider.get_tracer("an.agent")
     run = tracer.start_span("invoke_agent adder", attributes={"gen_ai.operation.name": "invoke_agent"})
     for attributes in calls:
-        span = tracer.start_span("chat", context=set_span_in_context(run), attributes=_flatten(attributes))
+        context = set_span_in_context(run) if is_held else None
+        span = tracer.start_span("chat", context=context, attributes=_flatten(attributes))
         if (words := attributes.get("fails")) is not None:
             span.set_status(Status(StatusCode.ERROR, words))
         span.end()
@@ -175,6 +186,21 @@ def test_a_trace_without_a_conversation_is_a_session(project: Project, gateway: 
     assert [(header["task"], header["step"]) for header in headers] == [(task.pk, 2), (None, None)]
 
 
+def test_calls_that_no_span_holds_are_joined_by_what_they_repeat(
+    project: Project, gateway: GatewayThread, token: str, tmp_path: Any
+) -> None:
+    first = {**CHAT, "gen_ai.input.messages": ASKED, "gen_ai.output.messages": [CALLED]}
+    second = {**CHAT, "gen_ai.input.messages": [*ASKED, CALLED, TOLD], "gen_ai.output.messages": [SAID]}
+    for call in (first, first, second, {**first, "user.id": "carol"}, {**CHAT, "gen_ai.usage.input_tokens": 5}):
+        export(gateway, token, make_spans(call, is_held=False))
+    write(tmp_path, gateway.records)
+    found = [
+        (one.end_user, one.is_named, *one.exchanges.values_list("text", flat=True)) for one in Session.objects.all()
+    ]
+    assert sorted(found) == [("", False, ""), ("", False, "", "It rains."), ("", True, ""), ("carol", False, "")]
+
+
+SKY = {"type": "image_url", "image_url": {"url": "https://a.test/sky.png"}}
 OPENINFERENCE = {
     "openinference.span.kind": "LLM",
     "llm.invocation_parameters": '{"temperature": 0.1, "model": "gpt-x"}',
@@ -184,6 +210,8 @@ OPENINFERENCE = {
     "llm.input_messages.1.message.role": "user",
     "llm.input_messages.1.message.contents.0.message_content.type": "text",
     "llm.input_messages.1.message.contents.0.message_content.text": "Weather?",
+    "llm.input_messages.1.message.contents.1.message_content.type": "image",
+    "llm.input_messages.1.message.contents.1.message_content.image.image.url": "https://a.test/sky.png",
     "llm.input_messages.10.message.role": "tool",
     "llm.input_messages.10.message.tool_call_id": "c0",
     "llm.input_messages.10.message.content": "rain",
@@ -193,6 +221,7 @@ OPENINFERENCE = {
     "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": '{"a": 1}',
     "llm.token_count.prompt": 12,
     "llm.token_count.completion": 3,
+    "llm.finish_reason": "tool_calls",
     "llm.tools.0.tool.json_schema": '{"type": "function", "function": {"name": "get_weather"}}',
 }
 TRACELOOP = {
@@ -204,7 +233,9 @@ TRACELOOP = {
     "gen_ai.prompt.0.role": "system",
     "gen_ai.prompt.0.content": "Be brief.",
     "gen_ai.prompt.1.role": "user",
-    "gen_ai.prompt.1.content": "Weather?",
+    "gen_ai.prompt.1.content": (
+        '[{"type": "text", "text": "Weather?"}, {"type": "image_url", "image_url": {"url": "https://a.test/sky.png"}}]'
+    ),
     "gen_ai.prompt.2.role": "tool",
     "gen_ai.prompt.2.tool_call_id": "c0",
     "gen_ai.prompt.2.content": "rain",
@@ -230,9 +261,10 @@ def test_other_vocabularies_say_the_same(gateway: GatewayThread, token: str) -> 
     for found in by_key.values():
         assert found.messages == [
             {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "Weather?"},
+            {"role": "user", "content": [{"type": "text", "text": "Weather?"}, SKY]},
             {"role": "tool", "tool_call_id": "c0", "content": "rain"},
         ]
+        assert found.finish_reason == "tool_calls"
         [call] = found.tool_calls
         assert (call["id"], call["function"]) == ("c1", {"name": "get_weather", "arguments": '{"a": 1}'})
         assert (found.prompt_tokens, found.completion_tokens, found.header["asked"]) == (12, 3, "gpt-x")
@@ -266,6 +298,86 @@ def test_what_is_no_batch_is_refused_in_words(gateway: GatewayThread, token: str
     ):
         answer = post(gateway, token, body, content_type=content_type)
         assert (answer.status_code, words in answer.json()["error"]["message"]) == (status, True), answer.text
+    assert gateway.records == []
+
+
+def test_parts_that_are_no_text_stay_what_they_are(gateway: GatewayThread, token: str) -> None:
+    parts = [
+        {"type": "uri", "modality": "image", "uri": "https://a.test/" + "x" * 300},
+        {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "iVBORw0K"},
+        {"type": "blob", "modality": "audio", "mime_type": "audio/wav", "content": "UklGRg=="},
+        {"type": "file", "modality": "document", "file_id": "file-1"},
+    ]
+    [found] = take(gateway, token, {**CHAT, "gen_ai.input.messages": [{"role": "user", "parts": parts}]})
+    assert found.messages[0]["content"] == [
+        {"type": "image_url", "image_url": {"url": "https://a.test/" + "x" * 300}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0K"}},
+        {"type": "file", "file": {"file_data": "data:audio/wav;base64,UklGRg=="}},
+        {"type": "file", "file": {"file_id": "file-1"}},
+    ]
+
+
+CROWDS = {
+    "resources": (b"", b"\x0a"),
+    "resources whose tag is written at length": (b"", b"\x8a\x00"),
+    "spans": (b"\x0a\x12", b"\x12"),
+    "attributes": (b"\x0a\x12\x12", b"\x4a"),
+    "values in a value": (b"\x0a\x12\x12\x4a\x12\x2a", b"\x0a"),
+}
+"""Where there can be many, as small as can be: the tags of what holds them, and theirs."""
+
+
+def make_crowd(path: bytes, tag: bytes, count: int) -> bytes:
+    """So many messages in all."""
+    body = (tag + b"\0") * (count - len(path))
+    for outer in reversed(path):
+        body = bytes([outer]) + encode_number(len(body)) + body
+    return body
+
+
+def encode_number(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + encode_number(value >> 7)
+
+
+def count_messages(message: Message) -> int:
+    """Those in it, at any depth."""
+    held = [value for field, value in message.ListFields() if field.message_type is not None]
+    inner = [one for value in held for one in ([value] if isinstance(value, Message) else value)]
+    return len(inner) + sum(map(count_messages, inner))
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_what_a_batch_would_become_is_counted_from_its_bytes(crowd: str) -> None:
+    path, tag = CROWDS[crowd]
+    raw = make_crowd(path, tag, 51)
+    assert count_messages(TracesData.FromString(raw)) == 51
+    assert has_more_messages(raw, TracesData.DESCRIPTOR, 50)
+    assert not has_more_messages(raw, TracesData.DESCRIPTOR, 51)
+    assert not has_more_messages(raw[:-1], TracesData.DESCRIPTOR, 60)
+
+
+def test_a_batch_as_it_comes_is_counted_right() -> None:
+    raw = read(tell_run())
+    count = count_messages(TracesData.FromString(raw))
+    assert has_more_messages(raw, TracesData.DESCRIPTOR, count - 1)
+    assert not has_more_messages(raw, TracesData.DESCRIPTOR, count)
+
+
+def test_too_many_spans_or_values_are_refused_with_how_many_are_taken(gateway: GatewayThread, token: str) -> None:
+    for crowd, count, words in (
+        (
+            "spans",
+            LIMITS.spans_per_batch + 3,
+            "wanted at most 10,000 spans in a batch, found 10,001: let your exporter",
+        ),
+        (
+            "attributes",
+            LIMITS.spans_values + 1,
+            "wanted at most 400,000 values in a batch, found more: let your exporter",
+        ),
+    ):
+        answer = post(gateway, token, make_crowd(*CROWDS[crowd], count))
+        assert (answer.status_code, answer.json()["error"]["message"][: len(words)]) == (400, words)
     assert gateway.records == []
 
 

@@ -28,6 +28,7 @@ class Client:
     from_npm: bool = False
 
 
+TELLING = ("opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2")
 CLIENTS = {
     client.name: client
     for client in (
@@ -54,6 +55,18 @@ CLIENTS = {
             ),
         ),
         Client("mini_swe_agent", ("mini-swe-agent==2.4.6", "litellm==1.106.2", "mcp")),
+        Client("otel_genai", ("opentelemetry-instrumentation-genai-openai==1.3b0", "openai==3.54.0", *TELLING)),
+        Client(
+            "otel_openai_v2",
+            (
+                "opentelemetry-instrumentation-openai-v2==2.4b0",
+                "opentelemetry-util-genai==0.4b0",
+                "openai==2.54.0",
+                *TELLING,
+            ),
+        ),
+        Client("openinference", ("openinference-instrumentation-openai==0.1.66", "openai==3.54.0", *TELLING)),
+        Client("traceloop", ("opentelemetry-instrumentation-openai==0.62.4", "openai==3.54.0", *TELLING)),
         Client("claude_agent_sdk", ("claude-agent-sdk==0.2.184",)),
         Client(
             "vercel_ai",

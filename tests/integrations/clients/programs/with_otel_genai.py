@@ -1,0 +1,7 @@
+# mypy: ignore-errors
+"""OpenTelemetry's instrumentation of `openai`."""
+
+from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
+from telling import tell
+
+tell(OpenAIInstrumentor())
