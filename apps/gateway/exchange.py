@@ -77,7 +77,15 @@ class Exchange:
         except RefusalError as error:
             return await self._refuse(error)
         except BadRequestError as error:
-            return await self._refuse(RefusalError(str(error), status=error.status, code=error.code, param=error.param))
+            return await self._refuse(
+                RefusalError(
+                    str(error),
+                    status=error.status,
+                    code=error.code,
+                    param=error.param,
+                    is_recorded=error.is_recorded,
+                )
+            )
         except (asyncio.CancelledError, ConnectionError):
             self._keep_failure("the caller went away", is_truncated=True)
             raise

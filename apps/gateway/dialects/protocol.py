@@ -16,9 +16,11 @@ class BadRequestError(BadInputError):
 
     Attributes:
         param: path of the field at fault, as in `messages.0.content`; "" where no single field is.
+        is_recorded: whether the request is kept as an exchange that failed.
     """
 
     code = "invalid_request"
+    is_recorded = True
 
     def __init__(self, message: str, *, param: str = "") -> None:
         super().__init__(message, errors={param: [message]} if param else None)
