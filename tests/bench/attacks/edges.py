@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
 
 from tests.bench.attacks.scene import MIB, Found, Scene, as_task, attack
 from tests.edges.raw_connection import ATTACKER, NEIGHBOUR, Heard, RawConnection, ask, make_head
@@ -157,9 +158,26 @@ def send_large_request(scene: Scene) -> Found:
 
 @attack("12 MB of empty spans to the gateway", wanted="413", limit="spans_body_bytes")
 def send_large_batch(scene: Scene) -> Found:
+    return _send_batch(scene, b"\x0a\x00" * 6 * MIB, wanted=413)
+
+
+@attack("four million empty values in a batch of spans", wanted="400 before they are made", limit="spans_values")
+def send_values_of_spans(scene: Scene) -> Found:
+    return _send_batch(scene, b"\x0a\x00" * 4 * MIB, wanted=400)
+
+
+@attack("12,000 spans in a batch", wanted="400", limit="spans_per_batch")
+def send_many_spans(scene: Scene) -> Found:
+    scope = ScopeSpans(spans=[Span() for _ in range(12_000)])
+    return _send_batch(
+        scene, TracesData(resource_spans=[ResourceSpans(scope_spans=[scope])]).SerializeToString(), wanted=400
+    )
+
+
+def _send_batch(scene: Scene, body: bytes, *, wanted: int) -> Found:
     lines = f"Authorization: Bearer {scene.token}", "Content-Type: application/x-protobuf"
-    heard = ask(scene.gateway_port, "POST", "/v1/traces", *lines, body=b"\x0a\x00" * 6 * MIB)
-    return Found(str(heard.status), heard.status == 413)
+    heard = ask(scene.gateway_port, "POST", "/v1/traces", *lines, body=body)
+    return Found(str(heard.status), heard.status == wanted)
 
 
 @attack("ten requests of 30 MB, all but their last byte", wanted="429 beyond 268 MB", limit="bodies_bytes")
