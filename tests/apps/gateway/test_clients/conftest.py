@@ -50,5 +50,7 @@ def running(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
 
 @pytest.fixture
 def place(running: Place) -> Place:
-    running.upstream.plan(reply="It is sunny.", reasoning="", tool_calls=[], status=200, truncate_after=None)
+    running.upstream.plan(
+        reply="It is sunny.", reasoning="", tool_calls=[], tools_once=False, status=200, truncate_after=None
+    )
     return running
