@@ -131,3 +131,13 @@ hostile = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4),
     max_leaves=12,
 )
+
+
+def test_a_conversation_the_server_was_to_keep_is_refused_as_anthropics_client_knows_it() -> None:
+    dialect = DIALECTS["messages"]
+    with pytest.raises(BadRequestError, match="send all messages each time") as refused:
+        dialect.previous_id({"thread": {"type": "create"}})
+    found = refused.value
+    body = dialect.error(status=found.status, message=str(found), code=found.code, param=found.param)
+    assert json.loads(body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    assert (found.status, found.is_recorded) == (400, False)

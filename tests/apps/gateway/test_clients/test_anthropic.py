@@ -5,7 +5,7 @@ from typing import Any
 
 import anthropic
 import pytest
-from anthropic import Anthropic, beta_tool
+from anthropic import Anthropic
 from anthropic.types import ToolParam
 
 from tests.apps.gateway.test_clients.conftest import WEATHER, Place
@@ -72,29 +72,6 @@ def test_tools_streamed_and_back(place: Place, client: Anthropic) -> None:
     sent = place.upstream.requests[-1]["body"]["messages"]
     assert [each["role"] for each in sent] == ["user", "assistant", "tool", "tool"]
     assert sent[1]["tool_calls"][0]["function"] == {"name": "weather", "arguments": CALL[1]}
-
-
-def test_a_conversation_the_server_was_to_keep_is_sent_whole(place: Place, client: Anthropic) -> None:
-    """As the client's own loop over tools asks for, which goes on without."""
-    place.upstream.plan(tool_calls=[CALL], tools_once=True)
-
-    @beta_tool
-    def weather(city: str) -> str:
-        """The sky over a city."""
-        return f"sun over {city}"
-
-    asked: Any = [{"role": "user", "content": "Weather?"}]
-    runner = client.beta.messages.tool_runner(
-        model="helper", max_tokens=99, tools=[weather], messages=asked, system="Be brief."
-    )
-    assert runner.until_done().content[0].text == "It is sunny."  # type: ignore[union-attr]
-    sent = place.upstream.requests[-1]["body"]["messages"]
-    assert [each["role"] for each in sent] == ["system", "user", "assistant", "tool"]
-    with pytest.raises(anthropic.BadRequestError, match="send all messages each time") as refused:
-        client.beta.messages.create(
-            model="helper", max_tokens=9, messages=asked, thread={"type": "continue", "previous_message_id": "msg_1"}
-        )
-    assert refused.value.body["error"]["details"] == {"error_code": "thread_unsupported_request"}  # type: ignore[index]
 
 
 def test_models(client: Anthropic) -> None:
