@@ -7,6 +7,7 @@ from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectVie
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.feedback import FeedbackViewSet
+from apps.api.views.gold import GoldViewSet
 from apps.api.views.identity import ConfirmView, LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
 from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentViewSet, SkillViewSet
@@ -39,6 +40,7 @@ router.register("tasks", TaskViewSet)
 router.register("attempts", AttemptViewSet)
 router.register("reviews", ReviewViewSet)
 router.register("feedback", FeedbackViewSet)
+router.register("gold", GoldViewSet)
 router.register("proposals", ProposalViewSet)
 router.register("rollouts", RolloutViewSet)
 router.register("batches", BatchViewSet)

@@ -77,7 +77,7 @@ def add_gold(
     truth = GoldItem.Truth.REFERENCE
     if expected is None and reference is not None:
         if reference.task_id != task.pk or reference.retracted_at is not None:
-            raise BadInputError(f"reference: wanted a standing feedback on task {task.pk}, found {reference.pk}")
+            raise BadInputError.at("feedback", f"wanted a standing feedback on task {task.pk}, found {reference.pk}")
         expected = {"score": reference.score, "attempts": _read_reference(reference, attempts)}
     elif expected is None:
         truth = GoldItem.Truth.VERIFIED
@@ -176,16 +176,21 @@ def _list_answered(attempts: Mapping[int, Attempt]) -> list[int]:
 
 def list_gold(project: Project) -> list[ShownGold]:
     """What is handed out as gold items, the newest first, with how often each was judged and how often rightly."""
+    found = with_gold_counts(GoldItem.objects.filter(project=project, removed_at__isnull=True))
+    found = found.select_related("task", "added_by").order_by("-id")
+    return [ShownGold(item, item.judged, item.compared, item.right) for item in found[:MOST_SHOWN]]
+
+
+def with_gold_counts(items: QuerySet[GoldItem]) -> QuerySet[Any]:
+    """Each with what `ShownGold` says of it: `judged`, `compared`, `right`."""
     judged = Review.objects.filter(task=OuterRef("task"), purpose=Review.Purpose.GOLD, state=Review.State.CLOSED)
     held = Comparison.objects.filter(attempt__task=OuterRef("task"), source=Comparison.Source.GOLD)
     agrees = Q(said__gte=APPROVES, truth__gte=APPROVES) | Q(said__lt=APPROVES, truth__lt=APPROVES)
-    items = GoldItem.objects.filter(project=project, removed_at__isnull=True).select_related("task", "added_by")
-    found = items.annotate(
+    return items.annotate(
         judged=_count(judged, "task"),
         compared=_count(held, "attempt__task"),
         right=_count(held.filter(agrees), "attempt__task"),
     )
-    return [ShownGold(item, item.judged, item.compared, item.right) for item in found.order_by("-id")[:MOST_SHOWN]]
 
 
 def _count(rows: QuerySet[Any], by: str) -> Coalesce:
@@ -196,9 +201,10 @@ def _read_expected(expected: Mapping[str, Any], attempts: Mapping[int, Attempt])
     score, of_attempts = expected.get("score"), dict(expected.get("attempts") or {})
     for name, value in (("score", score), *((f"attempt {index}", value) for index, value in of_attempts.items())):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1):
-            raise BadInputError(f"expected: wanted a {name} from 0 to 1, found {value!r:.80}")
+            raise BadInputError.at("expected", f"wanted a {name} from 0 to 1, found {value!r:.80}")
     if unknown := [index for index in of_attempts if index not in attempts]:
-        raise BadInputError(f"expected: wanted attempts of the task, found {unknown[0]!r}")
+        raise BadInputError.at("expected", f"wanted attempts of the task, found {unknown[0]!r}")
     if score is None and not of_attempts:
-        raise BadInputError("expected: wanted a score, or attempts that the world verified; nothing is known of this")
+        message = "wanted a score, or attempts that the world verified; nothing is known of this"
+        raise BadInputError.at("expected", message)
     return {"score": score, "attempts": {str(index): value for index, value in of_attempts.items()}}

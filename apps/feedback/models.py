@@ -303,6 +303,11 @@ class FeedbackQuerySet(models.QuerySet["Feedback"]):
         """What was not taken back."""
         return self.filter(retracted_at__isnull=True)
 
+    def with_gold(self) -> "FeedbackQuerySet":
+        """Each with `is_gold`: its task is handed out as a control item."""
+        items = GoldItem.objects.filter(task=OuterRef("task"), removed_at__isnull=True)
+        return self.annotate(is_gold=Exists(items)).select_related("review")
+
     def readable_by(self, user: User) -> "FeedbackQuerySet":
         """Without what others said of a task while somebody is asked about it blindly, but for managers."""
         if user.is_superuser:

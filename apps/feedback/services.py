@@ -14,7 +14,7 @@ from apps.feedback.claims import (
 from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.expiry import expire_reviews, expire_reviews_of
 from apps.feedback.giving import give_feedback, give_task_feedback, note_signal
-from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold
+from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold, with_gold_counts
 from apps.feedback.hints import NOTHING, Drawn, extract_hint, needs_model, preview_hint
 from apps.feedback.opening import open_review
 from apps.feedback.queue import QueueCount, QueueFilter, QueuePage, count_queue, find_queue
@@ -79,4 +79,5 @@ __all__ = [
     "undo_feedback",
     "undo_many",
     "validate_review_policy",
+    "with_gold_counts",
 ]

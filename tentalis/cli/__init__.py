@@ -49,6 +49,7 @@ COMMANDS: dict[str, Entry] = {
     "model": Entry("tentalis.cli.model", "app", "The servers of models, their keys and prices."),
     "task": Entry("tentalis.cli.task", "app", "Submit tasks and look at them."),
     "review": Entry("tentalis.cli.review", "app", "Judge what was done."),
+    "gold": Entry("tentalis.cli.gold", "app", "Control items: tasks whose right judgement is known."),
     "proposal": Entry("tentalis.cli.proposal", "app", "What a running agent wants to do, and your word on it."),
     "rollout": Entry("tentalis.cli.rollout", "app", "What was done and judged, as training data."),
     "train": Entry("tentalis.cli.run", "train", "Train a worker now."),

@@ -157,3 +157,16 @@ def test_dead_letters_are_listed_shown_and_replayed(signed_in: Run) -> None:
     assert "2 at work again" in signed_in("dead-letter", "replay", "--all", "--kind", "work").out
     assert signed_in("dead-letter", "replay", "--all").code == 1
     assert set(Task.objects.values_list("state", flat=True)) == {"queued"}
+
+
+def test_control_items_are_added_listed_and_removed(signed_in: Run) -> None:
+    task = make_task(Project.objects.get(), state=Task.State.DONE)
+    Attempt.objects.create(task=task, index=0, worker=task.worker, answer="hi", text="hi", state="answered")
+    assert "no control items" in signed_in("gold", "list").out
+    assert "nothing is known" in signed_in("gold", "add", str(task.pk)).err
+    assert signed_in("gold", "add", str(task.pk), "--attempt", "first").code == 2
+    made = signed_in("gold", "add", str(task.pk), "--score", "1", "--attempt", "0=0.5", "--json").json
+    assert made["expected"] == {"score": 1, "attempts": {"0": 0.5}}
+    assert [row["task"] for row in signed_in("gold", "list", "--project", "shop", "--json").json] == [task.pk]
+    assert signed_in("gold", "remove", str(made["id"])).code == 0
+    assert "no control items" in signed_in("gold", "list").out

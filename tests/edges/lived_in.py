@@ -153,6 +153,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST exchanges/{exchange}/feedback": {"score": 0.5},
         "POST projects/{slug}/forget": {"text": "say hello"},
         "POST feedback": {"task": ids["task"], "score": 0.5},
+        "POST gold": {"task": ids["task"], "expected": {"score": 1, "attempts": {"0": 1}}},
         "POST proposals": {"task": ids["task"], "action": {"kind": "tool", "tool": "refund"}},
         "POST proposals/{proposal}/decide": {"decision": "approve"},
         "POST bridge/tasks/assign": {"task_type": "chat", "prompt": "Hi.", "metadata": {"project": slug}},

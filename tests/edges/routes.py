@@ -17,7 +17,7 @@ PLACEHOLDERS = {
     "tokens": "{token}", "providers": "{provider}", "provider-grants": "{grant}", "prices": "{price}",
     "workers": "{worker}", "tasks": "{task}",
     "attempts": "{attempt}", "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
-    "proposals": "{proposal}",
+    "proposals": "{proposal}", "gold": "{gold}",
     "manager-runs": "{manager_run}", "reward-models": "{reward_model}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
     "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "datasets": "{dataset}",

@@ -98,7 +98,7 @@ TEMPLATES = {
     "prices": "{price}", "users": "{user}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
-    "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",
+    "gold": "{gold}", "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",
     "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}", "rewards": "{secret}",
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Reviews and feedback."""
 
+import re
 from typing import Any, get_args
 
 from drf_spectacular.utils import extend_schema_field
@@ -16,7 +17,7 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.feedback.drafts import MAX_BYTES
-from apps.feedback.models import Feedback, Review, ReviewDraft
+from apps.feedback.models import Feedback, GoldItem, Review, ReviewDraft
 from apps.feedback.queue import CHOICES, MAX_NAME_CHARS, PURPOSES
 from apps.feedback.skipping import Then
 from apps.feedback.words import MAX_ACTIVE_S, MAX_SPANS
@@ -26,6 +27,7 @@ from tentalis.core.checked import bounds
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.review_policy import ReviewPolicy
 
+INDEX = re.compile("[0-9]|[1-5][0-9]|6[0-3]")
 MAX_WORDS_CHARS = 20_000
 MAX_COMMENT_CHARS = 4_000
 MAX_STEPS = 2_000
@@ -272,3 +274,59 @@ class TaskFeedbackIn(FeedbackIn):
     """A judgement of a task that nobody asked for."""
 
     task = WholeNumberField(min_value=1)
+
+
+class GoldOut(serializers.ModelSerializer[GoldItem]):
+    """A control item: a task whose right judgement is known, handed out among the others."""
+
+    project = serializers.CharField(source="project.slug")
+    task = serializers.IntegerField(source="task_id")
+    added_by = serializers.CharField(source="added_by.username")
+    expected = serializers.DictField(help_text='{"score": 0..1 or null, "attempts": {"<index>": 0..1}}')
+    judged = serializers.IntegerField(help_text="How often it was judged as a control item.")
+    compared = serializers.IntegerField(help_text="Words on its attempts that were held against what is known.")
+    right = serializers.IntegerField(help_text="Of those, how many approve or reject as is known.")
+
+    class Meta:
+        model = GoldItem
+        fields = [
+            "id",
+            "project",
+            "task",
+            "truth",
+            "expected",
+            "added_by",
+            "judged",
+            "compared",
+            "right",
+            "created_at",
+        ]
+
+
+class ExpectedIn(StrictSerializer):
+    """The right judgement."""
+
+    score = NumberField(required=False, allow_null=True, min_value=0, max_value=1)
+    attempts = serializers.DictField(
+        child=NumberField(min_value=0, max_value=1), required=False, help_text='By place in the group: {"0": 1}.'
+    )
+
+    def validate_attempts(self, value: dict[str, float]) -> dict[int, float]:
+        if wrong := [key for key in value if not INDEX.fullmatch(key)]:
+            raise serializers.ValidationError(f"wanted attempts' places from 0 to 63, found {wrong[0][:40]!r}")
+        return {int(key): score for key, score in value.items()}
+
+
+class GoldIn(StrictSerializer):
+    """A task to hand out as a control item, and what is known of it: with neither, what was verified of its answers."""
+
+    task = WholeNumberField(min_value=1)
+    feedback = WholeNumberField(
+        required=False, min_value=1, help_text="A judgement of the task that is taken for the truth."
+    )
+    expected = ExpectedIn(required=False, help_text="The right judgement, where you know it.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if {"feedback", "expected"} <= set(attrs):
+            raise serializers.ValidationError({"expected": ["wanted feedback or expected, found both"]})
+        return attrs

@@ -150,8 +150,8 @@ def find_undoable(project: Project, user: User, feedback_id: int) -> Feedback | 
 
 
 def find_own_feedback(review: Review, user: User) -> Feedback | None:
-    """What this person said in a review."""
-    return Feedback.objects.filter(review=review, author=user.handle, retracted_at__isnull=True).first()
+    """What this person said in a review, `with_gold`."""
+    return Feedback.objects.with_gold().filter(review=review, author=user.handle, retracted_at__isnull=True).first()
 
 
 def find_standing_feedback(project: Project, feedback_id: int) -> Feedback | None:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import open_panel
-from apps.feedback.models import Feedback, GoldItem, Hint, Review, StepFeedback
+from apps.feedback.models import Feedback, Hint, StepFeedback
 from apps.rollouts.contents import Contents, count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.tasks.models import Task
@@ -84,7 +84,6 @@ class FeedbackTrace:
     Attributes:
         uses: everywhere it is learnt from; the page follows the one that came furthest.
         holds: what that one's batch holds.
-        is_gold: its task is handed out as a control item.
     """
 
     feedback: Feedback
@@ -98,13 +97,6 @@ class FeedbackTrace:
     movement: Movement | None
     uses: Sequence[Use] = ()
     holds: Contents | None = None
-    is_gold: bool = False
-
-    @property
-    def can_be_gold(self) -> bool:
-        """Whether its task could be handed out as a control item, with it for the truth."""
-        said_of_gold = self.feedback.review is not None and self.feedback.review.purpose == Review.Purpose.GOLD
-        return not self.is_gold and not said_of_gold and self.feedback.retracted_at is None
 
     @property
     def task(self) -> Task:
@@ -138,9 +130,7 @@ class FeedbackTrace:
 def trace_feedback(project: Project, feedback_id: int, *, user: User) -> FeedbackTrace | None:
     """What `user` may read of a feedback's way, in a constant number of queries."""
     found = Feedback.objects.readable_by(user).filter(project=project, pk=feedback_id)
-    items = GoldItem.objects.filter(task=OuterRef("task"), removed_at__isnull=True)
-    rows = found.select_related("task__worker", "review", "preferred_attempt")
-    feedback = rows.annotate(is_gold=Exists(items)).first()
+    feedback = found.with_gold().select_related("task__worker", "preferred_attempt").first()
     if feedback is None:
         return None
     rollouts = list(
@@ -162,7 +152,6 @@ def trace_feedback(project: Project, feedback_id: int, *, user: User) -> Feedbac
         hints=list(Hint.objects.filter(feedback=feedback)),
         rollouts=_weigh(rollouts, run),
         uses=uses,
-        is_gold=feedback.is_gold,  # type: ignore[attr-defined]  # annotated
         holds=count_contents([batch])[batch.pk] if batch else None,
         batch=batch,
         run=run,

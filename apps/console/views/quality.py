@@ -78,6 +78,8 @@ def add_gold(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpRespon
         raise Http404(f"no feedback {feedback_id}")
     done = _("Added to the control items: it is handed out for review unmarked.")
     act(request, done, lambda: feedback.add_gold(task=reference.task, by=scene.user, reference=reference))
+    if request.POST.get("then") == "review" and reference.review_id is not None:
+        return leave(scene, "review", reference.review_id)
     return leave(scene, "feedback", feedback_id)
 
 

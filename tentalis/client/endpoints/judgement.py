@@ -96,3 +96,23 @@ class Judgement(Sender[Answer]):
     def appeal_feedback(self, feedback_id: int, *, reason: str) -> Answer:
         """Ask a third person about a judgement; the answer is their review."""
         return self._post(f"feedback/{feedback_id}/appeal", reason=reason)
+
+    def list_gold(self, **params: Any) -> Answer:
+        """Control items: tasks whose right judgement is known."""
+        return self._get("gold", **params)
+
+    def get_gold(self, gold_id: int) -> Answer:
+        return self._get(f"gold/{gold_id}")
+
+    def add_gold(
+        self, task_id: int, *, feedback: int | None = None, expected: Mapping[str, Any] | None = None
+    ) -> Answer:
+        """Hand a task out as a control item; the truth is a feedback, `expected`, or else what was verified.
+
+        Args:
+            expected: {"score": 0..1, "attempts": {"<index>": 0..1}}, either of them.
+        """
+        return self._post("gold", task=task_id, feedback=feedback, expected=expected)
+
+    def remove_gold(self, gold_id: int) -> Answer:
+        return self._delete(f"gold/{gold_id}")

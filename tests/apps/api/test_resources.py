@@ -299,3 +299,27 @@ def test_training_now_without_rollouts_is_refused_with_the_reason(as_alice: Call
     answer = as_alice.post("runs", {"project": "shop"})
     assert answer.status == 409
     assert "holds no rollout" in answer.body["detail"]
+
+
+def test_a_control_item_is_added_seen_and_removed(as_alice: Caller, as_bob: Caller, review: Review) -> None:
+    task = review.task
+    said = as_alice.post("feedback", {"task": task.pk, "score": 0.5}).body
+    other = make_task(task.project, state=Task.State.DONE)
+    for body, field in (
+        ({"task": other.pk, "feedback": said["id"]}, "feedback"),
+        ({"task": other.pk}, "expected"),
+        ({"task": other.pk, "expected": {"attempts": {"9": 1}}}, "expected"),
+        ({"task": other.pk, "expected": {"attempts": {"first": 1}}}, "expected.attempts"),
+        ({"task": task.pk, "feedback": said["id"], "expected": {"score": 1}}, "expected"),
+    ):
+        refused = as_alice.post("gold", body)
+        assert (refused.status, list(refused.body["errors"])) == (400, [field]), refused
+    made = as_alice.post("gold", {"task": task.pk, "feedback": said["id"]})
+    assert made.status == 201, made
+    assert (made.body["truth"], made.body["expected"]["score"], made.body["judged"]) == ("reference", 0.5, 0)
+    assert as_alice.post("gold", {"task": task.pk, "feedback": said["id"]}).status == 409
+    assert as_bob.get("gold").status == 403, "reviewers are not told"
+    assert [row["id"] for row in as_alice.get(f"gold?task={task.pk}").body["results"]] == [made.body["id"]]
+    assert as_alice.delete(f"gold/{made.body['id']}").status == 204
+    assert as_alice.get("gold").body["results"] == []
+    assert as_alice.get(f"gold/{made.body['id']}").status == 404

@@ -185,8 +185,13 @@ def test_a_judgement_becomes_a_control_item_on_its_page_and_is_seen_and_removed_
     assert words not in sign_in(bob).get(page).content.decode()
     add = reverse("console:gold-add", args=(all_gold.slug, said.pk))
     assert sign_in(bob).post(add).status_code == 403
-    assert "reviewers get it among the others" in client.post(add, follow=True).content.decode()
+    closed = reverse("console:review", args=(all_gold.slug, review.pk))
+    assert words in client.get(closed).content.decode(), "the closed review's own page has the button too"
+    added = client.post(add, {"then": "review"}, follow=True)
+    assert "reviewers get it among the others" in added.content.decode()
+    assert added.redirect_chain[-1][0] == closed
     assert words not in client.get(page).content.decode()
+    assert "This is a control item (gold)" in client.get(closed).content.decode()
     taken = claim_review(all_gold, bob)
     assert taken is not None
     give_feedback(review=taken, by=bob, score=0.0)
