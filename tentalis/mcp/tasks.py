@@ -22,6 +22,7 @@ Environment = Literal["chat", "desk"]
 TaskId = Annotated[int, Field(ge=1, description="Number of the task.")]
 ProjectSlug = Annotated[str, Field(description="Slug; empty: the only one the token may be used in.")]
 Limit = Annotated[int, Field(ge=1, le=200)]
+Seen = Annotated[State, Field(description="With wait_s: the state you know; one that is another is not waited for.")]
 WaitS = Annotated[int, Field(ge=0, le=25, description="Seconds to wait for it to change, at most.")]
 
 
@@ -59,10 +60,12 @@ def add_task_tools(server: MCPServer[Any], connect: Connect) -> None:
             return Task.model_validate(task)
 
     @server.tool(annotations=READS)
-    async def check_task(ctx: Context[Any, Any], task_id: TaskId, wait_s: WaitS = 0) -> TaskReport:
+    async def check_task(
+        ctx: Context[Any, Any], task_id: TaskId, wait_s: WaitS = 0, seen: Seen | None = None
+    ) -> TaskReport:
         """How far a task is, its answer, and the tries at it. With wait_s it answers as soon as the state changes."""
         async with connect(ctx) as client:
-            return await _wait_for_change(client, task_id, wait_s)
+            return await _wait_for_change(client, task_id, wait_s, seen)
 
     @server.tool(annotations=READS)
     async def list_tasks(
@@ -96,8 +99,8 @@ def add_task_tools(server: MCPServer[Any], connect: Connect) -> None:
             return Attempt.model_validate(await client.submit_attempt(task=task_id, steps=given, answer=answer))
 
 
-async def _wait_for_change(client: AsyncClient, task_id: int, wait_s: int) -> TaskReport:
-    row = await client.get_task(task_id, wait_s=wait_s or None)
+async def _wait_for_change(client: AsyncClient, task_id: int, wait_s: int, seen: str | None) -> TaskReport:
+    row = await client.get_task(task_id, wait_s=wait_s or None, seen=seen)
     attempts = await read_rows(client.list_attempts, 64, task_id=task_id)
     return TaskReport(
         task=Task.model_validate(row),

@@ -73,7 +73,8 @@ async def test_waiting_ends_when_the_state_changes(open_client: Open, agents_tok
     task = await sync_to_async(make_task)(shop)
     async with open_client(agents_token) as client, open_client(agents_token) as other:
         waiting = asyncio.create_task(call(client, "check_task", task_id=task.pk, wait_s=25))
-        assert (await call(other, "check_task", task_id=task.pk))["task"]["state"] == "queued"
+        at_once = await call(other, "check_task", task_id=task.pk, wait_s=25, seen="working")
+        assert at_once["task"]["state"] == "queued", "another than the one seen is not waited for"
         await call(other, "cancel_task", task_id=task.pk)
         report = await waiting
     assert report["task"]["state"] == "cancelled"
@@ -93,6 +94,7 @@ async def test_what_is_refused_says_why(open_client: Open, agents_token: str, sh
             ("give_feedback", {"text": "mine"}),
         ):
             assert "not_found" in await refused(client, tool, task_id=hidden.pk, **arguments), tool
+        assert "seen" in await refused(client, "check_task", task_id=1, seen="asleep")
         assert "found none" in await refused(client, "give_feedback", task_id=1)
         assert "one of them; found 2" in await refused(client, "give_feedback", task_id=1, session_id=1, text="x")
         for about in ("session_id", "exchange_id"):

@@ -93,7 +93,7 @@ class WhoAmIView(ApiView):
 
     @extend_schema(responses=WhoAmIOut, operation_id="whoami")
     def get(self, request: Request) -> Response:
-        """The caller's name, scopes and roles."""
+        """The caller's name and scopes, and their roles in projects that are not archived."""
         self.check_no_parameters()
         user, token = current_user(request), current_token(request)
         roles = dict(Member.objects.filter(user=user).values_list("project", "role"))
@@ -105,7 +105,7 @@ class WhoAmIView(ApiView):
             "token_expires_at": token.expires_at if token else None,
             "memberships": [
                 {"project": project.slug, "role": roles.get(project.pk, Role.OWNER)}
-                for project in visible_projects(request)
+                for project in visible_projects(request).active()
             ],
         }
         return Response(WhoAmIOut(shown).data)

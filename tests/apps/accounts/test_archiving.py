@@ -80,6 +80,7 @@ def test_by_rest_and_lists_hide_it_unless_asked(project: Project, worker: Worker
     assert (archived.status, archived.body["archived_at"] is None) == (200, False)
     assert (slugs(), slugs("?is_archived=false"), slugs("?is_archived=true")) == ([], [], ["shop"])
     assert caller.get("projects/shop").status == 200
+    assert caller.get("whoami").body["memberships"] == [], "as in lists, where one's only project is looked for"
     refused = caller.post("tasks", {"project": "shop", "prompt": "hello", "environment": "chat"})
     assert (refused.status, refused.body["code"]) == (409, "project_archived")
     assert caller.post("projects/shop/archive", {}).status == 409
