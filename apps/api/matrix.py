@@ -50,6 +50,10 @@ RULES: Mapping[str, Rule] = {
     "GET /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
     "PATCH /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
     "DELETE /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
+    "POST /api/v1/tasks/from-sessions": Rule(
+        "tasks:write and sessions:read",
+        frozenset(role for role, rights in ROLE_RIGHTS.items() if {Right.TASKS_WRITE, Right.SESSIONS_READ} <= rights),
+    ),
     "POST /api/v1/feedback/{pk}/retract": Rule("author or manager", LEADERS, frozenset({Role.REVIEWER, Role.AGENT})),
     "POST /api/v1/providers/rotate-keys": Rule("admin"),
     "POST /api/v1/provider-grants": Rule("admin"),

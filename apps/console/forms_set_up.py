@@ -9,6 +9,8 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import Project, Role
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.console.forms import PlacedForm
+from apps.feedback.judges import LEAST_RATE
+from tentalis.core.review_policy import MAX_NAME_CHARS
 
 GATEWAY_SCOPES = (Right.GATEWAY_USE, Right.SESSIONS_READ, Right.FEEDBACK_WRITE)
 SCOPES: Mapping[str, Sequence[Right]] = {
@@ -43,7 +45,7 @@ class JudgesForm(forms.Form):
     who = forms.ChoiceField(label=_("Who judges"), choices=WHO, widget=forms.RadioSelect, initial="human")
     share = forms.IntegerField(
         label=_("Share of the tasks, in per cent"),
-        min_value=1,
+        min_value=round(100 * LEAST_RATE),
         max_value=100,
         initial=100,
         help_text=_("The others learn from references and scorers alone. Start with 100, and lower it later."),
@@ -57,7 +59,7 @@ class JudgesForm(forms.Form):
     )
     model = forms.CharField(
         label=_("Model of the AI manager"),
-        max_length=200,
+        max_length=MAX_NAME_CHARS,
         required=False,
         help_text=_("SERVER/MODEL of one of your model servers. Empty: the installation's."),
     )

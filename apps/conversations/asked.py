@@ -1,11 +1,12 @@
 """What people asked at the beginning of recorded conversations: work that can be given to a worker as tasks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Min, Q
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
+from apps.base.errors import BadInputError
 from apps.conversations.policy import read_policy, redactor_for
 from apps.inference.models import Exchange, Session
 from apps.tasks.models import Task
@@ -33,18 +34,40 @@ class Asked:
     obstacle: str = ""
 
 
-def find_asked(project: Project, *, before: int | None = None, only: Iterable[int] | None = None) -> list[Asked]:
-    """The newest conversations and how they began, a page of them. About five queries.
+def find_asked(project: Project, *, before: int | None = None) -> list[Asked]:
+    """The newest conversations and how they began, a page of them.
 
     Args:
-        before: those with a smaller id. only: of these sessions.
+        before: those with a smaller id.
     """
     sessions = Session.objects.filter(project=project)
     if before is not None:
         sessions = sessions.filter(pk__lt=before)
-    if only is not None:
-        sessions = sessions.filter(pk__in=list(only))
-    page = list(sessions.order_by("-id")[:PAGE])
+    return read_asked(project, list(sessions.order_by("-id")[:PAGE]))
+
+
+def require_asked(project: Project, session_ids: Sequence[int], *, by: User) -> list[Asked]:
+    """How these conversations began, each fit to be a task; an agent's own alone are its to name.
+
+    Raises:
+        BadInputError: naming the first that is not.
+    """
+    if not session_ids:
+        raise BadInputError.at("sessions", "wanted at least one conversation, found none")
+    sessions = Session.objects.filter(project=project, pk__in=session_ids)
+    if by.is_agent:
+        sessions = sessions.filter(agent=by.handle)
+    found = {one.session.pk: one for one in read_asked(project, list(sessions))}
+    for pk in session_ids:
+        if pk not in found:
+            raise BadInputError.at("sessions", f"wanted conversations of {project.slug}, found {pk}")
+        if found[pk].obstacle:
+            raise BadInputError.at("sessions", f"{pk} cannot be a task: {found[pk].obstacle}")
+    return [found[pk] for pk in sorted(found, reverse=True)]
+
+
+def read_asked(project: Project, page: Sequence[Session]) -> list[Asked]:
+    """How these conversations of a project began. About four queries."""
     begun = Q(turn="main", status__lt=400, task_id=None, choice=0)
     firsts = Exchange.objects.filter(begun, session__in=page).order_by().values("session").annotate(first=Min("pk"))
     exchanges = Exchange.objects.in_bulk([row["first"] for row in firsts])

@@ -24,6 +24,7 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, TentalisError
 from apps.base.surviving import survive
+from apps.conversations import asked
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review, RowImport
 from apps.feedback.services import QueueFilter, Said
@@ -291,6 +292,24 @@ def import_file(
     return importing.start(
         project=project, by=by, kind=kind, text=text, file=name, environment=environment, worker=worker
     )
+
+
+def submit_asked(
+    *,
+    project: Project,
+    sessions: Sequence[int],
+    environment: str,
+    by: User,
+    worker: Worker | None = None,
+    group_size: int | None = None,
+) -> list[Task]:
+    """Accept what was asked first in these sessions as tasks, all of them or none; see `conversations.asked`.
+
+    Raises:
+        BadInputError: naming the first that cannot be one.
+    """
+    rows = asked.make_rows(asked.require_asked(project, sessions, by=by))
+    return submit_rows(project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size)
 
 
 def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:

@@ -30,6 +30,22 @@ def list_sessions(
 
 
 @app.command()
+def asked(
+    project: Project = "",
+    worker: Annotated[str, typer.Option("--worker", "-w")] = "",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List what was asked first in each conversation; `tentalis task from-sessions` makes tasks of it."""
+    from tentalis.cli.session import choose_project, open_client
+
+    with open_client() as client:
+        given = {"project": choose_project(client, project), **({"worker": worker} if worker else {})}
+        rows = list(islice(client.iterate(client.list_asked, limit=min(limit, 200), **given), limit))
+    print_rows(rows, ("session", "words", "obstacle"), as_json=as_json, empty="no sessions")
+
+
+@app.command()
 def show(
     session_id: Annotated[int, typer.Argument(min=1, help="Number of the session.")],
     limit: Limit = 50,

@@ -94,3 +94,27 @@ def why(slug: Slug = "", as_json: AsJson = False) -> None:
     with open_client() as client:
         findings = client.why(choose_project(client, slug))["findings"]
     print_rows(findings, ("count", "words"), as_json=as_json, empty="nothing blocks training")
+
+
+@app.command()
+def judges(
+    slug: Slug = "",
+    who: Annotated[str, typer.Option(help="human, ai, both, or none: references and scorers alone.")] = "",
+    rate: Annotated[float | None, typer.Option(min=0, max=1, help="Share of the tasks that are judged.")] = None,
+    human_rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Where both judge: share of these that a person judges as well.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Of the AI manager: SERVER/MODEL; empty: the installation's.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who judges and how much of the work, or change it with any of the options."""
+    from tentalis.cli.session import choose_project, open_client
+
+    said = {"who": who or None, "rate": rate, "human_rate": human_rate, "model": model}
+    changes = {name: value for name, value in said.items() if value is not None}
+    with open_client() as client:
+        chosen = choose_project(client, slug)
+        found = client.choose_judges(chosen, **changes) if changes else client.get_judges(chosen)
+    print_row(found, as_json=as_json)

@@ -94,12 +94,31 @@ def import_tasks(
             worker=worker or None,
             group_size=group_size,
         )
-    if as_json:
-        print_json(made)
-    elif made["import_id"]:
-        typer.echo(f"{made['count']} rows are being made into tasks by import {made['import_id']}")
-    else:
-        typer.echo(f"{made['count']} tasks are queued, {made['tasks'][0]} to {made['tasks'][-1]}")
+    _print_made(made, as_json=as_json)
+
+
+@app.command("from-sessions")
+def take_from_sessions(
+    session_ids: Annotated[list[int], typer.Argument(min=1, help="Numbers of sessions; see `tentalis session asked`.")],
+    project: Project = "",
+    environment: Annotated[str, typer.Option("--environment", "-e", help="Default: fits the worker.")] = "",
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit what was asked first in recorded sessions, all of them or none."""
+    from tentalis.cli.session import choose_project, open_client
+
+    with open_client() as client:
+        slug = choose_project(client, project)
+        made = client.take_from_sessions(
+            project=slug,
+            sessions=session_ids,
+            environment=environment or _fit_environment(client, slug, worker),
+            worker=worker or None,
+            group_size=group_size,
+        )
+    _print_made(made, as_json=as_json)
 
 
 @app.command("list")
@@ -151,6 +170,15 @@ def cancel(task_id: TaskId, as_json: AsJson = False) -> None:
         print_json(task)
     else:
         typer.echo(f"task {task_id} is {task['state']}")
+
+
+def _print_made(made: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+    elif made.get("import_id"):
+        typer.echo(f"{made['count']} rows are being made into tasks by import {made['import_id']}")
+    else:
+        typer.echo(f"{made['count']} tasks are queued, {made['tasks'][0]} to {made['tasks'][-1]}")
 
 
 def _read_prompt(text: str) -> str:

@@ -170,3 +170,20 @@ def test_control_items_are_added_listed_and_removed(signed_in: Run) -> None:
     assert [row["task"] for row in signed_in("gold", "list", "--project", "shop", "--json").json] == [task.pk]
     assert signed_in("gold", "remove", str(made["id"])).code == 0
     assert "no control items" in signed_in("gold", "list").out
+
+
+def test_who_judges_and_tasks_out_of_sessions(signed_in: Run) -> None:
+    Member.objects.filter(user__username="alice").update(role=Role.OWNER)
+    assert signed_in("project", "judges", "--json").json["who"] == "human"
+    assert signed_in("project", "judges", "--who", "both", "--rate", "0.5", "--json").json["rate"] == 0.5
+    assert signed_in("project", "judges", "shop", "--who", "somebody").code == 1
+    assert Project.objects.get().review_policy == {"who": "both", "rate": 0.5}
+    session = Session.objects.create(project=Project.objects.get(), key="talk", worker_name="echo")
+    messages = [{"role": "user", "content": "What is 3 + 4?"}]
+    Exchange.objects.create(
+        project=session.project, session=session, model="m", messages=messages, text="7", status=200
+    )
+    assert "What is 3 + 4?" in signed_in("session", "asked").out
+    assert signed_in("task", "from-sessions", str(session.pk), "--json").json["count"] == 1
+    assert Task.objects.get().prompt == "What is 3 + 4?"
+    assert "task already" in signed_in("task", "from-sessions", str(session.pk)).err

@@ -112,6 +112,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST login": {"username": "alice", "password": "alice-has-a-password"},
         "POST projects": {"slug": "fresh", "name": "Fresh"},
         "PATCH projects/{slug}": {"name": "Renamed"},
+        "PATCH projects/{slug}/judges": {"who": "both", "rate": 0.5},
         "POST users": {"username": "newcomer"},
         "PATCH users/{user}": {"may_make_projects": False},
         "POST users/{user}/reset-password": {"draw": True},
@@ -141,6 +142,12 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},
         "POST tasks": {"project": slug, "prompt": "Say hello.", "environment": "chat", "worker": "echo"},
         "POST tasks/import": {"project": slug, "environment": "chat", "form": "lines", "text": "Hi.", "worker": "echo"},
+        "POST tasks/from-sessions": {
+            "project": slug,
+            "environment": "chat",
+            "worker": "echo",
+            "sessions": [ids["session"]],
+        },
         "POST attempts": {"task": ids["task"], "steps": [{"text": "so"}], "answer": "hi"},
         "POST reviews/claim": {"project": slug},
         "POST reviews/{review}/feedback": {"score": 1, "text": "Good."},
@@ -184,4 +191,5 @@ QUERIES = {
     "GET metrics/gain": "?project={slug}&worker=echo",
     "GET metrics/cost": "?project={slug}",
     "GET metrics/queues": "?project={slug}",
+    "GET sessions/asked": "?project={slug}",
 }

@@ -1,6 +1,6 @@
 """Projects, members, tokens, and signing in."""
 
-from typing import Any
+from typing import Any, get_args
 
 from django.core.validators import RegexValidator
 from rest_framework import serializers
@@ -8,6 +8,7 @@ from rest_framework import serializers
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.api.serializers.strict import (
+    NumberField,
     ObjectField,
     StrictSerializer,
     TextField,
@@ -15,6 +16,8 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
+from apps.feedback.judges import LEAST_RATE
+from tentalis.core.review_policy import MAX_NAME_CHARS, Who
 
 SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
 USERNAME = RegexValidator(r"^[\w.@+-]+\Z", "wanted letters, digits and @ . + - _")
@@ -81,6 +84,27 @@ class ProjectIn(ProjectChange):
 
     slug = TextField(max_length=64, validators=[SLUG])
     name = TextField(max_length=200)
+
+
+class JudgesOut(serializers.Serializer[Any]):
+    """Who judges the work of a project, and how much of it."""
+
+    who = serializers.ChoiceField(choices=get_args(Who))
+    rate = serializers.FloatField(help_text="Share of the tasks that are judged.")
+    human_rate = serializers.FloatField(help_text="Where both judge: share of these that a person judges as well.")
+    model = serializers.CharField(help_text="Of the AI manager: SERVER/MODEL; empty: the installation's.")
+    is_model_missing = serializers.BooleanField(
+        help_text="An AI manager would say nothing here: no model is configured for it."
+    )
+
+
+class JudgesChange(StrictSerializer):
+    """Who judges from now on; what is left out stays."""
+
+    who = WordField(required=False, choices=get_args(Who))
+    rate = NumberField(required=False, min_value=LEAST_RATE, max_value=1)
+    human_rate = NumberField(required=False, min_value=0, max_value=1)
+    model = TextField(required=False, allow_blank=True, max_length=MAX_NAME_CHARS)
 
 
 class UserOut(serializers.ModelSerializer[User]):

@@ -115,3 +115,13 @@ class ExchangeDetailOut(ExchangeOut):
             "is_whole",
             "tokens",
         ]
+
+
+class AskedOut(serializers.Serializer[Any]):
+    """How a session began."""
+
+    session = serializers.IntegerField(source="session.pk")
+    key = serializers.CharField(source="session.key")
+    words = serializers.CharField(help_text="What was asked first, personal data masked; a task's prompt.")
+    answer = serializers.CharField(help_text="What the agent said; a worker is not told.")
+    obstacle = serializers.CharField(help_text="Why it cannot be a task; empty: it can.")

@@ -213,8 +213,8 @@ TASK_FILE = (
 PACKED = "packed"
 
 
-class TaskFileIn(StrictSerializer):
-    """Many new tasks, or finished work with its judgement: a file, taken whole or not at all."""
+class ManyTasksIn(StrictSerializer):
+    """What many new tasks share."""
 
     project = TextField(max_length=64)
     environment = WordField(choices=Environment.choices)
@@ -222,6 +222,20 @@ class TaskFileIn(StrictSerializer):
     group_size = WholeNumberField(
         required=False, min_value=1, max_value=64, help_text="Of tasks that say none. Default: the project's."
     )
+
+
+class SessionTasksIn(ManyTasksIn):
+    """New tasks out of what people asked in recorded sessions, all of them or none."""
+
+    sessions = serializers.ListField(
+        child=WholeNumberField(min_value=1, max_value=2**63 - 1), allow_empty=False, max_length=LIMITS.list_rows,
+        help_text="Ids of sessions.",
+    )  # fmt: skip
+
+
+class TaskFileIn(ManyTasksIn):
+    """Many new tasks, or finished work with its judgement: a file, taken whole or not at all."""
+
     form = WordField(
         choices=[(form, form) for form in (*FORMS, PACKED)],
         help_text=f"{TASK_FILE} {PACKED}: a Parquet file or the archive of an export, in base64.",
@@ -238,11 +252,16 @@ class TaskFileIn(StrictSerializer):
     )
 
 
-class TaskFileOut(serializers.Serializer[Any]):
-    """What became of a file."""
+class ManyTasksOut(serializers.Serializer[Any]):
+    """Tasks that were made together."""
 
     count = serializers.IntegerField()
-    tasks = serializers.ListField(child=serializers.IntegerField(), help_text="Ids, in the file's order.")
+    tasks = serializers.ListField(child=serializers.IntegerField(), help_text="Ids; a file's in its order.")
+
+
+class TaskFileOut(ManyTasksOut):
+    """What became of a file."""
+
     import_id = serializers.IntegerField(
         allow_null=True, help_text="Of finished work: what makes tasks of it in the background; tasks is empty then."
     )

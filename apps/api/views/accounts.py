@@ -18,6 +18,8 @@ from apps.api.permissions import current_token, current_user, visible_projects
 from apps.api.serializers.accounts import (
     InvitationIn,
     InvitationOut,
+    JudgesChange,
+    JudgesOut,
     MemberChange,
     MemberIn,
     MemberOut,
@@ -34,6 +36,7 @@ from apps.api.serializers.accounts import (
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, NotAllowedError
+from apps.feedback.judges import choose_judges, find_judges
 from apps.rollouts.selectors import why_nothing_trains
 
 
@@ -58,6 +61,8 @@ class ProjectViewSet(ResourceViewSet):
         "list": Right.PROJECTS_READ,
         "retrieve": Right.PROJECTS_READ,
         "why": Right.METRICS_READ,
+        "judges": Right.PROJECTS_READ,
+        "choose_judges": Right.PROJECTS_WRITE,
         "create": Right.PROJECTS_WRITE,
         "partial_update": Right.PROJECTS_WRITE,
         "destroy": Right.PROJECTS_WRITE,
@@ -122,6 +127,21 @@ class ProjectViewSet(ResourceViewSet):
     def why(self, request: Request, slug: str) -> Response:
         """Why nothing trains here."""
         return Response(WhyOut({"findings": why_nothing_trains(self.get_object())}).data)
+
+    @extend_schema(responses=JudgesOut, operation_id="projects_judges_read")
+    @action(detail=True, filter_backends=[], pagination_class=None)
+    def judges(self, request: Request, slug: str) -> Response:
+        """Who judges here, and how much of the work."""
+        self.check_no_parameters()
+        return Response(JudgesOut(find_judges(self.get_object())).data)
+
+    @extend_schema(request=JudgesChange, responses=JudgesOut, operation_id="projects_judges_choose")
+    @judges.mapping.patch
+    def choose_judges(self, request: Request, slug: str) -> Response:
+        """Say who judges the tasks that are worked from now on. The rest of the review policy stays."""
+        project = self.get_object()
+        body = self.read_body(JudgesChange)
+        return Response(JudgesOut(choose_judges(project=project, by=current_user(request), **body)).data)
 
 
 class MembershipViewSet(ResourceViewSet):

@@ -19,9 +19,11 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.api.downloads import iterate_rows, stream
 from apps.api.filters import ProjectFilterSet
+from apps.api.lookup import find_project_for
 from apps.api.permissions import current_user
-from apps.api.serializers.sessions import ExchangeDetailOut, ExchangeOut, SessionOut
+from apps.api.serializers.sessions import AskedOut, ExchangeDetailOut, ExchangeOut, SessionOut
 from apps.api.views.base import ResourceViewSet
+from apps.conversations.asked import read_asked
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations, read_public_id
 from tentalis.core.canon import canonical_json
@@ -61,10 +63,25 @@ class SessionViewSet(OwnOfAgents):
     queryset = Session.objects.select_related("project")
     serializer_class = SessionOut
     filterset_class = SessionFilterSet
-    rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ}
+    rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ, "asked": Right.SESSIONS_READ}
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self.show(self.get_object())
+
+    @extend_schema(
+        parameters=[OpenApiParameter("project", str, required=True)],
+        responses=AskedOut(many=True),
+        operation_id="sessions_asked",
+    )
+    @action(detail=False)
+    def asked(self, request: Request) -> Response:
+        """What was asked first in each session of a project, personal data masked as the project says: work that
+        `POST tasks/from-sessions` makes tasks of."""
+        if not (slug := request.query_params.get("project")):
+            raise ValidationError({"project": ["wanted a name, found none"]})
+        project = find_project_for(request, slug, Right.SESSIONS_READ)
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        return self.get_paginated_response(AskedOut(read_asked(project, page), many=True).data)
 
 
 class ExchangeFilterSet(ProjectFilterSet):

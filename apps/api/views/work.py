@@ -12,10 +12,11 @@ from rest_framework.response import Response
 
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
+from apps.accounts.services import require_right
 from apps.adapters.models import Deployment
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_row, find_worker, refuse
-from apps.api.permissions import current_user
+from apps.api.permissions import current_user, require_scope
 from apps.api.serializers.learning import DeploymentOut
 from apps.api.serializers.strict import NoFields
 from apps.api.serializers.work import (
@@ -23,6 +24,8 @@ from apps.api.serializers.work import (
     AttemptDetailOut,
     AttemptIn,
     AttemptOut,
+    ManyTasksOut,
+    SessionTasksIn,
     StepOut,
     TaskFileIn,
     TaskFileOut,
@@ -149,6 +152,7 @@ class TaskViewSet(ResourceViewSet):
         "attempts": Right.ATTEMPTS_READ,
         "create": Right.TASKS_WRITE,
         "import_file": Right.TASKS_WRITE,
+        "take_from_sessions": Right.TASKS_WRITE,
         "cancel": Right.TASKS_WRITE,
     }
 
@@ -207,6 +211,20 @@ class TaskViewSet(ResourceViewSet):
         if isinstance(made, RowImport):
             return Response({"count": made.total, "tasks": [], "import_id": made.pk}, status=201)
         return Response({"count": len(made), "tasks": [task.pk for task in made], "import_id": None}, status=201)
+
+    @extend_schema(request=SessionTasksIn, responses={201: ManyTasksOut})
+    @action(detail=False, methods=["post"], url_path="from-sessions", filterset_class=None)
+    def take_from_sessions(self, request: Request) -> Response:
+        """Submit what was asked first in recorded sessions, all of them or none; `GET sessions/asked` lists them. Takes
+        the scope `sessions:read` as well."""
+        body = self.read_body(SessionTasksIn)
+        require_scope(request, Right.SESSIONS_READ)
+        project = find_project_for(request, body.pop("project"), Right.TASKS_WRITE)
+        require_right(current_user(request), project, Right.SESSIONS_READ)
+        if "worker" in body:
+            body["worker"] = find_worker(project, body["worker"])
+        made = flow.submit_asked(project=project, by=current_user(request), **body)
+        return Response({"count": len(made), "tasks": [task.pk for task in made]}, status=201)
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])

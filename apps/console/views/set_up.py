@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
@@ -11,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.models import Member, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import add_agent, change_project, create_token, name_within
+from apps.accounts.services import add_agent, create_token, name_within
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_set_up import SCOPES, ConnectTokenForm, JudgesForm, SessionTasksForm
@@ -20,6 +19,7 @@ from apps.console.views.frame import Scene, leave, posted, project_view, read_nu
 from apps.console.views.providers import find_provider_or_404
 from apps.console.views.sessions import find_gateway_url
 from apps.conversations import asked
+from apps.feedback import judges
 from apps.inference import probes
 from apps.inference.services import client_for
 from apps.pipeline import flow
@@ -82,11 +82,10 @@ def take_from_sessions(request: HttpRequest, scene: Scene) -> HttpResponse:
     status = 400 if request.method == "POST" else 200
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
-        chosen = {int(pk) for pk in said["sessions"]}
         try:
-            made = flow.submit_rows(
+            made = flow.submit_asked(
                 project=scene.project,
-                rows=asked.make_rows([one for one in rows if one.session.pk in chosen]),
+                sessions=[int(pk) for pk in said["sessions"]],
                 environment=said["environment"],
                 by=scene.user,
                 worker=said["worker"],
@@ -115,14 +114,14 @@ def choose_judges(request: HttpRequest, scene: Scene) -> HttpResponse:
     """Who judges, and how much of the work."""
     if request.method == "POST":
         require(scene, Right.PROJECTS_WRITE)
-    policy = scene.project.review_policy
+    found = judges.find_judges(scene.project)
     form = JudgesForm(
         posted(request),
         initial={
-            "who": policy.get("who", "human"),
-            "share": max(1, round(100 * policy.get("rate", 1.0))),
-            "human_share": round(100 * policy.get("human_rate", 1.0)),
-            "model": policy.get("model", ""),
+            "who": found.who,
+            "share": max(round(100 * judges.LEAST_RATE), round(100 * found.rate)),
+            "human_share": round(100 * found.human_rate),
+            "model": found.model,
         },
     )
     status = 400 if request.method == "POST" else 200
@@ -132,18 +131,16 @@ def choose_judges(request: HttpRequest, scene: Scene) -> HttpResponse:
         if said["who"] == "both":
             changes["human_rate"] = 1.0 if said["human_share"] is None else said["human_share"] / 100
         try:
-            change_project(project=scene.project, by=scene.user, review_policy={**policy, **changes})
+            judges.choose_judges(project=scene.project, by=scene.user, **changes)
         except TentalisError as error:
             show_error(form, error)
             status = error.status
         else:
             messages.success(request, _("Saved. It holds for the tasks that are worked from now on."))
             return leave(scene, "who-judges")
-    kinds = set(Worker.objects.filter(project=scene.project, is_active=True).values_list("kind", flat=True))
     context = {
         "form": form,
-        "ai_model": policy.get("model") or settings.TENTALIS["LLM_MODEL"],
-        "needs_model": kinds != {Worker.Kind.DESK} and not policy.get("ai_manager"),
+        "judges": found,
         "may_change": scene.may(Right.PROJECTS_WRITE),
     }
     return show(request, scene, "who_judges", context, status=status)

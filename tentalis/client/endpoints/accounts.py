@@ -29,6 +29,14 @@ class Accounts(Sender[Answer]):
     def whoami(self) -> Answer:
         return self._get("whoami")
 
+    def get_judges(self, slug: str) -> Answer:
+        """Who judges in a project, and how much of the work."""
+        return self._get(f"projects/{slug}/judges")
+
+    def choose_judges(self, slug: str, **changes: Any) -> Answer:
+        """Say who judges from now on; `changes` of who (human, ai, both, none), rate, human_rate, model."""
+        return self._patch(f"projects/{slug}/judges", **changes)
+
     def list_users(self, **params: Any) -> Answer:
         """People of the installation; takes an admin."""
         return self._get("users", **params)

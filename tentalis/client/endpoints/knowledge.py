@@ -9,6 +9,10 @@ from tentalis.client.endpoints.calls import Answer, Sender
 class Knowledge(Sender[Answer]):
     """What the gateway saw, skills, data sets, benchmark runs, experiments."""
 
+    def list_asked(self, *, project: str, **params: Any) -> Answer:
+        """What was asked first in each session of a project, which `take_from_sessions` makes tasks of."""
+        return self._get("sessions/asked", project=project, **params)
+
     def list_sessions(self, **params: Any) -> Answer:
         return self._get("sessions", **params)
 

@@ -80,6 +80,25 @@ class Work(Sender[Answer]):
             group_size=group_size,
         )
 
+    def take_from_sessions(
+        self,
+        *,
+        project: str,
+        sessions: Sequence[int],
+        environment: str,
+        worker: str | None = None,
+        group_size: int | None = None,
+    ) -> Answer:
+        """Submit what was asked first in recorded sessions (`list_asked`), all of them or none."""
+        return self._post(
+            "tasks/from-sessions",
+            project=project,
+            sessions=list(sessions),
+            environment=environment,
+            worker=worker,
+            group_size=group_size,
+        )
+
     def list_tasks(self, **params: Any) -> Answer:
         return self._get("tasks", **params)
 

@@ -188,7 +188,7 @@ def test_a_judgement_becomes_a_control_item_on_its_page_and_is_seen_and_removed_
     closed = reverse("console:review", args=(all_gold.slug, review.pk))
     assert words in client.get(closed).content.decode(), "the closed review's own page has the button too"
     added = client.post(add, {"then": "review"}, follow=True)
-    assert "reviewers get it among the others" in added.content.decode()
+    assert "handed out for review unmarked" in added.content.decode()
     assert added.redirect_chain[-1][0] == closed
     assert words not in client.get(page).content.decode()
     assert "This is a control item (gold)" in client.get(closed).content.decode()

@@ -1,0 +1,60 @@
+"""Who judges a project's work, and how much of it: what of the review policy is decided first."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import change_project, require_right
+from apps.base.errors import BadInputError
+from apps.feedback.rules import validate_review_policy
+from apps.workers.models import Worker
+
+LEAST_RATE = 0.01
+"""A share of the tasks that is none at all is said by who judges: nobody."""
+
+
+@dataclass(frozen=True)
+class Judges:
+    """Part of a project's `ReviewPolicy`, and whether it can be done.
+
+    Args:
+        model: of the AI manager: SERVER/MODEL; "" is the installation's.
+        is_model_missing: an AI manager would say nothing here, because no model is configured for it.
+    """
+
+    who: str
+    rate: float
+    human_rate: float
+    model: str
+    is_model_missing: bool
+
+
+def find_judges(project: Project) -> Judges:
+    """As the project's policy has it."""
+    policy = validate_review_policy(project.review_policy)
+    model = policy.model or settings.TENTALIS["LLM_MODEL"]
+    kinds = set(Worker.objects.filter(project=project, is_active=True).values_list("kind", flat=True))
+    is_asked = kinds != {Worker.Kind.DESK} and not policy.ai_manager
+    return Judges(policy.who, policy.rate, policy.human_rate, policy.model, is_asked and not model)
+
+
+def choose_judges(*, project: Project, by: User, **changes: Any) -> Judges:
+    """Decide it for the tasks that are worked from now on; what is left out of `who`, `rate`, `human_rate` and `model`
+    stays, and so does the rest of the policy.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        BadInputError: naming the field.
+    """
+    require_right(by, project, Right.PROJECTS_WRITE)
+    if not changes.get("rate", LEAST_RATE) >= LEAST_RATE:
+        message = f"wanted {LEAST_RATE} to 1 (nobody judges is a choice of who), found {changes['rate']!r}"
+        raise BadInputError.at("rate", message)
+    with transaction.atomic():
+        row = Project.objects.select_for_update().get(pk=project.pk)
+        row = change_project(project=row, by=by, review_policy={**row.review_policy, **changes})
+    return find_judges(row)
