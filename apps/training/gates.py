@@ -25,9 +25,8 @@ from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
 from apps.training.learnt import find_leaks
 from apps.training.models import TrainingRun
-from apps.workers.base_names import BUILT_IN, count_parameters, name_base
-from apps.workers.bases import check_against_server, read_base, reads_weights, say_missing
-from apps.workers.models import Worker
+from apps.workers.base_names import count_parameters
+from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
@@ -258,23 +257,11 @@ def _list_runs(adapter: Adapter) -> list[int]:
 
 def _ask_base(run: TrainingRun) -> GateAnswer:
     """Whether its base weights are where they were said to be, are what they were then, and are what answered."""
-    worker = run.worker
-    base = name_base(worker)
-    if base in {"", BUILT_IN}:
-        return ask_base(say_missing(worker), "the built-in model")
     try:
-        facts = read_base(base, with_weights=reads_weights(run.backend))
-        known = worker.base_facts.get("fingerprint")
-        if known and reads_weights(run.backend) == reads_weights() and known != facts.fingerprint:
-            found = f"was {known[:12]} when the worker was set up, found {facts.fingerprint[:12]}"
-            return ask_base(f"the files in {base!r} are no longer the same model: {found}", "")
-        compared = check_against_server(worker, client_for(worker.provider, run.project_id))
+        found = compare_base(run.worker, backend=run.backend)
     except TentalisError as error:
         return ask_base(str(error), "")
-    if not known:
-        Worker.objects.filter(pk=worker.pk).update(base_facts=facts.to_json())
-        worker.base_facts = facts.to_json()
-    return ask_base("", f"{base}, {facts.model_type}, {facts.fingerprint[:12]}: {compared}")
+    return ask_base("" if found.is_good else found.words, found.words)
 
 
 def _name_answers(batch: Batch) -> str:

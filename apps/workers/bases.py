@@ -11,9 +11,11 @@ from stat import S_ISREG
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from apps.base.errors import BadInputError, TentalisError
 from apps.inference.client import ModelClient
+from apps.inference.services import client_for
 from apps.workers.base_names import BUILT_IN, name_base
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -160,19 +162,56 @@ def check_against_server(worker: Worker, client: ModelClient) -> str:
         return f"the model server could not be asked: {str(error)[:200]}"
 
 
-def compare_base(worker: Worker, client: ModelClient) -> tuple[bool, str]:
-    """Whether a worker can be trained as far as its base weights go, and what was found, in words."""
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison found, in words. Args: is_good: a worker can be trained as far as its base weights go."""
+
+    is_good: bool
+    words: str
+
+
+def compare_base(worker: Worker, *, backend: str = "") -> Compared:
+    """Compare a worker's base weights with what they were, and with what its model server serves.
+
+    What was found stands with the worker (`base_compared`), good or not.
+
+    Args:
+        backend: that trains it; "" the installation's.
+    Raises:
+        TentalisError: its server may not be asked.
+    """
     if missing := say_missing(worker):
-        return False, missing
+        return Compared(False, missing)
+    if name_base(worker) == BUILT_IN:
+        return Compared(True, f"{worker.name} is trained on the built-in model")
+    facts = None
     try:
-        facts = check_directory(worker)
-        if facts is None:
-            return True, f"{worker.name} is trained on the built-in model"
-        compared = check_against_server(worker, client)
+        facts = read_base(worker.base_directory, with_weights=reads_weights(backend))
+        _require_same_files(worker, facts, backend)
+        seen = check_against_server(worker, client_for(worker.provider, worker.project_id))
     except BaseWeightsError as error:
-        return False, f"{worker.name}: {error}"
-    size = f", {facts.parameters:,} parameters" if facts.parameters is not None else ""
-    return True, f"{worker.name}: the files hold {facts.model_type}{size}; {compared}"
+        found = Compared(False, f"{worker.name}: {error}")
+    else:
+        size = f", {facts.parameters:,} parameters" if facts.parameters is not None else ""
+        found = Compared(True, f"{worker.name}: the files hold {facts.model_type}{size}; {seen}")
+    worker.base_compared = {
+        "at": timezone.now().isoformat(),
+        "model": find_base_model(worker),
+        "fingerprint": facts.fingerprint if facts else "",
+        **asdict(found),
+    }
+    if facts and found.is_good and not worker.base_facts:
+        worker.base_facts = facts.to_json()
+    Worker.objects.filter(pk=worker.pk).update(base_compared=worker.base_compared, base_facts=worker.base_facts)
+    return found
+
+
+def _require_same_files(worker: Worker, facts: BaseFacts, backend: str) -> None:
+    """Raises BaseWeightsError where the files are others than when the worker was set up."""
+    known = worker.base_facts.get("fingerprint")
+    if known and reads_weights(backend) == reads_weights() and known != facts.fingerprint:
+        found = f"was {known[:12]} when the worker was set up, found {facts.fingerprint[:12]}"
+        raise BaseWeightsError(f"the files in {worker.base_directory!r} are no longer the same model: {found}")
 
 
 def spell_tokens(worker: Worker, token_ids: Sequence[int]) -> list[str] | None:

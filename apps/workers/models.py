@@ -19,6 +19,8 @@ class Worker(Timestamped):
         user_batch_tasks: tasks that fill a batch of one person; None: as many as any.
         base_directory: where trainer and web find its base model's files; "": nobody said, or it is the built-in one.
         base_facts: what its files were when it was said (`bases.BaseFacts` as JSON); {}: not looked at.
+        base_compared: what comparing them with the model server found last (at, model, fingerprint, is_good, words);
+            {}: not compared since either was changed.
         fallbacks: models that the gateway asks in this order where its own cannot be had: `server/model`, or another
             worker of the project.
         learns_with: whose line of adapters it teaches and is served by; None: its own. Never a chain.
@@ -51,6 +53,7 @@ class Worker(Timestamped):
         max_length=500, blank=True, help_text="Where the trainer finds it; desk: the built-in."
     )
     base_facts = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
+    base_compared = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
     system_prompt = models.TextField(blank=True)
     sampling = models.JSONField(default=dict, blank=True, help_text="temperature, max_tokens…")
     supervision = models.JSONField(

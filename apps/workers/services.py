@@ -139,7 +139,9 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
             setattr(row, name, changes[name])
         if changed:
             _check(row)
-            row.save(update_fields=[*changed, "base_facts"])
+            if {"provider", *_BASE_FIELDS} & set(changed):
+                row.base_compared = {}
+            row.save(update_fields=[*changed, "base_facts", "base_compared"])
             after = {name: _plain(getattr(row, name)) for name in changed}
             record(Kind.WORKER_CHANGED, subject=row, by=by.handle, payload={"before": before, "after": after})
     return row

@@ -115,6 +115,21 @@ def change(
         _say_base(worker)
 
 
+@app.command()
+def compare(
+    name: Annotated[str, typer.Argument(help="Name or number.")], project: Project = "", as_json: AsJson = False
+) -> None:
+    """Compare a worker's base weights with what its model server serves; exit 1 where they are not the same."""
+    from tentalis.cli.session import open_client
+
+    with open_client() as client:
+        worker = client.compare_base(find_worker(client, name, project)["id"])
+    found = worker["base_compared"] or {"is_good": not worker["base_missing"], "words": worker["base_missing"]}
+    print_json(found) if as_json else typer.echo(found["words"] or "it is trained on the built-in model")
+    if not found["is_good"]:
+        raise typer.Exit(1)
+
+
 def _say_base(worker: "Json") -> None:
     facts = worker["base_facts"]
     if worker["base_missing"]:

@@ -65,6 +65,10 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
     base_facts = ObjectField(
         read_only=True, help_text="What the files in base_directory are: fingerprint, model_type, parameters…"
     )
+    base_compared = ObjectField(
+        source="line.base_compared", read_only=True,
+        help_text="What comparing them with the model server found last: at, model, fingerprint, is_good, words.",
+    )  # fmt: skip
     base_missing = serializers.SerializerMethodField(
         help_text="Why nothing of it trains: nobody said where its base weights are. Empty: they are known."
     )
@@ -83,6 +87,7 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
             "base_model",
             "base_directory",
             "base_facts",
+            "base_compared",
             "base_missing",
             "system_prompt",
             "sampling",

@@ -44,6 +44,7 @@ from apps.inference.models import Provider
 from apps.pipeline import flow
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.waiting import current_board
+from apps.workers.bases import compare_base
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker, delete_worker
 from tentalis.core.task_files import guess_form
@@ -88,6 +89,7 @@ class WorkerViewSet(ResourceViewSet):
         "partial_update": Right.WORKERS_WRITE,
         "destroy": Right.WORKERS_WRITE,
         "rollback": Right.ADAPTERS_WRITE,
+        "compare": Right.WORKERS_WRITE,
     }
 
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -121,6 +123,15 @@ class WorkerViewSet(ResourceViewSet):
         worker = self.get_object()
         self.read_body(NoFields)
         return Response(DeploymentOut(flow.roll_back(worker=worker, by=current_user(request))).data)
+
+    @extend_schema(request=NoFields)
+    @action(detail=True, methods=["post"])
+    def compare(self, request: Request, pk: str) -> Response:
+        """Compare its base weights with what its model server serves; `base_compared` is what was found."""
+        worker = self.get_object()
+        self.read_body(NoFields)
+        compare_base(worker.line)
+        return self.show(self.get_object())
 
 
 def _resolve_names(body: dict[str, Any], project: Project) -> None:

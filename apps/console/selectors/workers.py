@@ -1,7 +1,8 @@
 """Workers as pages show them: what serves them, what they do, what they did."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -18,7 +19,7 @@ from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
-from apps.workers.base_names import name_base
+from apps.workers.base_names import BUILT_IN, name_base
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -80,6 +81,20 @@ class WorkerView:
     def base(self) -> str:
         """What its line is trained on; "" where nobody said."""
         return name_base(self.worker.line)
+
+    @property
+    def compares_base(self) -> bool:
+        """Whether there are files to compare with a model server."""
+        return self.base not in {"", BUILT_IN}
+
+    @property
+    def compared(self) -> Mapping[str, Any]:
+        """What comparing them found last; {} before."""
+        return self.worker.line.base_compared
+
+    @property
+    def compared_at(self) -> datetime | None:
+        return datetime.fromisoformat(self.compared["at"]) if self.compared else None
 
     @property
     def base_missing(self) -> str:

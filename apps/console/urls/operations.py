@@ -45,6 +45,7 @@ urlpatterns = [
     path("new-worker/", workers.create_worker, name="worker-new"),
     path("workers/<str:name>/", workers.show_worker, name="worker"),
     path("workers/<str:name>/change/", workers.change_worker, name="worker-change"),
+    path("workers/<str:name>/compare/", workers.compare_base, name="worker-compare"),
     path("workers/<str:name>/train/", training.train_now, name="train"),
     path("workers/<str:name>/roll-back/", training.roll_back, name="roll-back"),
     path("workers/<str:name>/stop-canary/", trials.stop_canary, name="canary-stop"),

@@ -21,7 +21,6 @@ from apps.console.views.sessions import find_gateway_url
 from apps.conversations import asked
 from apps.feedback import judges
 from apps.inference import probes
-from apps.inference.services import client_for
 from apps.pipeline import flow
 from apps.workers.bases import compare_base
 from apps.workers.models import Worker
@@ -158,9 +157,9 @@ def _compare_bases(scene: Scene, provider_id: int) -> list[connecting.Finding]:
     workers = Worker.objects.filter(project=scene.project, provider=provider_id, is_active=True)
     findings = []
     for worker in workers.select_related("provider", "learns_with__provider").order_by("name")[: connecting.MOST]:
-        is_good, words = compare_base(worker.line, client_for(worker.provider, scene.project.pk))
-        page = () if is_good else (worker.name,)
-        findings.append(connecting.Finding(words, is_good, "" if is_good else "worker-change", page))
+        found = compare_base(worker.line)
+        page = () if found.is_good else (worker.name,)
+        findings.append(connecting.Finding(found.words, found.is_good, "" if found.is_good else "worker-change", page))
     return findings or [connecting.Finding(_("No worker uses it yet: add one, which names the model and its files."))]
 
 

@@ -4,7 +4,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
@@ -12,7 +12,7 @@ from apps.console.operation_forms import WorkerForm, read_worker, show_error
 from apps.console.selectors import workers
 from apps.console.views.frame import Scene, leave, posted, project_view, read_number, show
 from apps.console.views.training import worker_or_404
-from apps.workers import services
+from apps.workers import bases, services
 from apps.workers.models import Worker
 
 KINDS = {
@@ -38,6 +38,20 @@ def list_workers(request: HttpRequest, scene: Scene) -> HttpResponse:
 def show_worker(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     view = workers.show_worker(worker_or_404(scene, name))
     return show(request, scene, "worker", {"view": view, "worker": view.worker, "fragments": {"worker"}})
+
+
+@require_POST
+@project_view(Right.WORKERS_WRITE)
+def compare_base(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
+    """Compare its base weights with its model server again."""
+    worker = worker_or_404(scene, name)
+    try:
+        found = bases.compare_base(worker.line)
+    except TentalisError as error:
+        messages.error(request, str(error))
+    else:
+        (messages.success if found.is_good else messages.error)(request, found.words)
+    return leave(scene, "worker", name)
 
 
 @require_http_methods(["GET", "POST"])

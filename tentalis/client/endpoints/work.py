@@ -21,6 +21,10 @@ class Work(Sender[Answer]):
     def change_worker(self, worker_id: int, **changes: Any) -> Answer:
         return self._patch(f"workers/{worker_id}", **changes)
 
+    def compare_base(self, worker_id: int) -> Answer:
+        """Compare a worker's base weights with its model server; `base_compared` is what was found."""
+        return self._post(f"workers/{worker_id}/compare")
+
     def delete_worker(self, worker_id: int) -> Answer:
         """Remove a worker that never worked."""
         return self._delete(f"workers/{worker_id}")

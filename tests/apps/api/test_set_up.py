@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.inference.models import Provider
 from apps.tasks.models import Task
 from tests.apps.console.test_set_up import talk
+from tests.apps.workers.base_files import write_base
 from tests.edges.caller import Caller
 from tests.factories import make_user, make_worker
 
@@ -70,3 +72,17 @@ def test_an_agent_makes_tasks_of_its_own_sessions_alone(call_as: Any, project: P
     body = {"project": "shop", "environment": "chat", "sessions": [theirs.pk]}
     assert caller.post("tasks/from-sessions", body).status == 400
     assert not Task.objects.exists()
+
+
+def test_base_weights_are_compared_again(as_alice: Caller, as_bob: Caller, project: Project, tmp_path: Any) -> None:
+    box = Provider.objects.create(project=project, name="box", kind="vllm", base_url="http://127.0.0.1:1")
+    root = write_base(tmp_path / "base")
+    worker = make_worker(project, "adder", "chat", provider=box, base_model="m", base_directory=str(root))
+    assert as_alice.get(f"workers/{worker.pk}").body["base_compared"] == {}
+    assert as_bob.post(f"workers/{worker.pk}/compare").status == 403
+    found = as_alice.post(f"workers/{worker.pk}/compare").body["base_compared"]
+    assert (found["model"], found["is_good"], "could not be asked" in found["words"]) == ("m", True, True), found
+    (root / "config.json").unlink()
+    found = as_alice.post(f"workers/{worker.pk}/compare").body["base_compared"]
+    assert (found["is_good"], found["fingerprint"]) == (False, "")
+    assert as_alice.get(f"workers/{worker.pk}").body["base_compared"] == found

@@ -297,7 +297,12 @@ def test_base_weights_stand_on_worker_run_and_adapter_pages(scene: Scene, client
     for page in (path("worker", scene.worker.name), path("adapter", scene.adapter.pk), path("run", scene.run.pk)):
         said = client.get(page).content.decode()
         assert "/models/mine" in said, page
-    assert "files cdcdcdcdcdcd" in client.get(path("worker", scene.worker.name)).content.decode()
+    page = client.get(path("worker", scene.worker.name)).content.decode()
+    assert "files cdcdcdcdcdcd" in page
+    assert "not since either was changed" in page
+    said = client.post(path("worker-compare", scene.worker.name), follow=True).content.decode()
+    assert said.count("found no readable config.json") == 2, "in the message, and kept on the page"
+    assert "Compare again" in said
     assert "abababababababab" in client.get(path("adapter", scene.adapter.pk)).content.decode()
     box = Provider.objects.create(project=scene.project, name="own", kind="vllm", base_url="https://box.example.com")
     make_worker(scene.project, "adder", Worker.Kind.CHAT, provider=box, base_model="m")

@@ -134,6 +134,11 @@ def test_what_the_files_are_is_kept_and_a_run_of_it_goes_on(adder: Worker, alice
     run = ask(worker)
     assert run.state == TrainingRun.State.QUEUED
     assert any(one["gate"] == "G11" and "could not be asked" in one["words"] for one in run.gates)
+    worker.refresh_from_db()
+    assert worker.base_compared["is_good"]
+    assert worker.base_compared["fingerprint"] == worker.base_facts["fingerprint"]
+    assert worker.base_compared["model"] == "mine"
+    assert change_worker(worker=worker, by=alice, base_directory="").base_compared == {}, "it was of other files"
 
 
 def test_files_that_were_changed_since_are_another_model(adder: Worker, alice: User, tmp_path: Path) -> None:
