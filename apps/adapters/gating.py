@@ -21,8 +21,8 @@ from apps.adapters.panels import (
     measure,
     read_gate_policy,
 )
-from apps.adapters.selectors import find_anchor, find_deployed
-from apps.adapters.services import BASE, give_verdict, quarantine, refuse
+from apps.adapters.selectors import BASE, find_anchor, find_deployed
+from apps.adapters.services import give_verdict, quarantine, refuse
 from apps.adapters.serving import load, serve
 from apps.adapters.sides import CONFIRMATION, SideMeasurements, compare_results
 from apps.adapters.weights import read_weights

@@ -4,6 +4,9 @@ from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.workers.models import Worker
 from tentalis.core.learning.canary import is_canary
 
+BASE = "the base model"
+"""What serves before any adapter, in words."""
+
 
 def find_deployed(worker: Worker, *, end_user: str = "") -> Adapter | None:
     """The adapter that serves a person who asks a worker now: their own, else the worker's; None for the base model.

@@ -17,8 +17,9 @@ from apps.adapters.canary import clear_canary, hold_served, lock_deployment
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import find_deployed, find_deployment, find_fallback
+from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback
 from apps.adapters.serving import serve
+from apps.adapters.shadows import end_overtaken
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
@@ -29,7 +30,6 @@ from tentalis.core.learning.suspicion import BatchFacts
 
 PROMOTABLE = frozenset({Adapter.State.CANDIDATE, Adapter.State.VERIFIED, Adapter.State.RETIRED})
 """What a person may put into service; a candidate without proof."""
-BASE = "the base model"
 EVERYBODYS = "what serves everybody"
 
 
@@ -357,9 +357,11 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
         require_unbarred(Adapter.objects.only("name", "barred").get(pk=adapter.pk), "put into service")
     deployment = lock_deployment(worker, end_user=end_user)
     before = deployment.adapter
+    if before is not None and adapter is not None and before.pk == adapter.pk:
+        return deployment
+    if not end_user:
+        end_overtaken(worker, serves=adapter, by=by)
     if before is not None:
-        if adapter is not None and before.pk == adapter.pk:
-            return deployment
         move(before, Adapter.State.RETIRED, by=by)
         if before.barred:
             quarantine(before, words=before.barred, by=by)

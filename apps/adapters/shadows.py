@@ -6,11 +6,13 @@ from django.db.models.functions import Now
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.adapters.canary import look_again, require_triable
+from apps.adapters.canary import lock_deployment, look_again, require_triable
 from apps.adapters.models import Adapter, Shadow
+from apps.adapters.selectors import BASE
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import ConflictError
+from apps.workers.models import Worker
 from tentalis.core.learning.canary import is_canary
 
 
@@ -23,6 +25,7 @@ def open_shadow(adapter: Adapter, *, percent: int, after_task: int, by: str) -> 
     """
     try:
         with transaction.atomic():
+            lock_deployment(adapter.worker, end_user="")  # what serves stays what it is
             require_triable(look_again(adapter), percent=percent)
             shadow = Shadow.objects.create(
                 worker=adapter.worker, adapter=adapter, percent=percent, after_task=after_task
@@ -56,6 +59,30 @@ def close_shadow(shadow: Shadow, *, outcome: Shadow.Outcome, words: str, by: str
         words=words[:300],
         ended_at=Now(),
     )
+
+
+def end_overtaken(worker: Worker, *, serves: Adapter | None, by: str) -> None:
+    """End a worker's shadow before another adapter serves, in the running transaction that has its deployment locked.
+
+    What it was compared with serves no longer. What it had found until then stays, behind the reason.
+
+    Args:
+        serves: what is to serve; None for the base model.
+    """
+    running = Shadow.objects.filter(worker=worker, state=Shadow.State.RUNNING).select_related("adapter")
+    for shadow in running.select_for_update(of=("self",)):
+        if serves is not None and shadow.adapter_id == serves.pk:
+            reason = "it serves now, and is compared with itself no longer"
+        else:
+            reason = f"{serves.name if serves else BASE} serves now, and it was compared with what served before"
+        words = f"{reason}; until then: {shadow.words}" if shadow.words else reason
+        close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, words=words, by=by)
+
+
+def find_running(worker_id: int) -> Shadow | None:
+    """The shadow of a worker's line, with its adapter."""
+    running = Shadow.objects.filter(worker=worker_id, state=Shadow.State.RUNNING)
+    return running.select_related("adapter", "worker__project").first()
 
 
 def find_shadow(worker_id: int, *, task_id: int) -> Shadow | None:

@@ -80,10 +80,6 @@ def watch_shadows() -> int:
 
 def _end_when_clear(shadow: Shadow, reading: CanaryReading) -> bool:
     adapter = shadow.adapter
-    if adapter.state == Adapter.State.DEPLOYED:
-        words = "it serves now, and is compared with itself no longer"
-        shadows.close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, words=words, by=BY)
-        return True
     if reading.outcome is CanaryOutcome.WATCHING:
         Shadow.objects.filter(pk=shadow.pk).exclude(words=reading.words[:300]).update(words=reading.words[:300])
         return False

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployment
+from apps.adapters.shadows import find_running
 from apps.base.errors import IllegalMoveError
 from apps.console.operation_forms import RetryForm, RunForm, TrainForm
 from apps.console.selectors import training
@@ -283,8 +284,14 @@ def promote_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> Http
     view = training.show_adapter(scene.project, adapter_id)
     if view is None:
         raise Http404(f"no adapter {adapter_id}")
-    deployment = find_deployment(view.adapter.worker, end_user=view.adapter.end_user)
-    return show(request, scene, "adapter_promote", {"view": view, "adapter": view.adapter, "deployment": deployment})
+    worker, end_user = view.adapter.worker, view.adapter.end_user
+    context = {
+        "view": view,
+        "adapter": view.adapter,
+        "deployment": find_deployment(worker, end_user=end_user),
+        "shadow": None if end_user else find_running(worker.pk),
+    }
+    return show(request, scene, "adapter_promote", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -296,7 +303,12 @@ def roll_back(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
         done = _("%(name)s is rolled back.") % {"name": name}
         act(request, done, lambda: flow.roll_back(worker=worker, by=scene.user, end_user=end_user))
         return leave(scene, "adapter-list")
-    context = {"worker": worker, "end_user": end_user, "deployment": find_deployment(worker, end_user=end_user)}
+    context = {
+        "worker": worker,
+        "end_user": end_user,
+        "deployment": find_deployment(worker, end_user=end_user),
+        "shadow": None if end_user else find_running(worker.pk),
+    }
     return show(request, scene, "adapter_roll_back", context)
 
 

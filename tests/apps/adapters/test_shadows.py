@@ -1,11 +1,12 @@
 """A shadow: it does some tasks once more, nobody sees it, and what was found of it ends it."""
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
+from apps.adapters import services
 from apps.adapters.barring import bar
 from apps.adapters.models import Adapter, Shadow
 from apps.adapters.shadows import find_shadow
@@ -174,8 +175,41 @@ def test_one_that_was_put_into_service_is_compared_with_itself_no_longer(
 ) -> None:
     shadow = begin(served, alice)
     deploy(served, shadow.adapter)
-    assert shadows.watch_shadows() == 1
-    assert Shadow.objects.get().outcome == "stopped"
+    shadow.refresh_from_db()
+    assert (shadow.state, shadow.outcome) == ("ended", "stopped")
+    assert shadow.words == "it serves now, and is compared with itself no longer"
+
+
+def test_what_passes_the_gate_goes_into_service_and_ends_the_shadow_which_keeps_what_it_found(
+    served: Worker, alice: User
+) -> None:
+    """A canary holds the gate back, because it serves; a shadow serves nobody and holds nothing back."""
+    shadow = begin(served, alice)
+    try_out(shadow, 0.8, 0.7, tasks=21)
+    assert shadows.watch_shadows() == 0
+    shadow.refresh_from_db()
+    found, unseen = shadow.words, ShadowAttempt.objects.count()
+    third = test_canary.pass_the_gate(served, 3)
+    assert (third.state, third.held_since) == ("deployed", None)
+    shadow.refresh_from_db()
+    assert (shadow.state, shadow.outcome, shadow.ended_at is None) == ("ended", "stopped", False)
+    assert shadow.words == (
+        f"{third.name} serves now, and it was compared with what served before; until then: {found}"
+    )
+    assert AuditEntry.objects.get(kind=Kind.SHADOW_ENDED).payload["words"] == shadow.words
+    assert (ShadowAttempt.objects.filter(shadow=shadow).count(), unseen) == (21, 21)
+    assert Adapter.objects.get(pk=shadow.adapter_id).state == "verified", "it may be tried beside the other"
+    assert (shadows.watch_shadows(), begin(served, alice).state) == (0, "running")
+
+
+def test_what_serves_one_person_ends_no_shadow(served: Worker, alice: User) -> None:
+    begin(served, alice)
+    own = make_adapter(served, 3)
+    Adapter.objects.filter(pk=own.pk).update(end_user="grace")
+    own.refresh_from_db()
+    with transaction.atomic():
+        services.deploy(served, own, by="gate", kind=Kind.DEPLOYMENT_MOVED, end_user="grace")
+    assert Shadow.objects.get().state == "running"
 
 
 def test_the_database_allows_one(worker: Worker) -> None:
@@ -195,6 +229,10 @@ def test_its_page_begins_it_and_ends_it(client: Client, served: Worker, alice: U
     assert client.post(path, {"percent": "20"}).status_code == 302
     page = client.get(reverse("console:adapter", args=(slug, adapter.pk))).content.decode()
     assert "0 tasks repeated, answers not shown: 20 % of new tasks" in page
+    for asked in (("adapter-promote", adapter.pk), ("roll-back", served.name)):
+        said = client.get(reverse(f"console:{asked[0]}", args=(slug, asked[1]))).content.decode()
+        assert f"The shadow test of {adapter.name} ends and keeps what it found" in said
+    assert "it asks for no second person" in said
     stop = reverse("console:shadow-stop", args=(slug, served.name))
     assert client.get(stop).status_code == 200
     assert client.post(stop).status_code == 302
