@@ -54,7 +54,7 @@ NAMES = {
     "prices": "price", "tasks": "task", "attempts": "attempt", "reviews": "review", "feedback": "feedback",
     "rollouts": "rollout", "proposals": "proposal", "batches": "batch", "runs": "run", "adapters": "adapter",
     "dead-letters": "segment", "sessions": "session", "exchanges": "exchange", "turns": "turn", "skills": "skill",
-    "manager-runs": "manager_run", "reward-models": "reward_model",
+    "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
     "datasets": "dataset", "eval-runs": "eval_run", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task",
 }  # fmt: skip
