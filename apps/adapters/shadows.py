@@ -82,7 +82,7 @@ def end_overtaken(worker: Worker, *, serves: Adapter | None, by: str) -> None:
 def find_running(worker_id: int) -> Shadow | None:
     """The shadow of a worker's line, with its adapter."""
     running = Shadow.objects.filter(worker=worker_id, state=Shadow.State.RUNNING)
-    return running.select_related("adapter", "worker__project").first()
+    return running.select_related("adapter").first()
 
 
 def find_shadow(worker_id: int, *, task_id: int) -> Shadow | None:

@@ -7,14 +7,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from apps.accounts.rights import Right
-from apps.adapters.models import Deployment
+from apps.adapters.models import Deployment, Shadow
 from apps.adapters.panels import read_gate_policy
 from apps.adapters.selectors import find_deployment
-from apps.adapters.shadows import find_running
 from apps.console.operation_forms import CanaryForm
 from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, show
 from apps.console.views.trace import adapter_or_404
-from apps.console.views.training import worker_or_404
 from apps.pipeline import canary, shadows
 
 
@@ -59,7 +57,8 @@ def start_shadow(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
 @require_http_methods(["GET", "POST"])
 @project_view(Right.ADAPTERS_WRITE)
 def stop_shadow(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
-    shadow = find_running(worker_or_404(scene, name).pk)
+    running = Shadow.objects.filter(worker__project=scene.project, worker__name=name, state=Shadow.State.RUNNING)
+    shadow = running.select_related("adapter", "worker__project").first()
     if shadow is None:
         raise Http404(f"no shadow of {name}")
     if request.method == "POST":

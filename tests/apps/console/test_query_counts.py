@@ -86,14 +86,14 @@ QUERIES: Mapping[str, int] = {
     "review_compare": 12,
     "review_appeal": 11,
     "rater_out": 13,
-    "adapter_promote": 24,
+    "adapter_promote": 25,  # the shadow test that it ends
     "adapter_canary": 11,
     "adapter_suspected": 23,
     "adapter_shadow": 11,
     "shadow_stop": 10,
     "adapter_suspect": 10,
     "adapter_release": 10,
-    "roll_back": 11,
+    "roll_back": 12,  # the shadow test that it ends
     "task_cancel": 10,
     "run_cancel": 11,
     "run_describe": 11,
