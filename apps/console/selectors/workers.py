@@ -90,7 +90,8 @@ class WorkerView:
     @property
     def compared(self) -> Mapping[str, Any]:
         """What comparing them found last; {} before."""
-        return self.worker.line.base_compared
+        found: Mapping[str, Any] = self.worker.line.base_compared
+        return found
 
     @property
     def compared_at(self) -> datetime | None:
