@@ -9,8 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import Project, Role
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.console.forms import PlacedForm
-from apps.feedback.judges import LEAST_RATE
-from tentalis.core.review_policy import MAX_NAME_CHARS
+from apps.feedback.judges import LEAST_RATE, MOST_MODEL_CHARS
 
 GATEWAY_SCOPES = (Right.GATEWAY_USE, Right.SESSIONS_READ, Right.FEEDBACK_WRITE)
 SCOPES: Mapping[str, Sequence[Right]] = {
@@ -59,7 +58,7 @@ class JudgesForm(forms.Form):
     )
     model = forms.CharField(
         label=_("Model of the AI manager"),
-        max_length=MAX_NAME_CHARS,
+        max_length=MOST_MODEL_CHARS,
         required=False,
         help_text=_("SERVER/MODEL of one of your model servers. Empty: the installation's."),
     )

@@ -16,8 +16,8 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
-from apps.feedback.judges import LEAST_RATE
-from tentalis.core.review_policy import MAX_NAME_CHARS, Who
+from apps.feedback.judges import LEAST_RATE, MOST_MODEL_CHARS
+from tentalis.core.review_policy import Who
 
 SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
 USERNAME = RegexValidator(r"^[\w.@+-]+\Z", "wanted letters, digits and @ . + - _")
@@ -104,7 +104,7 @@ class JudgesChange(StrictSerializer):
     who = WordField(required=False, choices=get_args(Who))
     rate = NumberField(required=False, min_value=LEAST_RATE, max_value=1)
     human_rate = NumberField(required=False, min_value=0, max_value=1)
-    model = TextField(required=False, allow_blank=True, max_length=MAX_NAME_CHARS)
+    model = TextField(required=False, allow_blank=True, max_length=MOST_MODEL_CHARS)
 
 
 class UserOut(serializers.ModelSerializer[User]):
