@@ -28,7 +28,7 @@ from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotF
 
 MOST = 20
 """Passkeys of one person."""
-MAX_ANSWER_CHARS = 50_000
+MAX_CREDENTIAL_CHARS = 50_000
 
 
 class Site:

@@ -24,7 +24,7 @@ ALPHABET = string.ascii_letters + string.digits
 KEY_ID_LENGTH = 12
 SECRET_LENGTH = 43  # of 62 signs: 256 bits
 FORM = re.compile(rf"tnt_([A-Za-z0-9]{{{KEY_ID_LENGTH}}})_([A-Za-z0-9]{{{SECRET_LENGTH}}})")
-MAX_DAYS = 365
+MAX_TOKEN_DAYS = 365
 DEFAULT_DAYS = 90
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
 REFUSAL = "this token is not valid: unknown, expired or revoked"
@@ -192,8 +192,8 @@ def _check(*, name: str, scopes: Iterable[str], expires_in_days: int) -> list[st
         raise BadInputError.at("scopes", f"wanted scopes of {', '.join(Right.values)}, found {', '.join(unknown)}")
     if not wanted:
         raise BadInputError.at("scopes", "wanted at least one scope, found none")
-    if not 1 <= expires_in_days <= MAX_DAYS:
-        raise BadInputError.at("expires_in_days", f"wanted 1 to {MAX_DAYS} days, found {expires_in_days}")
+    if not 1 <= expires_in_days <= MAX_TOKEN_DAYS:
+        raise BadInputError.at("expires_in_days", f"wanted 1 to {MAX_TOKEN_DAYS} days, found {expires_in_days}")
     return wanted
 
 

@@ -11,7 +11,7 @@ from apps.base.web_json import read_web_json
 from tentalis.core.strict_json import StrictJsonError
 from tentalis.limits import LIMITS
 
-MAX_BYTES = LIMITS.web_body_bytes
+MAX_WEB_BODY_BYTES = LIMITS.web_body_bytes
 
 
 class StrictJSONParser(BaseParser):
@@ -22,9 +22,9 @@ class StrictJSONParser(BaseParser):
     def parse(
         self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        body = stream.read(MAX_BYTES + 1)
-        if len(body) > MAX_BYTES:
-            raise BodyTooLargeError(f"wanted a body of at most {MAX_BYTES} bytes, found more")
+        body = stream.read(MAX_WEB_BODY_BYTES + 1)
+        if len(body) > MAX_WEB_BODY_BYTES:
+            raise BodyTooLargeError(f"wanted a body of at most {MAX_WEB_BODY_BYTES} bytes, found more")
         try:
             return read_web_json(body.decode("utf-8"))
         except UnicodeDecodeError:

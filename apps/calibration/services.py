@@ -17,14 +17,15 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record, record_many
 from apps.base.errors import BadInputError, NotFoundError
+from apps.base.texts import require_text
 from apps.calibration.errors import NotQuarantinedError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import REMEMBERED, find_counted, find_sittings
+from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.scoring.calibration import APPROVES, POLICY, Confusion, Standing
 
 NOTICEABLE = 0.1
 """The audit tells of a weight that moved this far since it last did."""
-MAX_REASON_CHARS = 300
 MANAGERS = (Role.OWNER, Role.MANAGER)
 
 BY = "calibration"
@@ -138,9 +139,7 @@ def reinstate(*, project: Project, handle: str, reason: str, by: User) -> Rater:
         NotQuarantinedError: it is in use.
     """
     require_role(by, project, *MANAGERS)
-    words = reason.strip()
-    if not words or len(words) > MAX_REASON_CHARS or "\x00" in words:
-        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(words)}")
+    words = require_text("reason", reason, MAX_REASON_CHARS)
     with transaction.atomic():
         rater = _lock_raters(project.pk, {handle: ""}, make_missing=False).get(handle)
         if rater is None:

@@ -23,12 +23,12 @@ from apps.environments.registry import WORLDS
 from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
+from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.judged_files import KINDS, TASKS
 from tentalis.core.task_files import guess_form
 from tentalis.core.worlds import World
 from tentalis.limits import LIMITS
 
-MAX_PROMPT = 100_000
 MATCHES = (
     ("", _("has this number last, or holds this text (automatic)")),
     ("number", _("has this number as its last one")),
@@ -220,14 +220,14 @@ class TaskForm(PlacedForm):
     """A new task."""
 
     prompt = forms.CharField(
-        max_length=MAX_PROMPT,
+        max_length=MAX_PROMPT_CHARS,
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text="What the worker is asked, word for word.",
     )
     reference = forms.CharField(
         label=_("The right answer"),
         required=False,
-        max_length=MAX_PROMPT,
+        max_length=MAX_PROMPT_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
         help_text=_("Only where it is known: attempts are then checked against it, and the check becomes the reward."),
     )
@@ -235,7 +235,7 @@ class TaskForm(PlacedForm):
     example = forms.CharField(
         label=_("Try it on an example answer"),
         required=False,
-        max_length=MAX_PROMPT,
+        max_length=MAX_PROMPT_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
         help_text=_("Shows at once whether this answer would count as right. It is not kept."),
     )

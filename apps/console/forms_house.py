@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Role, User
 from apps.accounts.rights import Right
-from apps.accounts.tokens import MAX_DAYS
+from apps.accounts.tokens import MAX_TOKEN_DAYS
 from apps.console.keys import KEYS, PAGES, Key
 from apps.console.middleware import list_zones
 from apps.console.models import TOUR_DISMISSED, Preference, Theme
@@ -152,7 +152,7 @@ class TokenForm(forms.Form):
     name = forms.CharField(label=_("Name"), max_length=100, help_text=_("What it is for; you will read it here."))
     holder = forms.ModelChoiceField(label=_("For"), queryset=User.objects.none(), empty_label=None)
     expires_in_days = forms.IntegerField(
-        label=_("Valid for, in days"), min_value=1, max_value=MAX_DAYS, initial=90, help_text=_("At most a year.")
+        label=_("Valid for, in days"), min_value=1, max_value=MAX_TOKEN_DAYS, initial=90, help_text=_("At most a year.")
     )
     scopes = forms.MultipleChoiceField(
         label=_("Scopes"),

@@ -9,11 +9,11 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.console.durations import DurationField
 from apps.console.selectors.proposals import Leaf, read_action
-from apps.supervision.actions import MAX_TEXT_CHARS
 from apps.supervision.models import Proposal
-from apps.supervision.services import MAX_HINT_CHARS, MAX_REASON_CHARS
+from apps.supervision.services import MAX_REJECTION_CHARS
 from apps.workers.models import Worker
 from tentalis.core.checked import FieldError, bounds
+from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
 from tentalis.core.supervision import SupervisionPolicy, read_supervision
 
 YES_NO = [("yes", _("Yes")), ("no", _("No"))]
@@ -48,7 +48,7 @@ class RejectForm(DecisionForm):
     decision = "reject"
     reason = forms.CharField(
         label=_("Why not?"),
-        max_length=MAX_REASON_CHARS,
+        max_length=MAX_REJECTION_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
         help_text=_("The agent reads this, and learns from it later."),
     )
@@ -58,7 +58,7 @@ class HintForm(DecisionForm):
     decision = "hint"
     hint = forms.CharField(
         label=_("What should it think of?"),
-        max_length=MAX_HINT_CHARS,
+        max_length=MAX_COMMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
         help_text=_("The agent thinks again with this, then proposes anew."),
     )
@@ -68,7 +68,7 @@ class TakeOverForm(DecisionForm):
     decision = "take_over"
     answer = forms.CharField(
         label=_("Your answer to the task"),
-        max_length=MAX_TEXT_CHARS,
+        max_length=MAX_JUDGEMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 3}),
         help_text=_("The agent's work on this task ends; this is what it hands in."),
     )
@@ -87,7 +87,7 @@ class EditForm(DecisionForm):
             rows = forms.Textarea(attrs={"rows": 4})
             label = _("The message instead") if self.view.kind == "message" else _("The answer instead")
             self.fields["text"] = forms.CharField(
-                label=label, max_length=MAX_TEXT_CHARS, widget=rows, initial=self.view.text, strip=False
+                label=label, max_length=MAX_JUDGEMENT_CHARS, widget=rows, initial=self.view.text, strip=False
             )
         for number, leaf in enumerate(self.view.leaves):
             if leaf.value not in ({}, []):

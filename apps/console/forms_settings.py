@@ -17,6 +17,7 @@ from apps.console.words_groups import USED_BY, group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
 from apps.tasks.models import Environment
 from tentalis.core.checked import Choice, FieldError, Flag, Number, Several
+from tentalis.core.field_limits import MAX_GUIDELINES_CHARS
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.windows import MOST_CALENDAR_CHARS, TrainingPolicy
@@ -101,7 +102,7 @@ class GeneralForm(SectionForm):
     rubric = forms.CharField(
         label=_("Guidelines for reviewers (rubric)"),
         required=False,
-        max_length=100_000,
+        max_length=MAX_GUIDELINES_CHARS,
         widget=forms.Textarea(attrs={"rows": 6}),
         help_text=_(
             "What good work is, in your words. Who reviews a task sees it there; judges and AI managers read it too."
@@ -110,7 +111,7 @@ class GeneralForm(SectionForm):
     constitution = forms.CharField(
         label=_("Constitution"),
         required=False,
-        max_length=100_000,
+        max_length=MAX_GUIDELINES_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text=_("Principles that hold above the rubric, in every task. Judges and managers read them too."),
     )

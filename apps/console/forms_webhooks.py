@@ -8,7 +8,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.webhooks.models import Webhook
-from apps.webhooks.services import MAX_NAME_CHARS, TELLABLE
+from apps.webhooks.services import MAX_ENDPOINT_NAME_CHARS, TELLABLE
 
 
 class WebhookForm(forms.Form):
@@ -20,7 +20,7 @@ class WebhookForm(forms.Form):
         widget=forms.URLInput(attrs={"placeholder": "https://"}),
         help_text=_("Every message is sent there by POST, signed as Standard Webhooks say."),
     )
-    name = forms.CharField(label=_("Name"), max_length=MAX_NAME_CHARS, required=False)
+    name = forms.CharField(label=_("Name"), max_length=MAX_ENDPOINT_NAME_CHARS, required=False)
     kinds = forms.MultipleChoiceField(
         label=_("Events"),
         choices=[(kind, kind) for kind in TELLABLE],

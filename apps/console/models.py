@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.base.models import Timestamped
 
 TOUR_DISMISSED: Final = -1
-MAX_NAME_CHARS: Final = 60
+MAX_VIEW_NAME_CHARS: Final = 60
 MAX_QUERY_CHARS: Final = 500
 
 
@@ -58,7 +58,7 @@ class SavedView(Timestamped):
     project = models.ForeignKey(Project, models.CASCADE, related_name="saved_views")
     owner = models.ForeignKey(User, models.CASCADE, null=True, blank=True, related_name="saved_views")
     page = models.CharField(max_length=40, help_text="Name of the list's path: `task-list`, `review-list`…")
-    name = models.CharField(max_length=MAX_NAME_CHARS)
+    name = models.CharField(max_length=MAX_VIEW_NAME_CHARS)
     query = models.CharField(
         max_length=MAX_QUERY_CHARS, blank=True, help_text="Query string without page cursor or fragment."
     )

@@ -15,11 +15,10 @@ from apps.inference.registry import find_kind
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
+from tentalis.core.field_limits import MAX_SYSTEM_PROMPT_CHARS
 from tentalis.core.learning.canary import MOST_PERCENT
 
 __all__ = ["CanaryForm", "WorkerForm", "show_error"]
-
-MOST_PROMPT = 20_000
 
 
 class CanaryForm(forms.Form):
@@ -177,7 +176,7 @@ class WorkerForm(forms.Form):
     )
     system_prompt = forms.CharField(
         label=_("System prompt"),
-        max_length=MOST_PROMPT,
+        max_length=MAX_SYSTEM_PROMPT_CHARS,
         required=False,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text=_("What it is told before every task."),

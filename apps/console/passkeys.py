@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.accounts.passkeys import MAX_ANSWER_CHARS, Site, begin_assertion, begin_registration, finish_assertion
+from apps.accounts.passkeys import MAX_CREDENTIAL_CHARS, Site, begin_assertion, begin_registration, finish_assertion
 from apps.base.errors import BadInputError, NotSignedInError
 
 ASKED = "passkey_asked_to_"
@@ -58,7 +58,7 @@ def take_state(request: HttpRequest, what: str) -> dict[str, Any]:
 def read_answer(text: str) -> dict[str, Any]:
     """The browser's answer. Raises BadInputError where it is none."""
     try:
-        found = json.loads(text) if len(text) <= MAX_ANSWER_CHARS else None
+        found = json.loads(text) if len(text) <= MAX_CREDENTIAL_CHARS else None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

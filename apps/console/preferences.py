@@ -13,7 +13,7 @@ from apps.accounts.services import find_rights, require_right
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.console.keys import check_keys
 from apps.console.middleware import list_zones
-from apps.console.models import MAX_NAME_CHARS, MAX_QUERY_CHARS, Preference, SavedView, Theme
+from apps.console.models import MAX_QUERY_CHARS, MAX_VIEW_NAME_CHARS, Preference, SavedView, Theme
 
 MAX_KEPT = 50
 MOST_ON_DASHBOARD = 12
@@ -66,8 +66,8 @@ def save_view(*, project: Project, by: User, page: str, name: str, query: str, i
     elif not find_rights(by, project):
         raise NotFoundError(f"no project {project.slug}")
     name = " ".join(name.split())
-    if not 1 <= len(name) <= MAX_NAME_CHARS:
-        raise BadInputError.at("name", f"wanted 1 to {MAX_NAME_CHARS} characters, found {len(name)}")
+    if not 1 <= len(name) <= MAX_VIEW_NAME_CHARS:
+        raise BadInputError.at("name", f"wanted 1 to {MAX_VIEW_NAME_CHARS} characters, found {len(name)}")
     kept = QueryDict(query, mutable=True)
     for word in NOT_KEPT:
         kept.pop(word, None)

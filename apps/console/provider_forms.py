@@ -10,11 +10,9 @@ from apps.console.durations import DurationField
 from apps.inference.models import Provider
 from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
 from apps.inference.registry import CHOICES, KINDS, ProviderKind
+from tentalis.core.field_limits import MAX_API_KEY_CHARS
 from tentalis.core.limits import MAX_COUNT, MAX_USD
 from tentalis.outbound.addresses import MAX_URL_CHARS
-
-MAX_KEY_CHARS = 2_000
-
 
 GROUPED = [
     (_("Tells its tokens: can be trained"), [pair for pair in CHOICES if KINDS[pair[0]].tells_tokens]),
@@ -40,7 +38,7 @@ class ProviderForm(forms.Form):
     )
     api_key = forms.CharField(
         label=_("Key"),
-        max_length=MAX_KEY_CHARS,
+        max_length=MAX_API_KEY_CHARS,
         required=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )

@@ -16,9 +16,10 @@ from django.utils.translation import gettext_lazy
 from apps.base.web_json import read_web_json
 from apps.console.selectors.review import Shown
 from apps.feedback.services import Said, StepWord
-from apps.feedback.words import MAX_ACTIVE_S, MAX_COMMENT_CHARS, MAX_LABEL_CHARS, MAX_SPANS, MAX_TEXT_CHARS
+from apps.feedback.words import MAX_ACTIVE_S, MAX_LABEL_CHARS, MAX_SPANS
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step
+from tentalis.core.field_limits import MAX_APPEAL_CHARS, MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS, MAX_REASON_CHARS
 
 NO_PREFERENCE, TIE, NONE_GOOD = "", "tie", "none"
 Scores = Mapping[tuple[int, int | None], Sequence[StepScore]]
@@ -136,7 +137,7 @@ class FeedbackForm(forms.Form):
     text = forms.CharField(
         label=gettext_lazy("What should the worker learn?"),
         required=False,
-        max_length=MAX_TEXT_CHARS,
+        max_length=MAX_JUDGEMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text=gettext_lazy("The rule behind your judgement teaches more than the verdict; praise teaches nothing."),
     )
@@ -147,7 +148,7 @@ class FeedbackForm(forms.Form):
     edited_answer = forms.CharField(
         label=gettext_lazy("The answer as it should have been"),
         required=False,
-        max_length=MAX_TEXT_CHARS,
+        max_length=MAX_JUDGEMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text=gettext_lazy("Trained on by imitation and preference runs; in other runs it is a hint at most."),
     )
@@ -364,7 +365,7 @@ class FeedbackForm(forms.Form):
 class SkipForm(forms.Form):
     """Why a review is passed over, and what becomes of it."""
 
-    reason = forms.CharField(label=gettext_lazy("Why skip it?"), max_length=300)
+    reason = forms.CharField(label=gettext_lazy("Why skip it?"), max_length=MAX_REASON_CHARS)
     then = forms.ChoiceField(
         label=gettext_lazy("And then?"), choices=THEN, initial="later", widget=forms.RadioSelect, required=False
     )
@@ -378,7 +379,7 @@ class AppealForm(forms.Form):
 
     reason = forms.CharField(
         label=gettext_lazy("Why is this judgement wrong?"),
-        max_length=300,
+        max_length=MAX_APPEAL_CHARS,
         widget=forms.Textarea(attrs={"rows": 3}),
         help_text=gettext_lazy("Another reviewer judges the task again without seeing this judgement."),
     )
@@ -404,7 +405,7 @@ class BulkForm(forms.Form):
     text = forms.CharField(
         label=gettext_lazy("Comment for each"),
         required=False,
-        max_length=MAX_TEXT_CHARS,
+        max_length=MAX_JUDGEMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
     )
     expected = forms.IntegerField(widget=forms.HiddenInput)
@@ -440,14 +441,14 @@ class ActionForm(forms.Form):
     """
 
     to = forms.ChoiceField(label=gettext_lazy("Give them to"), required=False)
-    reason = forms.CharField(label=gettext_lazy("Reason"), max_length=300)
+    reason = forms.CharField(label=gettext_lazy("Reason"), max_length=MAX_REASON_CHARS)
     score = forms.FloatField(
         label=gettext_lazy("Score for each"), min_value=0, max_value=1, initial=1, help_text=BulkForm.SCORE_HELP
     )
     text = forms.CharField(
         label=gettext_lazy("Comment for each"),
         required=False,
-        max_length=MAX_TEXT_CHARS,
+        max_length=MAX_JUDGEMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
     )
     typed = forms.CharField(label=gettext_lazy("Type the number to confirm"), required=False, max_length=12)

@@ -13,13 +13,13 @@ from apps.outbox.services import final_write
 from apps.scoring.judges import Voter, find_voters
 from tentalis.core.conversations.asking import Heard, Vote, build_question, choose_hint, count_votes, parse_vote
 from tentalis.core.conversations.signals import Abstained, Signal, find_tool_errors, read_reaction
+from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.session_policy import SessionPolicy
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 512
 TEMPERATURE = 0.7
-MAX_REASON_CHARS = 300
 
 
 def hear_turn(turn_id: int) -> None:

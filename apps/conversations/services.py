@@ -9,6 +9,7 @@ from apps.conversations.models import Turn
 from apps.conversations.policy import read_policy
 from apps.conversations.settling import find_turn, open_task, settle_turn
 from apps.conversations.submitted import aim_at_attempt, find_attempt
+from tentalis.core.field_limits import MAX_REASON_CHARS
 
 __all__ = [
     "Found",
@@ -29,8 +30,6 @@ __all__ = [
     "revive_turn",
     "settle_turn",
 ]
-
-MAX_REASON_CHARS = 300
 
 
 def fail_turn(turn_id: int, *, link: str, reason: str, by: str) -> None:

@@ -22,11 +22,11 @@ from apps.feedback.words import StepWord
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
-from apps.tasks.services import MAX_PROMPT_CHARS
 from apps.workers.models import Worker
 from tentalis.core.conversations.joining import Call as Tokens
 from tentalis.core.conversations.joining import join_calls, split_chains
 from tentalis.core.conversations.signals import MACHINES, SignalKind
+from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_PROMPT_CHARS, MAX_REASON_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.packing import unpack_int32
 from tentalis.core.sampling import find_sampling_fault, read_temperature
@@ -35,9 +35,7 @@ from tentalis.core.steps import parse_steps
 
 CUT_OFF = "length"
 STANDING_ROLES = frozenset({"system", "developer"})
-MAX_REASON_CHARS = 300
 ONLY_MACHINES = "only what a program may have said: it needs a person's word beside it"
-MAX_WORDS_CHARS = 4_000
 
 
 @dataclass(frozen=True)
@@ -325,7 +323,7 @@ def say_of_whole(signal: TurnSignal, read: ReadTurn, redactor: Redactor, task: T
     hint = signal.hint or (words if has_words and len(words) <= MAX_HINT_CHARS else "")
     return {
         "score": signal.score,
-        "text": words[:MAX_WORDS_CHARS] if has_words else "",
+        "text": words[:MAX_COMMENT_CHARS] if has_words else "",
         "edited_answer": signal.answer,
         "hint_text": "" if task.environment == Environment.DESK else hint,
     }

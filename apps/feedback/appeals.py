@@ -10,6 +10,7 @@ from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
+from apps.base.texts import require_text
 from apps.feedback.claims import refuse_others
 from apps.feedback.errors import NotYourReviewError
 from apps.feedback.giving import waits_for_review
@@ -19,9 +20,9 @@ from apps.feedback.rights import REVIEWERS
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.words import Words
 from apps.tasks.models import Task
+from tentalis.core.field_limits import MAX_APPEAL_CHARS
 
 FAR_APART = 0.5
-MAX_REASON_CHARS = 200
 
 
 def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
@@ -33,8 +34,7 @@ def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
         ConflictError: it was taken back or decided about already, or another review of the task is open.
     """
     require_role(by, feedback.project, *REVIEWERS, Role.AGENT)
-    if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
-        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}")
+    reason = require_text("reason", reason, MAX_APPEAL_CHARS)
     if feedback.author == by.handle:
         raise BadInputError(f"feedback {feedback.pk} is your own: retract it instead")
     with transaction.atomic():

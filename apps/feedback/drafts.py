@@ -16,7 +16,7 @@ from apps.feedback.models import Feedback, Review, ReviewDraft
 from apps.feedback.rights import REVIEWERS
 from apps.feedback.words import Words
 
-MAX_BYTES = 256 * 1024
+MAX_DRAFT_BYTES = 256 * 1024
 
 
 def save_draft(*, review: Review, by: User, data: Mapping[str, Any], version: int) -> ReviewDraft:
@@ -99,7 +99,7 @@ def _check(data: Mapping[str, Any]) -> None:
         size_bytes = len(text.encode())
     except (TypeError, ValueError) as error:
         raise BadInputError(f"draft: wanted JSON, found {error}") from None
-    if size_bytes > MAX_BYTES:
-        raise BadInputError(f"draft: wanted at most {MAX_BYTES:,} bytes, found {size_bytes:,}")
+    if size_bytes > MAX_DRAFT_BYTES:
+        raise BadInputError(f"draft: wanted at most {MAX_DRAFT_BYTES:,} bytes, found {size_bytes:,}")
     if "\\u0000" in text.replace("\\\\", ""):
         raise BadInputError("draft: wanted text without NUL characters, found one")

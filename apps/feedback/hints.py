@@ -17,14 +17,14 @@ from apps.inference.services import client_for, find_server
 from apps.outbox.services import final_write
 from apps.tasks.models import Environment, Task
 from tentalis.core.desk import parse_hints
+from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS, NoHint, build_hint_messages, parse_hint
 from tentalis.core.praise import is_praise_alone
 from tentalis.core.scoring.quoting import cap_text
 
 GRAMMAR, EDITED, REVIEWER, NOTHING = "grammar", "edited answer", "reviewer", "none"
 MAX_TOKENS = 1024
-MAX_ANSWER_CHARS = 2_000
-MAX_REASON_CHARS = 300
+MAX_EDITED_CHARS = 2_000
 FULL_MARKS = 1.0
 PRAISE = "the words praise and name no rule; the judgement counts all the same"
 PRAISE_AT_FULL_MARKS = (
@@ -109,7 +109,7 @@ def draw_hint(task: Task, words: Words, *, by_person: bool) -> Drawn:
         drawn = Drawn("", NOTHING, PRAISE_AT_FULL_MARKS if _gives_full_marks(words) else PRAISE)
     if drawn.text or not edited:
         return drawn
-    return Drawn(f"A right answer is: {cap_text(edited, MAX_ANSWER_CHARS)}", EDITED)
+    return Drawn(f"A right answer is: {cap_text(edited, MAX_EDITED_CHARS)}", EDITED)
 
 
 def has_words(words: Words) -> bool:

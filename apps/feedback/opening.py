@@ -18,10 +18,9 @@ from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts
 from apps.tasks.models import Attempt, Task
+from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
 from tentalis.core.review_priority import HEAD_START_H, find_priority
-
-MAX_REASON_CHARS = 300
 
 
 def open_review(task_id: int, *, by: str = "policy") -> None:

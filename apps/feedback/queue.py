@@ -15,7 +15,7 @@ from apps.base.errors import BadInputError
 from apps.feedback.models import Review, ReviewQuerySet
 from apps.tasks.models import Environment
 
-MAX_LIMIT = 200
+MAX_LISTED = 200
 COUNT_CAP = 10_000
 DUE_SOON = timedelta(hours=1)
 PURPOSES = (Review.Purpose.WORK.value, Review.Purpose.SECOND.value, Review.Purpose.APPEAL.value)
@@ -27,7 +27,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "held": ("free", "me", "others", "snoozed"),
     "due": ("soon", "late"),
 }
-MAX_NAME_CHARS = 100
+MAX_FILTER_CHARS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,8 @@ class QueueFilter:
                 values[field.name] = _read_share(field.name, text, errors)
             elif field.name in CHOICES and text not in CHOICES[field.name]:
                 errors[field.name] = [f"wanted one of {', '.join(CHOICES[field.name])}, found {text[:40]!r}"]
-            elif len(text) > MAX_NAME_CHARS or "\x00" in text:
-                errors[field.name] = [f"wanted a name of at most {MAX_NAME_CHARS} characters, found another"]
+            elif len(text) > MAX_FILTER_CHARS or "\x00" in text:
+                errors[field.name] = [f"wanted a name of at most {MAX_FILTER_CHARS} characters, found another"]
             else:
                 values[field.name] = text
         if errors:
@@ -126,8 +126,8 @@ def find_queue(
         BadInputError: a limit or place that cannot be.
     """
     require_right(by, project, Right.REVIEWS_READ)
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadInputError(f"limit: wanted 1 to {MAX_LIMIT}, found {limit}")
+    if not 1 <= limit <= MAX_LISTED:
+        raise BadInputError(f"limit: wanted 1 to {MAX_LISTED}, found {limit}")
     rows = narrow(project, by, filters).select_related("project", "task__worker", "claimed_by", "assigned_to")
     if after:
         rank_at, pk = _read_place(after)

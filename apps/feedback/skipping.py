@@ -10,12 +10,13 @@ from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
+from apps.base.texts import require_text
 from apps.feedback.claims import lock_review
 from apps.feedback.giving import carry_on
 from apps.feedback.models import Review, ReviewSkip
 from apps.feedback.rights import REVIEWERS
+from tentalis.core.field_limits import MAX_REASON_CHARS
 
-MAX_REASON_CHARS = 300
 Then = Literal["nobody", "later", "others", "expert"]
 
 
@@ -31,8 +32,7 @@ def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") 
         Else as `give_feedback`.
     """
     require_role(by, review.project, *REVIEWERS)
-    if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
-        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}")
+    reason = require_text("reason", reason, MAX_REASON_CHARS)
     if then not in get_args(Then):
         raise BadInputError.at("then", f"wanted one of {', '.join(get_args(Then))}, found {then!r:.40}")
     with transaction.atomic():

@@ -7,7 +7,7 @@ from apps.accounts.models import Role, User
 from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import BadInputError
+from apps.base.texts import require_text
 from apps.feedback.claims import LEASE
 from apps.feedback.comparing import forget
 from apps.feedback.drafts import reopen_draft
@@ -16,9 +16,9 @@ from apps.feedback.models import Feedback, Review, ReviewDraft
 from apps.feedback.rights import MANAGERS, REVIEWERS
 from apps.feedback.words import read_words
 from apps.tasks.models import Task
+from tentalis.core.field_limits import MAX_REASON_CHARS
 
 UNDONE = "undone"
-MAX_REASON_CHARS = 300
 
 
 def undo_feedback(feedback: Feedback, *, by: User, is_stopped: bool) -> Review:
@@ -76,8 +76,7 @@ def retract_feedback(feedback: Feedback, *, by: User, reason: str, needs_right: 
     if needs_right:
         roles = (*REVIEWERS, Role.AGENT) if feedback.author == by.handle else MANAGERS
         require_role(by, feedback.project, *roles)
-    if not reason.strip() or len(reason) > MAX_REASON_CHARS or "\x00" in reason:
-        raise BadInputError.at("reason", f"wanted 1 to {MAX_REASON_CHARS} characters without NUL, found {len(reason)}")
+    reason = require_text("reason", reason, MAX_REASON_CHARS)
     if feedback.review_id is not None and feedback.undo_until is not None:  # what an undo would have brought back
         name = feedback.author.partition(":")[2]
         ReviewDraft.objects.filter(review=feedback.review_id, user__username=name).delete()

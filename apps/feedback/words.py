@@ -8,10 +8,9 @@ from apps.base.errors import BadInputError
 from apps.feedback.models import Feedback, StepFeedback
 from apps.tasks.models import Attempt, Environment, Step, Task
 from tentalis.core.desk import parse_hints
+from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS
 
-MAX_TEXT_CHARS = 20_000
-MAX_COMMENT_CHARS = 4_000
 MAX_SPANS, MAX_LABEL_CHARS = 200, 60
 MAX_ACTIVE_S = 86_400
 
@@ -163,8 +162,8 @@ def find_faults(words: Words, attempts: Mapping[int, Attempt]) -> dict[str, list
             "found none"
         ]
     _check_score(errors, "score", words.score)
-    _check_text(errors, "text", words.text, MAX_TEXT_CHARS)
-    _check_text(errors, "edited_answer", words.edited_answer, MAX_TEXT_CHARS)
+    _check_text(errors, "text", words.text, MAX_JUDGEMENT_CHARS)
+    _check_text(errors, "edited_answer", words.edited_answer, MAX_JUDGEMENT_CHARS)
     _check_text(errors, "hint_text", words.hint_text, MAX_HINT_CHARS)
     if words.active_s is not None and not 0 <= words.active_s <= MAX_ACTIVE_S:  # NaN fails this too
         errors["active_s"] = [f"wanted 0 to {MAX_ACTIVE_S:,} seconds, or none, found {words.active_s!r:.80}"]

@@ -12,10 +12,11 @@ from django.db import transaction
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.feedback.models import Feedback
-from apps.feedback.words import MAX_COMMENT_CHARS, StepWord, Words, store_feedback
+from apps.feedback.words import StepWord, Words, store_feedback
 from apps.supervision.models import Proposal
 from apps.supervision.services import bind_to_attempt, decide, expire_proposals, propose
 from apps.tasks.models import Attempt
+from tentalis.core.field_limits import MAX_COMMENT_CHARS
 
 __all__ = ["decide", "expire_proposals", "learn_from_decisions", "propose"]
 

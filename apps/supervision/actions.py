@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.base.errors import BadInputError
+from tentalis.core.field_limits import MAX_JUDGEMENT_CHARS
 
 KINDS = ("tool", "message", "answer")
 FIELDS = {
@@ -15,7 +16,6 @@ FIELDS = {
 }
 MAX_TOOL_CHARS = 100
 MAX_ARGUMENTS_BYTES = 20_000
-MAX_TEXT_CHARS = 20_000
 MAX_DEPTH = 16
 
 
@@ -35,7 +35,7 @@ def read_action(data: Any) -> dict[str, Any]:
         raise _fault(f"a {kind} takes {', '.join(sorted(wanted - {'kind'}))}, found {', '.join(unknown)}")
     if kind == "tool":
         return {"kind": kind, "tool": _read_tool(data.get("tool")), "arguments": _read_arguments(data.get("arguments"))}
-    return {"kind": kind, "text": read_text("action", data.get("text"), MAX_TEXT_CHARS)}
+    return {"kind": kind, "text": read_text("action", data.get("text"), MAX_JUDGEMENT_CHARS)}
 
 
 def read_text(field: str, text: Any, limit: int) -> str:

@@ -14,19 +14,19 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
-from apps.supervision.actions import MAX_TEXT_CHARS, read_action, read_text
+from apps.supervision.actions import read_action, read_text
 from apps.supervision.errors import AlreadyDecidedError, NotSupervisedError, NotYoursToDecideError
 from apps.supervision.models import POLICY, Proposal
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import fail_task
 from apps.workers.models import Worker
 from tentalis.core.checked import FieldError
+from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
 from tentalis.core.supervision import SupervisionPolicy, read_supervision
 
 MAX_CONTEXT_CHARS = 8_000
 MAX_RISK_CHARS = 1_000
-MAX_REASON_CHARS = 1_000
-MAX_HINT_CHARS = 4_000
+MAX_REJECTION_CHARS = 1_000
 MAX_PENDING = 20
 """Undecided proposals of one task."""
 AUDITED = ("outcome", "why")
@@ -236,10 +236,10 @@ def _read_decision(proposal: Proposal, decision: str, said: Mapping[str, Any]) -
 Reader = Callable[[Any], Any]
 DECISIONS: Mapping[str, tuple[Proposal.State, str, Reader]] = {
     "approve": (Proposal.State.APPROVED, "", str),
-    "reject": (Proposal.State.REJECTED, "reason", lambda text: read_text("reason", text, MAX_REASON_CHARS)),
+    "reject": (Proposal.State.REJECTED, "reason", lambda text: read_text("reason", text, MAX_REJECTION_CHARS)),
     "edit": (Proposal.State.EDITED, "action", read_action),
-    "hint": (Proposal.State.HINTED, "hint", lambda text: read_text("hint", text, MAX_HINT_CHARS)),
-    "take_over": (Proposal.State.TAKEN_OVER, "answer", lambda text: read_text("answer", text, MAX_TEXT_CHARS)),
+    "hint": (Proposal.State.HINTED, "hint", lambda text: read_text("hint", text, MAX_COMMENT_CHARS)),
+    "take_over": (Proposal.State.TAKEN_OVER, "answer", lambda text: read_text("answer", text, MAX_JUDGEMENT_CHARS)),
 }
 """Word -> state, the field it takes, and how that is read."""
 

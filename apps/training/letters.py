@@ -23,7 +23,7 @@ from tentalis.core.letters import HEARTBEAT, RESULT, Letter
 logger = logging.getLogger(__name__)
 
 LETTER_FILE = "letter.json"
-MAX_BYTES = 64 * 1024 * 1024
+MAX_LETTER_BYTES = 64 * 1024 * 1024
 REFUSALS_EVERY_S = 60.0
 
 
@@ -37,8 +37,8 @@ def open_letter(content: bytes) -> Letter:
     Raises:
         ForgedLetterError: it is not.
     """
-    if len(content) > MAX_BYTES:
-        raise ForgedLetterError(f"a letter has at most {MAX_BYTES} bytes, found {len(content)}")
+    if len(content) > MAX_LETTER_BYTES:
+        raise ForgedLetterError(f"a letter has at most {MAX_LETTER_BYTES} bytes, found {len(content)}")
     try:
         letter = Letter.from_json(json.loads(content))
     except (ValueError, RecursionError) as error:

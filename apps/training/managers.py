@@ -15,7 +15,8 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import BadInputError, ConflictError
+from apps.base.errors import ConflictError
+from apps.base.texts import require_text
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import find_rubric
 from apps.calibration.services import lock_fits, set_rubric
@@ -26,8 +27,9 @@ from apps.tasks.models import Attempt
 from apps.training import verdict_managers
 from apps.training.audits import TRUTHS
 from apps.training.influence import find_influence
-from apps.training.models import ManagerRun, TrainingRun
+from apps.training.models import MAX_FIT_CHARS, ManagerRun, TrainingRun
 from tentalis.core.canon import content_hash
+from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.meta import (
     Audit,
     Fall,
@@ -40,7 +42,6 @@ from tentalis.core.meta import (
 from tentalis.core.scoring.ranking import Auc, Difference, measure_auc
 
 BY = "meta"
-MAX_WORDS = 500
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,7 @@ def roll_back_manager(*, run: ManagerRun, by: User, reason: str) -> ManagerRun:
         ConflictError: the fit is not the one in use.
     """
     require_right(by, run.project, Right.RUNS_WRITE)
-    words = reason.strip()
-    if not words or len(words) > 300 or "\x00" in words:
-        raise BadInputError.at("reason", f"wanted 1 to 300 characters without NUL, found {len(words)}")
+    words = require_text("reason", reason, MAX_REASON_CHARS)
     with transaction.atomic():
         row = ManagerRun.objects.select_for_update().get(pk=run.pk)
         if row.state != ManagerRun.State.APPLIED:
@@ -204,7 +203,7 @@ def _find_fall(present: ManagerRun, audits: Sequence[NumberedAudit], influence: 
 
 
 def _use_or_refuse(run: ManagerRun, present: ManagerRun | None, found: Refit, *, by: str) -> None:
-    words = found.words[:MAX_WORDS]
+    words = found.words[:MAX_FIT_CHARS]
     if found.applies:
         if present is not None:
             move(present, ManagerRun.State.REPLACED, by=by, payload={"manager": run.manager, "run": run.pk})
@@ -223,7 +222,7 @@ def _take_back(run: ManagerRun, *, until: int, by: str, words: str, auc: Auc | N
         return verdict_managers.take_back(run, until=until, by=by, words=words)
     gate = gate_factor(auc.value if auc is not None else run.metrics["auc_before"])
     metrics = run.metrics | {"until": until}
-    changes = {"words": words[:MAX_WORDS], "metrics": metrics}
+    changes = {"words": words[:MAX_FIT_CHARS], "metrics": metrics}
     move(run, ManagerRun.State.ROLLED_BACK, by=by, payload=_describe(run, gate, words), **changes)
     parent = run.parent
     if parent is not None and parent.state == ManagerRun.State.REPLACED:

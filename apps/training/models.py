@@ -12,6 +12,9 @@ from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 
+MAX_FIT_CHARS = 500
+"""Of what is said of a manager's training."""
+
 
 class TrainingRun(Stateful):
     """One training: a batch into an adapter, labelled steps into a reward head, audits into a manager's adapter.
@@ -213,7 +216,7 @@ class ManagerRun(Stateful):
     audits = models.PositiveIntegerField(default=0)
     learnt_from = models.JSONField(default=list, blank=True)
     metrics = models.JSONField(default=dict)
-    words = models.CharField(max_length=500, blank=True, default="")
+    words = models.CharField(max_length=MAX_FIT_CHARS, blank=True, default="")
 
     class Meta:
         ordering = ["-id"]

@@ -28,7 +28,7 @@ from apps.inference.services import client_for, open_client
 from apps.outbox.services import final_write
 from apps.training.audits import find_words, read_questions
 from apps.training.influence import find_gains
-from apps.training.models import ManagerRun, TrainingRun
+from apps.training.models import MAX_FIT_CHARS, ManagerRun, TrainingRun
 from apps.training.services import describe_result, end_failed, lock_awaited
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -51,7 +51,6 @@ from tentalis.core.scoring.ranking import Difference
 logger = logging.getLogger(__name__)
 
 State = ManagerRun.State
-MAX_WORDS = 500
 EPOCHS, MINIBATCHES = 20, 4
 WORD_TOKENS = 4
 """Tokens a verdict may have, its end included."""
@@ -292,7 +291,7 @@ def refuse_ungated(fit_id: int, *, words: str, by: str) -> None:
     fit = ManagerRun.objects.get(pk=fit_id)
     if fit.state == State.FITTED:
         with final_write():
-            move(fit, State.REFUSED, by=by, payload=_describe(fit, words), words=words[:MAX_WORDS])
+            move(fit, State.REFUSED, by=by, payload=_describe(fit, words), words=words[:MAX_FIT_CHARS])
 
 
 def _settle(fit: ManagerRun, present: ManagerRun | None, verdict: AdapterVerdict, *, by: str) -> None:
@@ -309,7 +308,7 @@ def _settle(fit: ManagerRun, present: ManagerRun | None, verdict: AdapterVerdict
     state = State.APPLIED if verdict.applies else State.REFUSED
     if verdict.applies and present is not None:
         move(present, State.REPLACED, by=by, payload={"manager": fit.manager, "run": fit.pk})
-    words = verdict.words[:MAX_WORDS]
+    words = verdict.words[:MAX_FIT_CHARS]
     payload = _describe(fit, words) | {"gate": round(verdict.gate, 4)}
     move(fit, state, by=by, payload=payload, words=words, metrics=metrics)
     used = fit if verdict.applies else present
@@ -335,7 +334,7 @@ def take_back(fit: ManagerRun, *, until: int, by: str, words: str) -> ManagerRun
 
     Its word counts for nothing until audits show what it is worth.
     """
-    changes = {"words": words[:MAX_WORDS], "metrics": fit.metrics | {"until": until, "gate": 0.0}}
+    changes = {"words": words[:MAX_FIT_CHARS], "metrics": fit.metrics | {"until": until, "gate": 0.0}}
     move(fit, State.ROLLED_BACK, by=by, payload=_describe(fit, words), **changes)
     use_before(fit, by=by)
     return fit
@@ -360,7 +359,7 @@ def _close_ended(runs: QuerySet[ManagerRun], *, by: str) -> None:
     """A fit whose training ended without an adapter is refused."""
     for fit in runs.filter(state=State.TRAINING, run__state__in=_ENDED).select_related("run"):
         why = f"it could not be trained: {fit.run.failure if fit.run else 'its run is gone'}"
-        move(fit, State.REFUSED, by=by, payload=_describe(fit, why), words=why[:MAX_WORDS])
+        move(fit, State.REFUSED, by=by, payload=_describe(fit, why), words=why[:MAX_FIT_CHARS])
 
 
 def _find_runs(project_id: int, handle: str) -> QuerySet[ManagerRun]:

@@ -15,7 +15,7 @@ from tentalis.outbound.addresses import BlockedAddressError
 from tentalis.outbound.aio import make_connector
 
 MAX_ANSWER_BYTES = 4 * KEPT_CHARS
-MAX_CONNECTIONS = 32
+MAX_OUTGOING = 32
 
 
 class Poster:
@@ -66,7 +66,7 @@ class Poster:
 
     def _session(self, allow_private: bool) -> aiohttp.ClientSession:
         if allow_private not in self._sessions:
-            connector = make_connector(allow_private=allow_private, limit=MAX_CONNECTIONS)
+            connector = make_connector(allow_private=allow_private, limit=MAX_OUTGOING)
             self._sessions[allow_private] = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
             )

@@ -22,7 +22,7 @@ from apps.webhooks.models import CURSOR, Delivery, Webhook
 from apps.webhooks.secrets import give_secret, replace_secret
 
 MOST = 20
-MAX_NAME_CHARS = 100
+MAX_ENDPOINT_NAME_CHARS = 100
 TEST_KIND = "webhook.test"
 TELLABLE = tuple(kind for kind in Kind.values if not kind.startswith(OWN))
 """What a webhook can be told of."""
@@ -224,9 +224,9 @@ def _set_fields(webhook: Webhook, values: dict[str, Any], *, by: User) -> None:
         setattr(webhook, name, value)
     if "kinds" in values:
         webhook.kinds = _check_kinds(values["kinds"])
-    if not isinstance(name := values.get("name", ""), str) or len(name) > MAX_NAME_CHARS:
+    if not isinstance(name := values.get("name", ""), str) or len(name) > MAX_ENDPOINT_NAME_CHARS:
         raise BadInputError.at(
-            "name", f"wanted a text of at most {MAX_NAME_CHARS} characters, found {str(name)[:40]!r}…"
+            "name", f"wanted a text of at most {MAX_ENDPOINT_NAME_CHARS} characters, found {str(name)[:40]!r}…"
         )
     for name in ("include_details", "allow_private", "is_active"):
         if not isinstance(getattr(webhook, name), bool):

@@ -13,7 +13,7 @@ from gpu_workers.learning.reward_head import VIEWS, Span
 from tentalis.core.scoring.platt import PlattCurve
 
 MAX_ITEMS = 1_024
-MAX_STEPS = 512
+MAX_SPANS = 512
 
 
 class AnsweredSteps(NamedTuple):
@@ -88,8 +88,8 @@ def _read_item(index: int, item: Any) -> AnsweredSteps:
     tokens = fields.token_ids("token_ids", fields.take("token_ids"))
     spans = fields.take("steps")
     fields.finish()
-    if not isinstance(spans, list) or len(spans) > MAX_STEPS:
-        raise InvalidRequestError(f"items[{index}].steps must be a list of up to {MAX_STEPS} spans", param="steps")
+    if not isinstance(spans, list) or len(spans) > MAX_SPANS:
+        raise InvalidRequestError(f"items[{index}].steps must be a list of up to {MAX_SPANS} spans", param="steps")
     for span in spans:
         is_pair = isinstance(span, list) and len(span) == 2 and all(type(place) is int for place in span)
         if not is_pair or not 0 <= span[0] < span[1] <= len(tokens):

@@ -7,6 +7,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
+from tentalis.core.field_limits import MAX_JUDGEMENT_CHARS
 from tentalis.mcp.connection import Connect
 from tentalis.mcp.shapes import Feedback
 from tentalis.mcp.tasks import ADDS
@@ -29,7 +30,7 @@ def add_feedback_tools(server: MCPServer[Any], connect: Connect) -> None:
         session_id: Session = None,
         exchange_id: Exchange = None,
         score: Annotated[float | None, Field(ge=0, le=1, description="Only if the person gave one.")] = None,
-        text: Annotated[str, Field(max_length=20_000, description="What the person said, in their words.")] = "",
+        text: Annotated[str, Field(max_length=MAX_JUDGEMENT_CHARS, description="What the person said, in words.")] = "",
         edited_answer: Annotated[str, Field(description="What would have been right.")] = "",
         preferred_attempt: Annotated[int | None, Field(ge=0, le=63, description="Of a task: its best attempt.")] = None,
     ) -> Feedback:

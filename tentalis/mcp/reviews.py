@@ -9,6 +9,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from tentalis.client import AsyncClient
+from tentalis.core.field_limits import MAX_JUDGEMENT_CHARS, MAX_REASON_CHARS, MAX_STEPS_SPOKEN_OF
 from tentalis.mcp.connection import Connect, choose_project, read_rows
 from tentalis.mcp.shapes import Answered, Claimed, Feedback, Review, Reviews, StepWord, Task
 from tentalis.mcp.tasks import ADDS, READS, Limit, ProjectSlug
@@ -57,12 +58,14 @@ def add_review_tools(server: MCPServer[Any], connect: Connect) -> None:
         ctx: Context[Any, Any],
         review_id: ReviewId,
         score: Annotated[float | None, Field(ge=0, le=1, description="Of the work as a whole.")] = None,
-        text: Annotated[str, Field(max_length=20_000, description="What was good or bad, in words.")] = "",
+        text: Annotated[str, Field(max_length=MAX_JUDGEMENT_CHARS, description="What was good or bad, in words.")] = "",
         preferred_attempt: Annotated[int | None, Field(ge=0, le=63, description="Index of the best answer.")] = None,
         none_good: Annotated[bool, Field(description="Even the best is not good enough.")] = False,
         edited_answer: Annotated[str, Field(description="What would have been right.")] = "",
         hint_text: Annotated[str, Field(description="What the worker should learn from it.")] = "",
-        steps: Annotated[list[StepWord], Field(max_length=2_000, description="Words on single steps.")] = [],  # noqa: B006
+        steps: Annotated[
+            list[StepWord], Field(max_length=MAX_STEPS_SPOKEN_OF, description="Words on single steps.")
+        ] = [],  # noqa: B006
     ) -> Feedback:
         """Judge the work and close the review. The worker learns from it: never make up a judgement."""
         said: dict[str, Any] = {"score": score, "preferred_attempt": preferred_attempt}
@@ -78,7 +81,7 @@ def add_review_tools(server: MCPServer[Any], connect: Connect) -> None:
     async def skip_review(
         ctx: Context[Any, Any],
         review_id: ReviewId,
-        reason: Annotated[str, Field(min_length=1, max_length=300)],
+        reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARS)],
         then: Annotated[
             Literal["nobody", "later", "others", "expert"],
             Field(description="Who gets it: nobody (it is closed), you later, the others, or an expert."),

@@ -8,6 +8,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from tentalis.client import AsyncClient
+from tentalis.core.field_limits import MAX_HANDED_IN_STEPS, MAX_PROMPT_CHARS
 from tentalis.mcp.connection import Connect, choose_project, read_rows
 from tentalis.mcp.shapes import Attempt, Identity, Step, Task, TaskReport, Tasks
 
@@ -38,7 +39,7 @@ def add_task_tools(server: MCPServer[Any], connect: Connect) -> None:
     @server.tool(annotations=ADDS)
     async def submit_task(
         ctx: Context[Any, Any],
-        prompt: Annotated[str, Field(min_length=1, max_length=100_000, description="What is to be done.")],
+        prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS, description="What is to be done.")],
         project: ProjectSlug = "",
         environment: Environment = "chat",
         worker: Annotated[str, Field(description="Who does it; empty: the project's only one.")] = "",
@@ -90,8 +91,8 @@ def add_task_tools(server: MCPServer[Any], connect: Connect) -> None:
     async def submit_result(
         ctx: Context[Any, Any],
         task_id: TaskId,
-        answer: Annotated[str, Field(min_length=1, max_length=100_000, description="The result, in words.")],
-        steps: Annotated[list[Step], Field(max_length=500, description="How you got there, in order.")] = [],  # noqa: B006
+        answer: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS, description="The result, in words.")],
+        steps: Annotated[list[Step], Field(max_length=MAX_HANDED_IN_STEPS, description="How you got there.")] = [],  # noqa: B006
     ) -> Attempt:
         """Hand in your own work on a queued task; it is scored and reviewed like any."""
         async with connect(ctx) as client:

@@ -13,7 +13,7 @@ from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, 
 from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
 from tentalis.outbound.scopes import current_scope
 
-MAX_BYTES = LIMITS.answer_bytes
+MAX_READ_BYTES = LIMITS.answer_bytes
 TOTAL_S = 30.0
 CONNECT_S = 3.0
 
@@ -34,7 +34,7 @@ def guarded_client(
     *,
     allow_private: bool = False,
     bound_to: Origin | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = MAX_READ_BYTES,
     total_s: float | None = TOTAL_S,
     timeout: httpx.Timeout | float | None = None,
     max_connections: int = 16,

@@ -1,6 +1,8 @@
 """What the guides for contributors name is there."""
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 from tentalis.env import VARIABLES
@@ -36,3 +38,16 @@ def test_every_setting_has_a_reader() -> None:
     )
     read = set(re.findall(r"[A-Z][A-Z0-9_]+", sources))
     assert {name for name in VARIABLES if not {name, name.removeprefix("TENTALIS_")} & read} == UNREAD
+
+
+def test_a_limit_of_one_name_is_defined_once() -> None:
+    """A name that two modules give a value is a limit that drifts. How much a model may answer is each caller's own."""
+    places = defaultdict(list)
+    for path in (path for top in ("apps", "tentalis", "gpu_workers") for path in (ROOT / top).rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                if name.startswith("MAX_") and name != "MAX_TOKENS":
+                    places[name].append(str(path.relative_to(ROOT)))
+    assert len(places) > 50
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

@@ -17,11 +17,11 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.feedback.judges import LEAST_RATE, MOST_MODEL_CHARS
+from tentalis.core.field_limits import MAX_GUIDELINES_CHARS
 from tentalis.core.review_policy import Who
 
 SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
 USERNAME = RegexValidator(r"^[\w.@+-]+\Z", "wanted letters, digits and @ . + - _")
-MAX_RUBRIC_CHARS = 50_000
 SESSION_POLICY_HELP = (
     "How conversations are learnt from: learn (default false), idle_s, judge, votes, fastest_s (words that come "
     "sooner after an answer are a program's), people (all, named or nobody: in whose sessions next words count), "
@@ -65,8 +65,8 @@ class ProjectChange(StrictSerializer):
     """What of a project can change."""
 
     name = TextField(required=False, max_length=200)
-    rubric = TextField(required=False, max_length=MAX_RUBRIC_CHARS, allow_blank=True)
-    constitution = TextField(required=False, max_length=MAX_RUBRIC_CHARS, allow_blank=True)
+    rubric = TextField(required=False, max_length=MAX_GUIDELINES_CHARS, allow_blank=True)
+    constitution = TextField(required=False, max_length=MAX_GUIDELINES_CHARS, allow_blank=True)
     weight_profiles = ObjectField(required=False, help_text="environment -> {scorer: weight}; {}: the built-in.")
     review_policy = ObjectField(required=False, help_text="Which tasks wait for whom; {}: the built-in.")
     gate_policy = ObjectField(required=False, help_text="Margins and patience of the promotion gate.")

@@ -6,8 +6,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.serializers.strict import NumberField, ObjectField, StrictSerializer, TextField, WordField
-from apps.api.serializers.work import MAX_PROMPT_CHARS, MAX_STEPS
 from apps.tasks.models import Environment, Task
+from tentalis.core.field_limits import MAX_HANDED_IN_STEPS, MAX_JUDGEMENT_CHARS, MAX_PROMPT_CHARS
 
 MAX_ID_CHARS = 150
 MAX_MESSAGES = 1_000
@@ -58,7 +58,9 @@ class ResultIn(StrictSerializer):
     prompt = TextField(required=False, allow_blank=True, max_length=MAX_PROMPT_CHARS)
     result = TextField(allow_blank=True, max_length=MAX_PROMPT_CHARS)
     status = WordField(choices=RESULTS)
-    steps = serializers.ListField(child=TextField(max_length=MAX_PROMPT_CHARS), required=False, max_length=MAX_STEPS)
+    steps = serializers.ListField(
+        child=TextField(max_length=MAX_PROMPT_CHARS), required=False, max_length=MAX_HANDED_IN_STEPS
+    )
     elapsed_seconds = NumberField(required=False, allow_null=True, min_value=0)
     model_version = TextField(required=False, allow_blank=True, allow_null=True, max_length=200)
     task_type = WordField(required=False, choices=Environment.choices)
@@ -72,9 +74,9 @@ class JudgementIn(StrictSerializer):
     manager_id = TextField(required=False, allow_blank=True, max_length=MAX_ID_CHARS, help_text="Yourself.")
     score = NumberField(required=False, allow_null=True, min_value=0, max_value=1)
     step_scores = serializers.ListField(
-        child=NumberField(allow_null=True, min_value=0, max_value=1), required=False, max_length=MAX_STEPS
+        child=NumberField(allow_null=True, min_value=0, max_value=1), required=False, max_length=MAX_HANDED_IN_STEPS
     )
-    textual_feedback = TextField(required=False, allow_blank=True, max_length=20_000)
+    textual_feedback = TextField(required=False, allow_blank=True, max_length=MAX_JUDGEMENT_CHARS)
 
 
 class JudgedOut(serializers.Serializer[Any]):

@@ -16,21 +16,25 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
-from apps.feedback.drafts import MAX_BYTES
+from apps.feedback.drafts import MAX_DRAFT_BYTES
 from apps.feedback.models import Feedback, GoldItem, Review, ReviewDraft
-from apps.feedback.queue import CHOICES, MAX_NAME_CHARS, PURPOSES
+from apps.feedback.queue import CHOICES, MAX_FILTER_CHARS, PURPOSES
 from apps.feedback.skipping import Then
 from apps.feedback.words import MAX_ACTIVE_S, MAX_SPANS
 from apps.tasks.models import Environment
 from apps.training.provenance import trace_feedback
 from tentalis.core.checked import bounds
+from tentalis.core.field_limits import (
+    MAX_APPEAL_CHARS,
+    MAX_COMMENT_CHARS,
+    MAX_JUDGEMENT_CHARS,
+    MAX_REASON_CHARS,
+    MAX_STEPS_SPOKEN_OF,
+)
 from tentalis.core.hints import MAX_HINT_CHARS
 from tentalis.core.review_policy import ReviewPolicy
 
 INDEX = re.compile("[0-9]|[1-5][0-9]|6[0-3]")
-MAX_WORDS_CHARS = 20_000
-MAX_COMMENT_CHARS = 4_000
-MAX_STEPS = 2_000
 SAYING = (
     "score",
     "text",
@@ -86,7 +90,7 @@ class ClaimIn(StrictSerializer):
 
     project = TextField(max_length=64)
     environment = WordField(required=False, choices=Environment.choices)
-    worker = TextField(required=False, max_length=MAX_NAME_CHARS, help_text="Name of the worker that did the task.")
+    worker = TextField(required=False, max_length=MAX_FILTER_CHARS, help_text="Name of the worker that did the task.")
     purpose = WordField(required=False, choices=CHOICES["purpose"])
     due = WordField(required=False, choices=CHOICES["due"])
     min_priority = NumberField(required=False, min_value=0, max_value=1)
@@ -99,7 +103,7 @@ class SkipIn(StrictSerializer):
     else is left. `others`: it goes back to the queue and does not come to you again. `expert`: managers get it.
     """
 
-    reason = TextField(max_length=300)
+    reason = TextField(max_length=MAX_REASON_CHARS)
     then = WordField(required=False, choices=get_args(Then), help_text="Default: nobody.")
 
 
@@ -112,20 +116,20 @@ class AssignIn(StrictSerializer):
 class ReasonIn(StrictSerializer):
     """Why."""
 
-    reason = TextField(max_length=300)
+    reason = TextField(max_length=MAX_REASON_CHARS)
 
 
 class AppealIn(StrictSerializer):
     """Why a judgement is held for wrong."""
 
-    reason = TextField(max_length=200)
+    reason = TextField(max_length=MAX_APPEAL_CHARS)
 
 
 class DraftIn(StrictSerializer):
     """What is typed so far; `version` is that of the draft it was made from, 0 for none."""
 
     version = WholeNumberField(min_value=0, max_value=2**31 - 2)
-    data = ObjectField(max_bytes=MAX_BYTES)  # type: ignore[assignment]  # a field, not the property
+    data = ObjectField(max_bytes=MAX_DRAFT_BYTES)  # type: ignore[assignment]  # a field, not the property
 
 
 class DraftOut(serializers.ModelSerializer[ReviewDraft]):
@@ -230,8 +234,8 @@ class FeedbackIn(StrictSerializer):
     """A manager's judgement: any of these, at least one."""
 
     score = NumberField(required=False, allow_null=True, min_value=0, max_value=1)
-    text = TextField(required=False, allow_blank=True, max_length=MAX_WORDS_CHARS)
-    steps = serializers.ListField(child=StepWordIn(), required=False, max_length=MAX_STEPS)
+    text = TextField(required=False, allow_blank=True, max_length=MAX_JUDGEMENT_CHARS)
+    steps = serializers.ListField(child=StepWordIn(), required=False, max_length=MAX_STEPS_SPOKEN_OF)
     preferred_attempt = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=63)
     ranking = serializers.ListField(
         child=serializers.ListField(child=WholeNumberField(min_value=0, max_value=63), max_length=64),
@@ -240,7 +244,7 @@ class FeedbackIn(StrictSerializer):
         help_text="Every attempt with an answer, from best to worst, equals together: [[2], [0, 1]].",
     )
     none_good = TrueFalseField(required=False, help_text="Even the best attempt is not good enough.")
-    edited_answer = TextField(required=False, allow_blank=True, max_length=MAX_WORDS_CHARS)
+    edited_answer = TextField(required=False, allow_blank=True, max_length=MAX_JUDGEMENT_CHARS)
     hint_text = TextField(
         required=False,
         allow_blank=True,

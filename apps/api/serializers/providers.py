@@ -18,10 +18,10 @@ from apps.inference.costs import use_of_servers
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
 from apps.inference.registry import CHOICES
+from tentalis.core.field_limits import MAX_API_KEY_CHARS
 from tentalis.core.limits import MAX_COUNT, MAX_USD
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
-MAX_KEY_CHARS = 2_000
 MAX_PER_MINUTE = 2_147_483_647
 
 
@@ -135,7 +135,7 @@ class _Settings(StrictSerializer):
     more_urls = serializers.ListField(
         child=TextField(max_length=MAX_URL_CHARS), required=False, max_length=MAX_URLS, help_text="Same models."
     )
-    api_key = TextField(required=False, allow_blank=True, max_length=MAX_KEY_CHARS, write_only=True)
+    api_key = TextField(required=False, allow_blank=True, max_length=MAX_API_KEY_CHARS, write_only=True)
     default_model = TextField(required=False, allow_blank=True, max_length=200)
     allow_private = TrueFalseField(
         required=False, help_text="Loopback and private addresses; only an installation's admin may say so."

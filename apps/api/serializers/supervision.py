@@ -5,9 +5,10 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.api.serializers.strict import ObjectField, StrictSerializer, TextField, WholeNumberField, WordField
-from apps.supervision.actions import KINDS, MAX_ARGUMENTS_BYTES, MAX_TEXT_CHARS, MAX_TOOL_CHARS
+from apps.supervision.actions import KINDS, MAX_ARGUMENTS_BYTES, MAX_TOOL_CHARS
 from apps.supervision.models import OUTCOMES, Proposal
-from apps.supervision.services import DECISIONS, MAX_CONTEXT_CHARS, MAX_HINT_CHARS, MAX_REASON_CHARS, MAX_RISK_CHARS
+from apps.supervision.services import DECISIONS, MAX_CONTEXT_CHARS, MAX_REJECTION_CHARS, MAX_RISK_CHARS
+from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
 
 MAX_SENT_CONTEXT_CHARS = 100_000
 ACTION_HELP = (
@@ -67,7 +68,7 @@ class ActionIn(StrictSerializer):
     kind = WordField(choices=KINDS)
     tool = TextField(required=False, max_length=MAX_TOOL_CHARS, help_text="Of a tool call: the tool's name.")
     arguments = ObjectField(required=False, max_bytes=MAX_ARGUMENTS_BYTES, help_text="Of a tool call.")
-    text = TextField(required=False, max_length=MAX_TEXT_CHARS, help_text="Of a message or answer.")
+    text = TextField(required=False, max_length=MAX_JUDGEMENT_CHARS, help_text="Of a message or answer.")
 
 
 class ProposalIn(StrictSerializer):
@@ -91,7 +92,7 @@ class DecisionIn(StrictSerializer):
     """What becomes of a proposal."""
 
     decision = WordField(choices=list(DECISIONS))
-    reason = TextField(required=False, max_length=MAX_REASON_CHARS, help_text="Of reject.")
+    reason = TextField(required=False, max_length=MAX_REJECTION_CHARS, help_text="Of reject.")
     action = ActionIn(required=False, help_text="Of edit: what may be done instead.")
-    hint = TextField(required=False, max_length=MAX_HINT_CHARS, help_text="Of hint: what to think of.")
-    answer = TextField(required=False, max_length=MAX_TEXT_CHARS, help_text="Of take_over: what you answered.")
+    hint = TextField(required=False, max_length=MAX_COMMENT_CHARS, help_text="Of hint: what to think of.")
+    answer = TextField(required=False, max_length=MAX_JUDGEMENT_CHARS, help_text="Of take_over: what you answered.")

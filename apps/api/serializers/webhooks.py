@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WordField
 from apps.webhooks.models import Delivery, Webhook
-from apps.webhooks.services import MAX_NAME_CHARS, TELLABLE
+from apps.webhooks.services import MAX_ENDPOINT_NAME_CHARS, TELLABLE
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
 
@@ -47,7 +47,7 @@ class NewWebhookOut(WebhookOut):
 class WebhookChange(StrictSerializer):
     """What of a webhook can change."""
 
-    name = TextField(required=False, allow_blank=True, max_length=MAX_NAME_CHARS)
+    name = TextField(required=False, allow_blank=True, max_length=MAX_ENDPOINT_NAME_CHARS)
     url = TextField(required=False, max_length=MAX_URL_CHARS, help_text="https://host/path; nothing is followed.")
     kinds = serializers.ListField(
         child=WordField(choices=TELLABLE),
@@ -65,7 +65,7 @@ class WebhookIn(StrictSerializer):
 
     project = TextField(max_length=64)
     url = TextField(max_length=MAX_URL_CHARS, help_text="https://host/path; redirects are not followed.")
-    name = TextField(required=False, allow_blank=True, max_length=MAX_NAME_CHARS)
+    name = TextField(required=False, allow_blank=True, max_length=MAX_ENDPOINT_NAME_CHARS)
     kinds = serializers.ListField(
         child=WordField(choices=TELLABLE),
         required=False,

@@ -24,12 +24,11 @@ from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, MOST_FALLBACKS
+from tentalis.core.field_limits import MAX_HANDED_IN_STEPS, MAX_PROMPT_CHARS, MAX_SYSTEM_PROMPT_CHARS
 from tentalis.core.judged_files import KINDS, TASKS
 from tentalis.core.task_files import FORMS
 from tentalis.limits import LIMITS
 
-MAX_PROMPT_CHARS = 100_000
-MAX_STEPS = 500
 SUPERVISION_HELP = (
     "Which actions of an outside worker wait for a person: tools and except_tools (patterns), messages, answers, "
     "deadline_s, on_timeout (approve, reject, fail); {}: none."
@@ -118,7 +117,7 @@ class WorkerFields(StrictSerializer):
     agent_id = TextField(required=False, max_length=64, allow_blank=True, help_text="Agent of that OpenClaw.")
     base_model = TextField(required=False, max_length=500, allow_blank=True)
     base_directory = TextField(required=False, max_length=500, allow_blank=True, help_text=BASE_DIRECTORY_HELP)
-    system_prompt = TextField(required=False, max_length=50_000, allow_blank=True)
+    system_prompt = TextField(required=False, max_length=MAX_SYSTEM_PROMPT_CHARS, allow_blank=True)
     sampling = ObjectField(required=False, help_text="temperature, max_tokens, top_p: what the kind allows.")
     supervision = ObjectField(required=False, help_text=SUPERVISION_HELP)
     adapters_per = WordField(required=False, choices=Worker.AdaptersPer.choices, help_text=ADAPTERS_PER_HELP)
@@ -354,5 +353,5 @@ class AttemptIn(StrictSerializer):
     """An outside agent's own work on a queued task."""
 
     task = WholeNumberField(min_value=1)
-    steps = serializers.ListField(child=OwnStepIn(), max_length=MAX_STEPS)
+    steps = serializers.ListField(child=OwnStepIn(), max_length=MAX_HANDED_IN_STEPS)
     answer = TextField(max_length=MAX_PROMPT_CHARS)

@@ -20,10 +20,11 @@ from apps.api.serializers.conversations import ForgetIn, ForgetOut, TurnOut
 from apps.api.serializers.judgement import FeedbackIn, FeedbackOut
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.api.views.feedback import read_words, show_feedback
-from apps.api.views.sessions import MAX_DIGITS, WHICH, match_exchange
+from apps.api.views.sessions import WHICH, match_exchange
 from apps.base.errors import BadInputError
 from apps.conversations.models import Turn
 from apps.conversations.services import hash_subject
+from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
 from apps.pipeline import flow
 from apps.pipeline.forgetting import find_person, forget_person

@@ -23,7 +23,7 @@ from apps.inference.grants import usable
 from apps.inference.models import Price, Provider
 from apps.inference.prices import remove_price, set_price
 
-MAX_DAYS = 3660
+MAX_BILLED_DAYS = 3660
 
 
 class PriceFilterSet(filters.FilterSet):  # type: ignore[misc]
@@ -95,7 +95,7 @@ class CostView(ApiView):
             OpenApiParameter("project", OpenApiTypes.STR, required=True, description="Slug of a project."),
             OpenApiParameter(
                 "days",
-                {"type": "integer", "minimum": 1, "maximum": MAX_DAYS, "default": 30},
+                {"type": "integer", "minimum": 1, "maximum": MAX_BILLED_DAYS, "default": 30},
                 description="How far back.",
             ),
         ],
@@ -109,6 +109,6 @@ class CostView(ApiView):
 
 
 def _read_days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_DAYS):
-        raise ValidationError({"days": [f"wanted a whole number from 1 to {MAX_DAYS}, found {text[:40]!r}"]})
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_BILLED_DAYS):
+        raise ValidationError({"days": [f"wanted a whole number from 1 to {MAX_BILLED_DAYS}, found {text[:40]!r}"]})
     return int(text)

@@ -24,13 +24,13 @@ from apps.api.permissions import current_user
 from apps.api.serializers.sessions import AskedOut, ExchangeDetailOut, ExchangeOut, SessionOut
 from apps.api.views.base import ResourceViewSet
 from apps.conversations.asked import read_asked
+from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations, read_public_id
 from tentalis.core.canon import canonical_json
 from tentalis.core.lineage import Conversation, make_answer
 from tentalis.core.packing import unpack_int32
 
-MAX_DIGITS = 18
 FORMATS = ("jsonl", "chat")
 EXPORTED_AT_ONCE = 100
 WHICH = "Its number, its public id (`X-Tentalis-Exchange`), or the id of the answer's body: chatcmpl-…, msg_…, resp_…."

@@ -6,7 +6,7 @@ import re
 import struct
 
 DATA_URL = re.compile(r"data:image/(png|jpeg|gif|webp);base64,([A-Za-z0-9+/]+={0,2})")
-MAX_BYTES = 48 * 1024
+MAX_IMAGE_BYTES = 48 * 1024
 MAX_SIDE = 4096
 """Pixels; a small file can otherwise unpack to gigabytes."""
 
@@ -14,7 +14,7 @@ MAX_SIDE = 4096
 def is_safe_image(url: str) -> bool:
     """Whether a data: URL is a raster image of the kind it says, with sides of at most `MAX_SIDE` pixels."""
     match = DATA_URL.fullmatch(url)
-    if match is None or len(match[2]) > MAX_BYTES * 4 // 3 + 4:
+    if match is None or len(match[2]) > MAX_IMAGE_BYTES * 4 // 3 + 4:
         return False
     try:
         data = base64.b64decode(match[2], validate=True)

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any, Final, Literal, NamedTuple
 
 from tentalis.core import hints
+from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.worlds import AttemptDraft, PanelItem, Verification
 
-MAX_PROMPT_CHARS: Final = 100_000
 Match = Literal["exact", "contains", "number"]
 _MATCHES: Final[tuple[Match, ...]] = ("exact", "contains", "number")
 _NUMBER: Final = re.compile(

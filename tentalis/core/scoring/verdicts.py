@@ -17,7 +17,7 @@ ASKS = (
     "You check another agent's work. Say yes where its answer does what the task asks and holds to the rubric, and no "
     "where it does not. Answer with that one word."
 )
-MAX_TEXT_CHARS = 24_000
+MAX_WORK_CHARS = 24_000
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def ask_verdict(
         turns = (("user", prompt), ("assistant", text), ("user", "ok?"))
         return VerdictQuestion(_write(turns), " yes", " no")
     rules = "\n\n".join(part for part in (constitution.strip(), rubric.strip()) if part)
-    parts = [f"Task:\n{prompt}", f"The agent's work:\n{text[-MAX_TEXT_CHARS:]}"]
+    parts = [f"Task:\n{prompt}", f"The agent's work:\n{text[-MAX_WORK_CHARS:]}"]
     if rules:
         parts.insert(0, f"Rubric:\n{rules}")
     return VerdictQuestion(_write((("system", ASKS), ("user", "\n\n".join(parts)))))

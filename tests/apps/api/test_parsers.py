@@ -6,14 +6,14 @@ import time
 import pytest
 from rest_framework.exceptions import ParseError
 
-from apps.api.parsers import MAX_BYTES, StrictJSONParser
+from apps.api.parsers import MAX_WEB_BODY_BYTES, StrictJSONParser
 
 
 def test_a_name_that_stands_twice_among_many_is_found_at_once() -> None:
     """Names were counted once for each name: a third of a megabyte took forty seconds."""
     names = [f'"{number}":1' for number in range(120_000)]
     body = ("{" + ",".join([*names, '"z":1', '"z":2']) + "}").encode()
-    assert len(body) < MAX_BYTES
+    assert len(body) < MAX_WEB_BODY_BYTES
     began = time.process_time()
     with pytest.raises(ParseError, match="the name 'z' stands twice"):
         StrictJSONParser().parse(io.BytesIO(body))

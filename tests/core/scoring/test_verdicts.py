@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tentalis.core.scoring.protocol import ScoringError
-from tentalis.core.scoring.verdicts import MAX_TEXT_CHARS, ask_verdict, score_verdict
+from tentalis.core.scoring.verdicts import MAX_WORK_CHARS, ask_verdict, score_verdict
 
 
 def test_the_score_is_the_probability_of_yes_among_the_two_words() -> None:
@@ -40,5 +40,5 @@ def test_elsewhere_the_rubric_comes_first_and_the_end_of_a_long_attempt_stays() 
     content = asked.messages[-1]["content"]
     assert content.startswith("Rubric:\nBe kind.\n\nTask:\nSay hello.")
     assert content.endswith("END")
-    assert content.count("x") == MAX_TEXT_CHARS - 3
+    assert content.count("x") == MAX_WORK_CHARS - 3
     assert "Rubric" not in ask_verdict(environment="chat", prompt="p", text="t").messages[-1]["content"]

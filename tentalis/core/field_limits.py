@@ -1,0 +1,23 @@
+"""How long texts may be that people and agents hand in: each limit once, for service, form, REST and tool.
+
+Limits of requests and connections stand in `edge_limits.py`; those of settings with their fields (`checked.py`).
+"""
+
+MAX_PROMPT_CHARS = 100_000
+"""Of a task, and of what an agent hands in for it: an answer, a step, a tool's result."""
+MAX_SYSTEM_PROMPT_CHARS = 50_000
+MAX_GUIDELINES_CHARS = 100_000
+"""Of a project's rubric, and of its constitution."""
+MAX_JUDGEMENT_CHARS = 20_000
+"""Of a judgement's words and of an edited answer; of what a supervised agent wants to say."""
+MAX_COMMENT_CHARS = 4_000
+"""Of the words on one step; of what a person tells a supervised agent to think of."""
+MAX_REASON_CHARS = 300
+"""Of why something was done: skipped, closed, taken back, refused, failed."""
+MAX_APPEAL_CHARS = 200
+"""Of why a judgement is held for wrong: it is stored within a review's reason, beside who said it."""
+MAX_API_KEY_CHARS = 2_000
+MAX_HANDED_IN_STEPS = 500
+"""Of an attempt that an agent did outside."""
+MAX_STEPS_SPOKEN_OF = 2_000
+"""That one judgement speaks of."""
