@@ -1,5 +1,7 @@
 """Reads of adapters and deployments."""
 
+from collections.abc import Mapping
+
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.workers.models import Worker
 from tentalis.core.learning.canary import is_canary
@@ -59,19 +61,22 @@ def find_deployment(worker: Worker, *, end_user: str = "") -> Deployment | None:
     return deployments.filter(worker=worker, end_user=end_user).first()
 
 
-def choose_adapter(worker: Worker, *, task_id: int, is_new: bool) -> Adapter | None:
-    """The adapter that does a worker's task: what serves its line or, for its share of new tasks, the canary.
+def choose_adapters(worker: Worker, tasks: Mapping[int, bool]) -> dict[int, Adapter | None]:
+    """Task id -> the adapter that does it: what serves the worker's line or, for its share of new tasks, the canary.
 
     Asked again it answers the same, as long as the deployment does not move.
 
     Args:
-        is_new: False for a task that was tried before: it goes to what serves.
+        tasks: id -> whether it is new; one that was tried before goes to what serves.
     """
     at_work = Deployment.objects.filter(worker=worker.line, end_user="").select_related("adapter")
     deployment = at_work.first()  # few have a canary: it is read where it is chosen
     if deployment is None:
-        return None
-    return deployment.canary if is_new and goes_to_canary(deployment, task_id) else deployment.adapter
+        return dict.fromkeys(tasks)
+    return {
+        task_id: deployment.canary if is_new and goes_to_canary(deployment, task_id) else deployment.adapter
+        for task_id, is_new in tasks.items()
+    }
 
 
 def goes_to_canary(deployment: Deployment, task_id: int) -> bool:

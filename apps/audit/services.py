@@ -25,7 +25,21 @@ def record(
         by: who acted: `user:alice`, `agent:claw`, `scorer`, `sweep`…
         project_id: needed where the subject does not know its project.
     """
-    entry = AuditEntry(
+    entry = write_entry(kind, subject=subject, by=by, project_id=project_id, payload=payload)
+    entry.save(force_insert=True)
+    return entry
+
+
+def write_entry(
+    kind: Kind | str,
+    *,
+    subject: models.Model | None = None,
+    by: str,
+    project_id: int | None = None,
+    payload: Mapping[str, Any] | None = None,
+) -> AuditEntry:
+    """An entry as `record` writes it, for `record_many`."""
+    return AuditEntry(
         kind=Kind(kind),
         subject_type=(subject._meta.model_name or "") if subject is not None else "",
         subject_id=subject.pk if subject is not None else None,
@@ -33,8 +47,6 @@ def record(
         actor=by,
         payload=dict(payload or {}),
     )
-    entry.save(force_insert=True)
-    return entry
 
 
 def move(
@@ -120,16 +132,7 @@ def move_many(
         for row in rows:
             said = {"from": str(row.state), "to": str(to), **say(row)}
             row.state = to
-            entries.append(
-                AuditEntry(
-                    kind=kind or model.EVENTS[to],
-                    subject_type=model._meta.model_name or "",
-                    subject_id=row.pk,
-                    project_id=_project_of(row),
-                    actor=by,
-                    payload=said,
-                )
-            )
+            entries.append(write_entry(kind or model.EVENTS[to], subject=row, by=by, payload=said))
         record_many(entries)
 
 

@@ -1,17 +1,19 @@
 """What feedback teaches: one hint a feedback, by the desk's grammar, by a model, or in the person's own words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
-from apps.audit.services import record
+from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
 from apps.feedback.models import Feedback, Hint
 from apps.feedback.opening import answer_waiting_reviews
 from apps.feedback.rules import validate_review_policy
-from apps.feedback.words import StepWord, Words, read_words
+from apps.feedback.words import StepWord, Words, read_words_of
 from apps.inference.metering import charge
 from apps.inference.services import client_for, find_server
 from apps.outbox.services import final_write
@@ -42,36 +44,50 @@ class Drawn:
     reason: str = ""
 
 
-def extract_hint(task_id: int, *, by: str = "hints") -> None:
-    """Draw one hint out of every feedback on a task that has none yet; what teaches nothing is kept with its reason."""
-    task = Task.objects.select_related("project").get(pk=task_id)
-    if task.state != Task.State.LEARNING:
-        return
-    answer_waiting_reviews(task)
-    pending = list(task.feedback.counting().filter(hints__isnull=True).order_by("id"))
+def extract_hints(task_ids: Sequence[int], *, by: str = "hints") -> None:
+    """Draw one hint out of every feedback on tasks that has none yet; what teaches nothing is kept with its reason."""
+    learning = Task.objects.filter(pk__in=task_ids, state=Task.State.LEARNING).select_related("project")
+    tasks = {task.pk: task for task in learning.order_by("pk")}
+    answer_waiting_reviews(tasks.values())
+    counting = Feedback.objects.counting().filter(task__in=list(tasks), hints__isnull=True)
+    pending = list(counting.select_related("preferred_attempt").order_by("task_id", "id"))
+    words = read_words_of(pending)
+    drawn = [
+        draw_hint(tasks[one.task_id], words[one.pk], by_person=one.source == Feedback.Source.HUMAN) for one in pending
+    ]
     if not pending:
         return
-    drawn = [
-        draw_hint(task, read_words(feedback), by_person=feedback.source == Feedback.Source.HUMAN)
-        for feedback in pending
-    ]
-    with final_write():
-        Hint.objects.bulk_create(
-            [
-                Hint(
-                    task=task, feedback=feedback, text=one.text, source=one.source, reason=one.reason[:MAX_REASON_CHARS]
-                )
-                for feedback, one in zip(pending, drawn, strict=True)
-            ],
-            ignore_conflicts=True,
+    with final_write(task_ids) as kept:
+        hints = [
+            Hint(
+                task_id=feedback.task_id,
+                feedback=feedback,
+                text=one.text,
+                source=one.source,
+                reason=one.reason[:MAX_REASON_CHARS],
+            )
+            for feedback, one in zip(pending, drawn, strict=True)
+            if feedback.task_id in kept
+        ]
+        Hint.objects.bulk_create(hints, ignore_conflicts=True)
+        record_many(
+            write_entry(
+                Kind.HINT_EXTRACTED,
+                subject=tasks[task_id],
+                by=by,
+                payload={
+                    "hints": [
+                        {"feedback": one.feedback_id, "source": one.source, "reason": one.reason} for one in found
+                    ]
+                },
+            )
+            for task_id, found in groupby(hints, key=lambda hint: hint.task_id)
         )
-        payload = {
-            "hints": [
-                {"feedback": feedback.pk, "source": one.source, "reason": one.reason[:MAX_REASON_CHARS]}
-                for feedback, one in zip(pending, drawn, strict=True)
-            ]
-        }
-        record(Kind.HINT_EXTRACTED, subject=task, by=by, payload=payload)
+
+
+def hints_ask_models(project: Project, environment: str) -> bool:
+    """Whether drawing the hints of one task may wait for a model."""
+    return environment != Environment.DESK and bool(find_hint_model(project))
 
 
 def preview_hint(task: Task, words: Words) -> Drawn:

@@ -1,14 +1,16 @@
-"""Jobs: a review is opened on queue `control`, hints are drawn on queue `hints`."""
+"""Jobs: a review is opened on queue `gates`, hints are drawn on queue `hints`."""
+
+from collections.abc import Sequence
 
 from apps.feedback import services
-from apps.outbox.links import link
+from apps.outbox.links import set_link
 
 
-@link("feedback.open_review")
-def open_review(task_id: int) -> None:
-    services.open_review(task_id)
+@set_link("feedback.open_review")
+def open_review(task_ids: Sequence[int]) -> None:
+    services.open_reviews(task_ids)
 
 
-@link("feedback.extract_hint")
-def extract_hint(task_id: int) -> None:
-    services.extract_hint(task_id)
+@set_link("feedback.extract_hint")
+def extract_hint(task_ids: Sequence[int]) -> None:
+    services.extract_hints(task_ids)

@@ -1,15 +1,18 @@
 """Who reviews a scored task: nobody, an AI manager at once, a person later."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import groupby
 
 from django.db import transaction
 from django.db.models import Max, Min, Q
 from django.db.models.functions import Now
 
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
-from apps.audit.services import move, record, record_many
+from apps.audit.services import move, move_many, record, record_many, write_entry
 from apps.environments.registry import get_world
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
@@ -23,29 +26,58 @@ from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
 from tentalis.core.review_priority import HEAD_START_H, find_priority
 
 
-def open_review(task_id: int, *, by: str = "policy") -> None:
-    """Do what the project's review policy says of a scored task: learn from it, ask an AI manager, wait for a person.
+@dataclass(frozen=True)
+class _Opening:
+    """What the policy says of a task, and the AI manager."""
+
+    task: Task
+    rules: ReviewPolicy
+    decision: ReviewDecision
+    manager: Manager
+    words: Sequence[ManagerWord | NoWord] = ()
+
+
+def open_reviews(task_ids: Sequence[int], *, by: str = "policy") -> None:
+    """Do what the project's review policy says of scored tasks: learn from them, ask an AI manager, wait for a person.
 
     An AI manager that cannot judge leaves a skipped review with its reason, and no feedback.
 
     Raises:
         BadInputError: the stored policy cannot be read.
     """
-    task = Task.objects.select_related("project").get(pk=task_id)
-    if task.state != Task.State.SCORING:
+    waiting = Task.objects.filter(pk__in=task_ids, state=Task.State.SCORING).select_related("project").order_by("pk")
+    openings = [_decide(task) for task in waiting]
+    if not openings:
         return
+    times = {one.task.pk: one.decision.reviewers.count("ai") for one in openings}
+    attempts = load_attempts(one.task for one in openings if times[one.task.pk])
+    openings = [
+        replace(one, words=ask_manager(one.task, one.manager, attempts[one.task.pk], times=times[one.task.pk]))
+        if times[one.task.pk]
+        else one
+        for one in openings
+    ]
+    with final_write(task_ids) as kept:
+        openings = [one for one in openings if one.task.pk in kept]
+        _write_ai_reviews(openings)
+        waits = [one for one in openings if "human" in one.decision.reviewers]
+        for one in waits:
+            open_human_review(one.task, one.rules, reason=one.decision.reason, by=by)
+        learns = [one for one in openings if one not in waits]
+        reasons = {one.task.pk: one.decision.reason for one in openings}
+        for some, state in ((waits, Task.State.IN_REVIEW), (learns, Task.State.LEARNING)):
+            move_many([one.task for one in some], state, by=by, payload=lambda task: {"reason": reasons[task.pk]})
+
+
+def _decide(task: Task) -> _Opening:
     rules = validate_review_policy(task.project.review_policy)
-    decision = decide_reviewers(task, rules)
-    manager = find_manager(rules, task)
-    words = ask_manager(task, manager, times=decision.reviewers.count("ai"))
-    with final_write():
-        for word in words:
-            _write_ai_review(task, manager, word, decision.reason)
-        if "human" in decision.reviewers:
-            open_human_review(task, rules, reason=decision.reason, by=by)
-            move(task, Task.State.IN_REVIEW, by=by, payload={"reason": decision.reason})
-        else:
-            move(task, Task.State.LEARNING, by=by, payload={"reason": decision.reason})
+    return _Opening(task, rules, decide_reviewers(task, rules), find_manager(rules, task))
+
+
+def reviews_ask_models(project: Project, environment: str) -> bool:
+    """Whether reviewing one task waits for a model."""
+    rules = validate_review_policy(project.review_policy)
+    return rules.who in {"ai", "both"} and rules.manager_for(environment) != "rule-book"
 
 
 def decide_reviewers(task: Task, rules: ReviewPolicy) -> ReviewDecision:
@@ -69,11 +101,9 @@ def _is_first(task: Task) -> bool:
     return not get_world(task.environment).is_held_out(task.prompt) and not asked.exists()
 
 
-def ask_manager(task: Task, manager: Manager, *, times: int) -> list[ManagerWord | NoWord]:
+def ask_manager(task: Task, manager: Manager, attempts: Sequence[Attempt], *, times: int) -> list[ManagerWord | NoWord]:
     """Have the AI manager judge the attempts that gave an answer."""
-    if not times:
-        return []
-    answered = [attempt for attempt in load_attempts(task) if attempt.state == Attempt.State.ANSWERED]
+    answered = [attempt for attempt in attempts if attempt.state == Attempt.State.ANSWERED]
     with charge(project=task.project, turn="manager", task_id=task.pk):
         return [manager.review(task, answered) for _ in range(times)]
 
@@ -132,13 +162,19 @@ def rate(task: Task) -> tuple[float, float | None]:
     return priority, min(lows, default=None)
 
 
-def answer_waiting_reviews(task: Task) -> None:
+def answer_waiting_reviews(tasks: Iterable[Task]) -> None:
     """Have the AI manager answer the reviews that wait for it: nobody came, and the policy turns to it then."""
-    waiting = list(task.reviews.filter(state=Review.State.OPEN, audience=Review.Audience.AI))
-    if not waiting:
-        return
+    known = {task.pk: task for task in tasks}
+    rows = Review.objects.filter(task__in=list(known), state=Review.State.OPEN, audience=Review.Audience.AI)
+    waiting = list(rows.order_by("task_id", "pk"))
+    attempts = load_attempts({known[review.task_id] for review in waiting}) if waiting else {}
+    for task_id, some in groupby(waiting, key=lambda review: review.task_id):
+        _answer(known[task_id], list(some), attempts[task_id])
+
+
+def _answer(task: Task, waiting: Sequence[Review], attempts: Sequence[Attempt]) -> None:
     manager = find_manager(validate_review_policy(task.project.review_policy), task)
-    words = ask_manager(task, manager, times=len(waiting))
+    words = ask_manager(task, manager, attempts, times=len(waiting))
     with transaction.atomic():
         for review, word in zip(waiting, words, strict=True):
             if isinstance(word, NoWord):
@@ -147,66 +183,78 @@ def answer_waiting_reviews(task: Task) -> None:
                 move(review, Review.State.SKIPPED, by=manager.author, payload=payload, closed_at=Now(), reason=reason)
             else:
                 move(review, Review.State.CLOSED, by=manager.author, payload={"task": task.pk}, closed_at=Now())
-                record_many([_write_feedback(review, manager.author, word)])
+                record_many(_write_feedback([(review, manager.author, word)]))
 
 
-def _write_ai_review(task: Task, manager: Manager, word: ManagerWord | NoWord, reason: str) -> None:
-    """A review that is opened and closed in one go is written closed."""
-    failed = isinstance(word, NoWord)
-    review = Review.objects.create(
-        project_id=task.project_id,
-        task=task,
-        audience=Review.Audience.AI,
-        state=Review.State.SKIPPED if failed else Review.State.CLOSED,
-        reason=_join_reasons(reason, word) if isinstance(word, NoWord) else reason[:MAX_REASON_CHARS],
-        closed_at=Now(),
+def _write_ai_reviews(openings: Sequence[_Opening]) -> None:
+    """Reviews that are opened and closed in one go are written closed, with what was said, in four statements."""
+    said = [(one, word) for one in openings for word in one.words]
+    if not said:
+        return
+    reviews = Review.objects.bulk_create(
+        Review(
+            project_id=one.task.project_id,
+            task=one.task,
+            audience=Review.Audience.AI,
+            state=Review.State.SKIPPED if isinstance(word, NoWord) else Review.State.CLOSED,
+            reason=_join_reasons(one.decision.reason, word)
+            if isinstance(word, NoWord)
+            else one.decision.reason[:MAX_REASON_CHARS],
+            closed_at=Now(),
+        )
+        for one, word in said
     )
-    payload = {"task": task.pk, "reason": word.reason if isinstance(word, NoWord) else reason}
-    kind = Kind.REVIEW_SKIPPED if failed else Kind.REVIEW_CLOSED
-    entries = [_entry(kind, review, by=manager.author, payload=payload)]
-    if not isinstance(word, NoWord):
-        entries.append(_write_feedback(review, manager.author, word))
-    record_many(entries)
+    entries, given = [], []
+    for review, (one, word) in zip(reviews, said, strict=True):
+        failed = isinstance(word, NoWord)
+        payload = {"task": one.task.pk, "reason": word.reason if isinstance(word, NoWord) else one.decision.reason}
+        kind = Kind.REVIEW_SKIPPED if failed else Kind.REVIEW_CLOSED
+        entries.append(write_entry(kind, subject=review, by=one.manager.author, payload=payload))
+        if not isinstance(word, NoWord):
+            given.append((review, one.manager.author, word))
+    record_many([*entries, *_write_feedback(given)])
 
 
-def _write_feedback(review: Review, author: str, word: ManagerWord) -> AuditEntry:
-    """Write what the AI manager said; the audit entry comes back to be written with others."""
-    feedback = Feedback.objects.create(
-        project_id=review.project_id,
-        task_id=review.task_id,
-        review=review,
-        source=Feedback.Source.AI,
-        author=author,
-        score=word.score,
-        text=word.text,
-        trust=word.trust,
-        undo_until=Now(),  # nobody undoes it; the sweep notes how it judges, which is not for this link to wait for
+def _write_feedback(given: Sequence[tuple[Review, str, ManagerWord]]) -> list[AuditEntry]:
+    """Write what AI managers said, by review and author; the audit entries come back to be written with others."""
+    made = Feedback.objects.bulk_create(
+        Feedback(
+            project_id=review.project_id,
+            task_id=review.task_id,
+            review=review,
+            source=Feedback.Source.AI,
+            author=author,
+            score=word.score,
+            text=word.text,
+            trust=word.trust,
+            undo_until=Now(),  # nobody undoes it; the sweep notes how it judges, which is not for this link to wait for
+        )
+        for review, author, word in given
     )
+    spoken = [(feedback, word) for feedback, (_, _, word) in zip(made, given, strict=True)]
     StepFeedback.objects.bulk_create(
         [
             StepFeedback(
                 feedback=feedback, attempt_id=attempt, score=said.score, comment=said.comment, items=dict(said.items)
             )
+            for feedback, word in spoken
             for attempt, said in word.attempts.items()
         ]
         + [
             StepFeedback(feedback=feedback, attempt_id=attempt, step_id=step, score=said.score, comment=said.comment)
+            for feedback, word in spoken
             for (attempt, step), said in word.steps.items()
         ]
     )
-    payload = {"task": review.task_id, "review": review.pk, "source": "ai", "score": word.score}
-    return _entry(Kind.FEEDBACK_GIVEN, feedback, by=author, payload=payload)
-
-
-def _entry(kind: Kind, subject: Review | Feedback, *, by: str, payload: dict[str, object]) -> AuditEntry:
-    return AuditEntry(
-        kind=kind,
-        subject_type=subject._meta.model_name or "",
-        subject_id=subject.pk,
-        project_id=subject.project_id,
-        actor=by,
-        payload=payload,
-    )
+    return [
+        write_entry(
+            Kind.FEEDBACK_GIVEN,
+            subject=feedback,
+            by=feedback.author,
+            payload={"task": feedback.task_id, "review": feedback.review_id, "source": "ai", "score": feedback.score},
+        )
+        for feedback in made
+    ]
 
 
 def _join_reasons(reason: str, word: NoWord) -> str:

@@ -108,7 +108,12 @@ Said = TypeVar("Said")
 
 
 def effective_judgement(task: Task) -> dict[int, Judgement]:
-    """Attempt id -> judgement, for every attempt of the task, by RANKS. Five queries.
+    """Attempt id -> judgement, for every attempt of the task; see `effective_judgements`."""
+    return effective_judgements([task])[task.pk]
+
+
+def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, Judgement]]:
+    """Task id -> attempt id -> judgement, for every attempt of tasks of one project, by RANKS. Five queries.
 
     What was retracted counts for nothing, and so does what was said of a gold item. Of one author only the last
     feedback with a number in it counts; several of one rank are averaged by their trust times their author's weight
@@ -132,23 +137,36 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
     Attempts that read the same, word for word, are one answer: what is said of one is said of each, and they have the
     same reward, the mean of what the highest rank among them gives. An attempt that failed has no reward.
     """
-    told = task.attempts.only("task_id", "index", "state", "outcome", "score", "score_details")
-    attempts = list(annotate_copies(told))
+    told = Attempt.objects.filter(task__in=tasks).only("task_id", "index", "state", "outcome", "score", "score_details")
+    attempts: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
+    for attempt in annotate_copies(told).order_by("index"):
+        attempts[attempt.task_id].append(attempt)
+    copies = {task: _find_copies(found) for task, found in attempts.items()}
+    spoken = _load_words(tasks, copies)
+    steps = _load_step_scores([attempt for found in attempts.values() for attempt in found])
+    return {task: _judge_all(found, copies[task], spoken[task], *steps) for task, found in attempts.items()}
+
+
+def _judge_all(
+    attempts: Sequence[Attempt],
+    copies: _Copies,
+    spoken: Mapping[str, Sequence[_Word]],
+    judged_steps: Mapping[int, _Steps],
+    verified_steps: Mapping[int, _Steps],
+) -> dict[int, Judgement]:
     answered = [attempt for attempt in attempts if attempt.state == Attempt.State.ANSWERED]
     by_index = {attempt.index: attempt.pk for attempt in answered}
-    copies = _find_copies(attempts)
-    spoken = _load_words(task, copies)
-    steps, verified_steps = _load_step_scores(task, attempts)
+    steps = _join_steps(judged_steps, attempts)
     rewards = {one.pk: _Reward(one.score, SCORERS) for one in answered if one.score is not None}
     for rank in reversed(RANKS[:-1]):
         if rank == VERIFIED:
             rewards |= {one.pk: _Reward(one.outcome, VERIFIED) for one in answered if one.outcome is not None}
-            steps |= verified_steps
+            steps |= _join_steps(verified_steps, attempts)
         else:
-            rewards |= _reward_by_words(spoken[rank], by_index, rewards, rank)
+            rewards |= _reward_by_words(spoken.get(rank, ()), by_index, rewards, rank)
             if rank != Feedback.Source.HUMAN:
-                steps |= _average(_step_votes(spoken[rank]))
-    said = _weigh_step_votes(_step_votes(spoken[Feedback.Source.HUMAN]))
+                steps |= _average(_step_votes(spoken.get(rank, ())))
+    said = _weigh_step_votes(_step_votes(spoken.get(Feedback.Source.HUMAN, ())))
     for group in copies.groups:
         rewards |= _share_reward(group, rewards)
     return {
@@ -159,12 +177,22 @@ def effective_judgement(task: Task) -> dict[int, Judgement]:
     }
 
 
+def _join_steps(steps: Mapping[int, _Steps], attempts: Iterable[Attempt]) -> _Steps:
+    return {place: score for attempt in attempts for place, score in steps.get(attempt.pk, {}).items()}
+
+
 def find_hint(task: Task) -> Hint | None:
-    """The hint for every rollout of the task: a person's before an app's before an AI's, the last of those."""
-    heard = task.feedback.counting().values("pk")
-    hints = task.hints.exclude(text="").filter(feedback__in=heard).select_related("feedback")
-    found = {hint.feedback.source: hint for hint in hints.only("text", "feedback__source").order_by("id")}
-    return next((found[rank] for rank in RANKS if rank in found), None)  # of each source the last one
+    """The hint for every rollout of the task; see `find_last_hints`."""
+    return find_last_hints([task]).get(task.pk)
+
+
+def find_last_hints(tasks: Sequence[Task]) -> dict[int, Hint]:
+    """Task id -> the hint for every rollout of it: a person's before an app's before an AI's, the last of those."""
+    hints = Hint.objects.filter(task__in=tasks, feedback__in=Feedback.objects.counting()).exclude(text="")
+    found: dict[int, dict[str, Hint]] = {}
+    for hint in hints.select_related("feedback").only("task_id", "text", "feedback__source").order_by("id"):
+        found.setdefault(hint.task_id, {})[hint.feedback.source] = hint  # of each source the last one
+    return {task: next(said[rank] for rank in RANKS if rank in said) for task, said in found.items()}
 
 
 def find_hints(task_ids: Collection[int]) -> dict[int, list[str]]:
@@ -224,18 +252,19 @@ def _share_reward(group: Sequence[int], rewards: Mapping[int, _Reward]) -> dict[
     return dict.fromkeys(group, _Reward(fmean(one.value for one in best), source, fmean(one.weight for one in best)))
 
 
-def _load_words(task: Task, copies: _Copies) -> dict[str, list[_Word]]:
-    """Source -> the last word of each of its authors, trusted as far as they were right so far."""
-    last: dict[tuple[str, str], _Word] = {}
-    for feedback in task.feedback.counting().filter(trust__gt=0).order_by("id").prefetch_related("steps"):
-        word = _read_word(feedback).reach_copies(copies)
+def _load_words(tasks: Sequence[Task], copies: Mapping[int, _Copies]) -> dict[int, dict[str, list[_Word]]]:
+    """Task id -> source -> the last word of each of its authors, trusted as far as they were right so far."""
+    last: dict[tuple[int, str, str], _Word] = {}
+    counting = Feedback.objects.counting().filter(task__in=tasks, trust__gt=0)
+    for feedback in counting.order_by("id").prefetch_related("steps"):
+        word = _read_word(feedback).reach_copies(copies[feedback.task_id])
         if word.says_something:
-            last[feedback.source, feedback.author] = word
-    weights = weights_of(task.project_id, {author for _, author in last}) if last else {}
-    spoken: dict[str, list[_Word]] = defaultdict(list)
-    for (source, author), word in last.items():
+            last[feedback.task_id, feedback.source, feedback.author] = word
+    weights = weights_of(tasks[0].project_id, {author for _, _, author in last}) if last else {}
+    spoken: dict[int, dict[str, list[_Word]]] = {task.pk: defaultdict(list) for task in tasks}
+    for (task, source, author), word in last.items():
         if weights[author] > 0:
-            spoken[source].append(replace(word, trust=word.trust * weights[author]))
+            spoken[task][source].append(replace(word, trust=word.trust * weights[author]))
     return spoken
 
 
@@ -252,24 +281,24 @@ def _read_word(feedback: Feedback) -> _Word:
     )
 
 
-def _load_step_scores(task: Task, attempts: Iterable[Attempt]) -> tuple[_Steps, _Steps]:
-    """(attempt id, step id) -> score: by the judging scorers, averaged by their weights; and by the verifiers."""
+def _load_step_scores(attempts: Iterable[Attempt]) -> tuple[dict[int, _Steps], dict[int, _Steps]]:
+    """Attempt id -> (attempt id, step id) -> score: by the judging scorers, averaged by their weights; and by the
+    verifiers."""
     weights = {one.pk: _read_scorer_weights(one.score_details) for one in attempts}
-    rows: Iterable[tuple[int, int, str, float]] = (
-        task.attempts.order_by()
-        .filter(step_scores__step__isnull=False, step_scores__score__isnull=False)
-        .values_list(  # type: ignore[assignment]  # the filter leaves no empty score
-            "pk", "step_scores__step", "step_scores__scorer", "step_scores__score"
-        )
+    rows = Attempt.objects.order_by().filter(
+        pk__in=list(weights), step_scores__step__isnull=False, step_scores__score__isnull=False
     )
-    judged: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    verified: _Steps = {}
-    for attempt, step, scorer, score in rows:
+    told: Iterable[tuple[int, int, str, float]] = rows.values_list(  # type: ignore[assignment]  # none is empty
+        "pk", "step_scores__step", "step_scores__scorer", "step_scores__score"
+    )
+    judged: dict[int, dict[tuple[int, int], list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    verified: dict[int, _Steps] = defaultdict(dict)
+    for attempt, step, scorer, score in told:
         if scorer in VERIFIERS:
-            verified[attempt, step] = score
+            verified[attempt][attempt, step] = score
         else:
-            judged[attempt, step].append((weights[attempt].get(scorer, 0.0), score))
-    return _average(judged), verified
+            judged[attempt][attempt, step].append((weights[attempt].get(scorer, 0.0), score))
+    return {attempt: _average(votes) for attempt, votes in judged.items()}, verified
 
 
 def _read_scorer_weights(details: Mapping[str, Any]) -> dict[str, float]:

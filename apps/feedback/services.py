@@ -15,8 +15,8 @@ from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.expiry import expire_reviews, expire_reviews_of
 from apps.feedback.giving import give_feedback, give_task_feedback, note_signal
 from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold, with_gold_counts
-from apps.feedback.hints import NOTHING, Drawn, extract_hint, needs_model, preview_hint
-from apps.feedback.opening import open_review
+from apps.feedback.hints import NOTHING, Drawn, extract_hints, hints_ask_models, needs_model, preview_hint
+from apps.feedback.opening import open_reviews, reviews_ask_models
 from apps.feedback.queue import QueueCount, QueueFilter, QueuePage, count_queue, find_queue
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.skipping import skip_review
@@ -47,7 +47,7 @@ __all__ = [
     "end_undo_bulk",
     "expire_reviews",
     "expire_reviews_of",
-    "extract_hint",
+    "extract_hints",
     "find_contradiction",
     "find_draft",
     "find_expected",
@@ -57,19 +57,21 @@ __all__ = [
     "give_feedback",
     "give_task_feedback",
     "has_judge",
+    "hints_ask_models",
     "judge_chunk",
     "list_gold",
     "needs_model",
     "note_signal",
     "note_undone",
     "open_appeal",
-    "open_review",
+    "open_reviews",
     "preview_hint",
     "read_words",
     "release_review",
     "remove_gold",
     "renew_claim",
     "retract_feedback",
+    "reviews_ask_models",
     "save_draft",
     "set_due",
     "settle_feedback",

@@ -91,22 +91,32 @@ class Words:
 
 def read_words(feedback: Feedback) -> Words:
     """What was said, as it was given. Two queries at most."""
-    said = feedback.steps.order_by("id").values_list("attempt__index", "step__index", "score", "comment", "spans")
-    return Words(
-        score=feedback.score,
-        text=feedback.text,
-        steps=[
-            StepWord(attempt_index=attempt, step_index=step, score=score, comment=comment, spans=spans)
-            for attempt, step, score, comment, spans in said
-        ],
-        preferred_attempt=feedback.preferred_attempt.index if feedback.preferred_attempt else None,
-        edited_answer=feedback.edited_answer,
-        ranking=feedback.ranking,
-        none_good=feedback.none_good,
-        hint_text=feedback.hint_text,
-        shown_order=feedback.shown_order,
-        active_s=feedback.active_s,
-    )
+    return read_words_of([feedback])[feedback.pk]
+
+
+def read_words_of(said: Sequence[Feedback]) -> dict[int, Words]:
+    """Feedback id -> its words. Two queries at most, but for preferred attempts that are not loaded."""
+    steps: dict[int, list[StepWord]] = {feedback.pk: [] for feedback in said}
+    rows = StepFeedback.objects.filter(feedback__in=list(steps)).order_by("id")
+    told = rows.values_list("feedback", "attempt__index", "step__index", "score", "comment", "spans")
+    for feedback_id, attempt, step, score, comment, spans in told:
+        word = StepWord(attempt_index=attempt, step_index=step, score=score, comment=comment, spans=spans)
+        steps[feedback_id].append(word)
+    return {
+        feedback.pk: Words(
+            score=feedback.score,
+            text=feedback.text,
+            steps=steps[feedback.pk],
+            preferred_attempt=feedback.preferred_attempt.index if feedback.preferred_attempt else None,
+            edited_answer=feedback.edited_answer,
+            ranking=feedback.ranking,
+            none_good=feedback.none_good,
+            hint_text=feedback.hint_text,
+            shown_order=feedback.shown_order,
+            active_s=feedback.active_s,
+        )
+        for feedback in said
+    }
 
 
 def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:

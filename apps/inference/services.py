@@ -122,7 +122,7 @@ def record_exchanges(
     policy_version: int = 0,
     provider: Provider | None = None,
     session: Session | None = None,
-    task_id: int | None = None,
+    task_ids: Sequence[int] = (),
     turn: str = "main",
 ) -> list[Exchange]:
     """Store what came of each try, in one statement.
@@ -130,7 +130,7 @@ def record_exchanges(
     Args:
         model: name the server was asked for.
         adapter_name, policy_version: of the adapter behind that name; "" and 0 for the base model.
-        task_id: of the task they are tries at.
+        task_ids: (len(drafts),) of the tasks they are tries at; empty where they are at none.
         turn: as an exchange's.
     Returns:
         One stored exchange a draft, in order.
@@ -166,7 +166,7 @@ def record_exchanges(
             latency_ms=None if draft.elapsed_s is None else draft.elapsed_s * 1000,
             error=draft.error,
         )
-        for draft in drafts
+        for draft, task_id in zip(drafts, task_ids or [None] * len(drafts), strict=True)
     )
 
 

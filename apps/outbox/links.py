@@ -1,4 +1,4 @@
-"""Turning a function of a subject's id into a Celery job that claims, runs and ends one link."""
+"""Turning a function of subjects' ids into a Celery job that claims, runs and ends a link of their segments."""
 
 import logging
 import os
@@ -6,18 +6,18 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from celery.exceptions import Ignore
 from django.conf import settings
 from django.db import close_old_connections
 
 from apps.base.errors import TentalisError
 from apps.outbox import services
-from apps.outbox.errors import LostClaimError
-from apps.outbox.services import Claim
+from apps.outbox.errors import BrokerAwayError, LostClaimError
+from apps.outbox.relay import Message, send
+from apps.outbox.services import Claim, Hold
 from tentalis.celery import app
 from tentalis.outbound.scopes import CancelScope
 
@@ -27,61 +27,104 @@ LOOK_S = 1.0
 """So often a process looks whether a link it is at was cancelled."""
 
 
+Link = Callable[[Sequence[int]], Any]
+LINKS: dict[str, Link] = {}
+served: set[str] = set()
+"""Queues of which this process does the links, once it is ready."""
+
+
 def link(name: str) -> Callable[[Callable[[int], Any]], Any]:
-    """Register a link: its message carries the segment's id and position, the function gets the subject's id."""
+    """Register a link that does one subject at a time: the function gets its id."""
 
     def decorate(function: Callable[[int], Any]) -> Any:
-        def run(segment_id: int, position: int) -> None:
-            run_link(function, segment_id, position)
+        def do_one(subject_ids: Sequence[int]) -> None:
+            (subject_id,) = subject_ids
+            function(subject_id)
 
+        do_one.__doc__ = function.__doc__
+        return set_link(name)(do_one)
+
+    return decorate
+
+
+def set_link(name: str) -> Callable[[Link], Any]:
+    """Register a link: its message carries segments' ids and their position, the function gets the subjects' ids.
+
+    What it writes, it writes in `services.final_write`, of the subjects which that yields.
+    """
+
+    def decorate(function: Link) -> Any:
+        def run(segment_ids: list[int], position: int) -> None:
+            run_links(segment_ids, position)
+
+        LINKS[name] = function
         run.__doc__ = function.__doc__
         return app.task(name=name)(run)
 
     return decorate
 
 
-def run_link(function: Callable[[int], Any], segment_id: int, position: int) -> None:
-    """Claim the link, call the function with the subject's id, end the link.
+def run_links(segment_ids: Sequence[int], position: int) -> None:
+    """Do the link that is due of these segments, and those behind it whose queues this process serves too; whoever
+    serves the next one's is sent a message."""
+    claim = services.claim_links(segment_ids, position, owner=OWNER, served=served)
+    while claim is not None:
+        held = run_claim(LINKS[claim.link], claim)
+        claim = services.find_next(held, served=served)
+        if claim is None and held.ended and not held.claim.is_last:
+            send_on(held)
 
-    Raises:
-        Ignore: there was nothing to do, or the link failed (the row says so): the messages behind this one are dropped.
+
+def send_on(held: Hold) -> None:
+    """Send the message of the next link; where the broker is away it is sent again by the sweep."""
+    position = held.claim.position + 1
+    try:
+        send([Message(held.claim.links[position], list(held.ended), position)])
+    except BrokerAwayError as error:
+        logger.info("%s", error)
+
+
+def run_claim(function: Link, claim: Claim) -> Hold:
+    """Call the function with the subjects' ids and end the link, or keep on the rows why it failed.
+
+    A set that fails is given back: each of it is tried alone, so that what breaks it hurts nothing else.
     """
-    claim = services.claim_link(segment_id, position, owner=OWNER)
-    if claim is None:
-        raise Ignore
-    scope = CancelScope(settings.TENTALIS["TASK_TIMEOUT_SECONDS"])
+    held, scope = Hold(claim), CancelScope(settings.TENTALIS["TASK_TIMEOUT_SECONDS"])
     keeper.add(claim, scope)
     try:
-        with scope, services.hold(claim):
-            function(claim.subject_id)
-            services.end_unwritten(claim)
+        with scope, services.hold(held):
+            function(list(claim.subjects.values()))
+            services.end_unwritten(held)
     except LostClaimError as error:
         logger.info("%s", error)
-        raise Ignore from error
     except Exception as error:  # the boundary: whatever a link raises is kept on its row
-        if scope.is_cancelled:
-            logger.info("%s of %s %s was ended: %s", claim.link, claim.kind, claim.subject_id, error)
-            raise Ignore from error
-        is_final = isinstance(error, TentalisError) and error.is_final
-        is_away = isinstance(error, TentalisError) and error.is_away
-        logger.log(
-            logging.INFO if is_final else logging.WARNING,
-            "%s failed: %r",
-            claim.link,
-            error,
-            exc_info=not (is_final or is_away),
-        )
-        services.fail_link(
-            claim,
-            error_type=type(error).__name__,
-            message=str(error),
-            is_final=is_final,
-            is_away=is_away,
-            wait_s=error.wait_s if isinstance(error, TentalisError) else None,
-        )
-        raise Ignore from error
+        if held.ended:
+            logger.warning("%s failed behind its last write", claim, exc_info=True)
+        elif scope.is_cancelled:
+            logger.info("%s was ended: %s", claim, error)
+        elif len(claim.subjects) > 1:
+            logger.warning("%s failed as a set: %r", claim.link, error)
+            services.give_back(claim)
+        else:
+            _fail(claim, error)
     finally:
         keeper.remove(claim.fence)
+    return held
+
+
+def _fail(claim: Claim, error: Exception) -> None:
+    ours = error if isinstance(error, TentalisError) else None
+    is_final, is_away = ours is not None and ours.is_final, ours is not None and ours.is_away
+    level = logging.INFO if is_final else logging.WARNING
+    logger.log(level, "%s failed: %r", claim.link, error, exc_info=not (is_final or is_away))
+    services.fail_link(
+        claim,
+        error_type=type(error).__name__,
+        message=str(error),
+        is_final=is_final,
+        is_away=is_away,
+        wait_s=ours.wait_s if ours else None,
+    )
 
 
 @dataclass(frozen=True)

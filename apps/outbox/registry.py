@@ -1,6 +1,6 @@
 """The kinds of segments there are. `apps/pipeline` registers them; its `flow.py` is where they are read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -18,14 +18,16 @@ class SegmentKind:
 
     Args:
         links: names of Celery jobs, in order.
-        then: called with the subject's id in the transaction that ends the last link.
+        together: of these subjects' ids, those that its links may do as one set; None: each is done alone.
+        then: called with the subjects' ids in the transaction that ends the last link.
         on_dead: called with the subject's id, the link's name and the reason, in the transaction that buries it.
         on_replay: called with the subject's id and the link's name, in the transaction that takes it up again.
     """
 
     name: str
     links: tuple[str, ...]
-    then: Callable[[int], None] | None = None
+    together: Callable[[Sequence[int]], Iterable[Sequence[int]]] | None = None
+    then: Callable[[Sequence[int]], None] | None = None
     on_dead: Callable[[int, str, str], None] | None = None
     on_replay: Callable[[int, str], None] | None = None
 
@@ -34,12 +36,15 @@ def register_kind(
     name: str,
     *,
     links: tuple[str, ...],
-    then: Callable[[int], None] | None = None,
+    together: Callable[[Sequence[int]], Iterable[Sequence[int]]] | None = None,
+    then: Callable[[Sequence[int]], None] | None = None,
     on_dead: Callable[[int, str, str], None] | None = None,
     on_replay: Callable[[int, str], None] | None = None,
 ) -> None:
     """See `SegmentKind`."""
-    KINDS[name] = SegmentKind(name=name, links=links, then=then, on_dead=on_dead, on_replay=on_replay)
+    KINDS[name] = SegmentKind(
+        name=name, links=links, together=together, then=then, on_dead=on_dead, on_replay=on_replay
+    )
 
 
 def queue_of(link: str) -> str:

@@ -2,12 +2,12 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
-from celery import Celery, chain
+from celery import Celery
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
@@ -18,13 +18,14 @@ from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.models import Segment
 from apps.outbox.places import Kept, Places, find_pools
-from apps.outbox.registry import queue_of
+from apps.outbox.registry import KINDS, queue_of
 from apps.outbox.services import add_error, bury, release
 from tentalis.celery import app
 
 logger = logging.getLogger(__name__)
 
 PUBLISH_LIMIT = 256
+MAX_SET = 64
 
 
 def publish_due(through: Celery = app) -> int:
@@ -70,26 +71,54 @@ def _publish_some(kept: Kept, count: int, through: Celery) -> int:
                 position=kept.position,
                 project_id=kept.project_id,
             )
+            .only("subject_id", "links", "attempts", "away_since")
             .order_by("id")[:count]
         )
         Segment.objects.filter(pk__in=[segment.pk for segment in segments]).update(published_at=Now())
         pass_crash_point(CrashPoint.BEFORE_PUBLISH)
-        publish(segments, through)
+        send(bundle(kept, segments), through)
         pass_crash_point(CrashPoint.AFTER_PUBLISH)
     return len(segments)
 
 
-def publish(segments: Iterable[Segment], through: Celery = app) -> None:
-    """Send each segment's chain from the link that is due; ids only."""
+class Message(NamedTuple):
+    """A nudge to do a link of some segments; ids only."""
+
+    link: str
+    segment_ids: Sequence[int]
+    position: int
+
+
+def bundle(kept: Kept, segments: Sequence[Segment]) -> Iterator[Message]:
+    """What is sent of these: those whose kind says that they go together in sets; what failed before goes alone."""
+    by_links: dict[tuple[str, ...], dict[int, int]] = {}
+    for segment in segments:
+        if segment.attempts or segment.away_since:
+            yield Message(segment.links[kept.position], [segment.pk], kept.position)
+        else:
+            by_links.setdefault(tuple(segment.links), {})[segment.subject_id] = segment.pk
+    together = KINDS[kept.kind].together if kept.kind in KINDS else None
+    for links, pks in by_links.items():
+        subjects = list(pks)
+        alone = together is None or len(subjects) < 2
+        sets = [[one] for one in subjects] if alone else together(subjects)
+        for found in sets:
+            for first in range(0, len(found), MAX_SET):
+                some = [pks[subject] for subject in found[first : first + MAX_SET]]
+                yield Message(links[kept.position], some, kept.position)
+
+
+def send(messages: Iterable[Message], through: Celery = app) -> None:
+    """Send messages to the queues of their links.
+
+    Raises:
+        BrokerAwayError: the broker cannot be reached.
+    """
     try:
         with through.producer_or_acquire() as producer:
-            for segment in segments:
-                links = [
-                    through.signature(name, args=[segment.pk, position], immutable=True, queue=queue_of(name))
-                    for position, name in enumerate(segment.links)
-                    if position >= segment.position
-                ]
-                chain(*links, app=through).apply_async(producer=producer, retry=False)
+            for link, segment_ids, position in messages:
+                job = through.signature(link, args=[list(segment_ids), position], immutable=True, queue=queue_of(link))
+                job.apply_async(producer=producer, retry=False)
     except (BrokerError, redis.RedisError, OSError) as error:
         raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
 

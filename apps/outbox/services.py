@@ -4,10 +4,10 @@ import json
 import logging
 import random
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,21 +28,35 @@ from apps.outbox.registry import KINDS, SLOW_QUEUES, queue_of
 logger = logging.getLogger(__name__)
 
 CHANNEL = "tentalis_outbox"
-# both run at every link; the ORM takes several times as long to write them as Postgres to run them
+# both run at every link; the ORM takes several times as long to write them as Postgres to run them. Rows are locked in
+# the order of their ids, as `lock_segments` does
 _CLAIM = """
-UPDATE outbox_segment
+UPDATE outbox_segment AS segment
 SET fence = %s, lease_until = statement_timestamp() + %s * interval '1 second', lease_owner = %s,
-    attempts = attempts + 1
-WHERE id = %s AND position = %s AND state = 'open' AND run_after <= statement_timestamp()
-      AND (fence IS NULL OR lease_until < statement_timestamp())
-RETURNING kind, subject_id, project_id, links, queue, attempts
+    attempts = segment.attempts + 1
+FROM (
+    SELECT id FROM outbox_segment
+    WHERE id = ANY(%s) AND position = %s AND state = 'open' AND run_after <= statement_timestamp()
+          AND (fence IS NULL OR lease_until < statement_timestamp())
+    ORDER BY id FOR NO KEY UPDATE
+) AS due
+WHERE segment.id = due.id
+RETURNING segment.id, kind, subject_id, project_id, links, queue
 """
 _END = """
-UPDATE outbox_segment
-SET position = position + 1, fence = NULL, lease_until = NULL, away_since = NULL, attempts = 0, queue = %s, state = %s,
-    published_at = CASE WHEN %s THEN published_at ELSE statement_timestamp() END,
-    finished_at = CASE WHEN %s THEN statement_timestamp() END
-WHERE id = %s AND fence = %s AND state = 'open'
+UPDATE outbox_segment AS segment
+SET position = position + 1, away_since = NULL, queue = %(queue)s, state = %(state)s, fence = %(next_fence)s,
+    attempts = CASE WHEN %(next_fence)s::uuid IS NULL THEN 0 ELSE 1 END,
+    lease_until = CASE WHEN %(next_fence)s::uuid IS NULL THEN NULL
+                       ELSE statement_timestamp() + %(lease_s)s * interval '1 second' END,
+    published_at = CASE WHEN %(is_last)s THEN published_at ELSE statement_timestamp() END,
+    finished_at = CASE WHEN %(is_last)s THEN statement_timestamp() END
+FROM (
+    SELECT id FROM outbox_segment WHERE id = ANY(%(ids)s) AND fence = %(fence)s AND state = 'open'
+    ORDER BY id FOR NO KEY UPDATE
+) AS held
+WHERE segment.id = held.id
+RETURNING segment.id, subject_id
 """
 _RENEW = """
 UPDATE outbox_segment SET lease_until = statement_timestamp() + %s * interval '1 second'
@@ -62,21 +76,47 @@ LONGEST_AWAY_WAIT_S = 120.0
 
 @dataclass(frozen=True)
 class Claim:
-    """A link this process holds."""
+    """A link this process holds, of a set of segments of one kind and project.
 
-    segment_id: int
+    Attributes:
+        subjects: segment id -> subject id.
+        next_fence: where this process goes on with the next link itself, the fence by which it will hold that.
+    """
+
+    subjects: Mapping[int, int]
     kind: str
-    subject_id: int
     project_id: int | None
+    links: Sequence[str]
     position: int
-    link: str
-    is_last: bool
     next_queue: str
     fence: uuid.UUID
-    attempt: int
+    next_fence: uuid.UUID | None
+
+    @property
+    def link(self) -> str:
+        return self.links[self.position]
+
+    @property
+    def is_last(self) -> bool:
+        return self.position + 1 >= len(self.links)
+
+    def __str__(self) -> str:
+        return f"{self.link} of {self.kind} {', '.join(map(str, self.subjects.values()))}"
 
 
-_held: ContextVar[Claim | None] = ContextVar("held_claim", default=None)
+@dataclass
+class Hold:
+    """A claim at work.
+
+    Attributes:
+        ended: segment id -> subject id of those whose link has ended; empty until the last write.
+    """
+
+    claim: Claim
+    ended: Mapping[int, int] = field(default_factory=dict)
+
+
+_held: ContextVar[Hold | None] = ContextVar("held_claim", default=None)
 
 
 def start(kind: str, *, subject_id: int, project_id: int | None, run_after: datetime | None = None) -> None:
@@ -90,6 +130,8 @@ def start(kind: str, *, subject_id: int, project_id: int | None, run_after: date
 
 def start_many(kind: str, subjects: Iterable[tuple[int, int | None]], *, run_after: datetime | None = None) -> None:
     """As `start`, of many subjects: (subject id, project id)."""
+    if not (subjects := list(subjects)):
+        return
     links = KINDS[kind].links
     due: dict[str, Any] = {} if run_after is None else {"run_after": run_after}
     Segment.objects.bulk_create(
@@ -108,29 +150,56 @@ def nudge_relay() -> None:
         cursor.execute(f"NOTIFY {CHANNEL}")
 
 
-def claim_link(segment_id: int, position: int, *, owner: str) -> Claim | None:
-    """Take the link for this process, or learn that there is nothing to do (done, not due, or somebody else's)."""
+def claim_links(segment_ids: Sequence[int], position: int, *, owner: str, served: Collection[str] = ()) -> Claim | None:
+    """Take a link of these segments for this process, in one statement, or learn that there is nothing to do.
+
+    What is done, not due, or somebody else's is left out.
+
+    Args:
+        served: queues of which this process does the links: it keeps what goes on there.
+    """
     fence = uuid.uuid4()
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, [fence, settings.TENTALIS["LEASE_SECONDS"], owner, segment_id, position])
-        row = cursor.fetchone()
-    if row is None:
+        cursor.execute(_CLAIM, [fence, settings.TENTALIS["LEASE_SECONDS"], owner, list(segment_ids), position])
+        rows = cursor.fetchall()
+    if not rows:
         return None
-    kind, subject_id, project_id, written, queue, attempts = row
-    links: list[str] = json.loads(written)
-    is_last = position + 1 >= len(links)
+    _, kind, _, project_id, written, queue = rows[0]
     pass_crash_point(CrashPoint.AFTER_CLAIM)
-    return Claim(
-        segment_id=segment_id,
-        kind=kind,
-        subject_id=subject_id,
-        project_id=project_id,
-        position=position,
-        link=links[position],
-        is_last=is_last,
-        next_queue=queue if is_last else queue_of(links[position + 1]),
-        fence=fence,
-        attempt=attempts,
+    subjects = {pk: subject for pk, _, subject, *_ in sorted(rows)}
+    return _make_claim(subjects, kind, project_id, json.loads(written), position, queue, fence, served)
+
+
+def _make_claim(
+    subjects: Mapping[int, int],
+    kind: str,
+    project_id: int | None,
+    links: Sequence[str],
+    position: int,
+    queue: str,
+    fence: uuid.UUID,
+    served: Collection[str],
+) -> Claim:
+    is_last = position + 1 >= len(links)
+    next_queue = queue if is_last else queue_of(links[position + 1])
+    next_fence = None if is_last or next_queue not in served else uuid.uuid4()
+    return Claim(subjects, kind, project_id, links, position, next_queue, fence, next_fence)
+
+
+def find_next(held: Hold, *, served: Collection[str]) -> Claim | None:
+    """The claim of the next link, of what ended, where this process holds that already."""
+    claim = held.claim
+    if claim.next_fence is None or not held.ended:
+        return None
+    return _make_claim(
+        held.ended,
+        claim.kind,
+        claim.project_id,
+        claim.links,
+        claim.position + 1,
+        claim.next_queue,
+        claim.next_fence,
+        served,
     )
 
 
@@ -143,7 +212,7 @@ def renew_leases(claims: Sequence[Claim]) -> None:
 
 
 def find_lost(claims: Sequence[Claim]) -> list[Claim]:
-    """Those of the claims that are theirs no more: cancelled, or taken over when their lease was over."""
+    """Those of the claims of which nothing is theirs any more: cancelled, or taken over when their lease was over."""
     with connection.cursor() as cursor:
         cursor.execute(_KEPT, _ids_and_fences(claims))
         kept = {fence for (fence,) in cursor.fetchall()}
@@ -151,19 +220,19 @@ def find_lost(claims: Sequence[Claim]) -> list[Claim]:
 
 
 def _ids_and_fences(claims: Sequence[Claim]) -> list[Any]:
-    return [[claim.segment_id for claim in claims], [claim.fence for claim in claims]]
+    return [[pk for claim in claims for pk in claim.subjects], [claim.fence for claim in claims]]
 
 
 def find_held_project() -> int | None:
     """The project whose link this thread is at; None outside any."""
-    claim = _held.get()
-    return None if claim is None else claim.project_id
+    held = _held.get()
+    return None if held is None else held.claim.project_id
 
 
 @contextmanager
-def hold(claim: Claim) -> Iterator[None]:
+def hold(held: Hold) -> Iterator[None]:
     """Make the claim the one that `final_write` ends."""
-    token = _held.set(claim)
+    token = _held.set(held)
     try:
         yield
     finally:
@@ -171,45 +240,70 @@ def hold(claim: Claim) -> Iterator[None]:
 
 
 @contextmanager
-def final_write() -> Iterator[None]:
+def final_write(subject_ids: Collection[int] = ()) -> Iterator[Collection[int]]:
     """The transaction in which a link's effects commit together with its end.
 
-    Outside a link (a test, a command) it is a plain transaction.
+    Outside a link (a test, a command) it is a plain transaction, of `subject_ids`.
 
+    Yields:
+        Ids of the subjects that are this process's still; of the others a link of a set writes nothing.
     Raises:
         LostClaimError: the fence is no longer this process's; nothing is written.
     """
-    claim = _held.get()
+    held = _held.get()
+    if held is None:
+        with transaction.atomic():
+            yield subject_ids
+            pass_crash_point(CrashPoint.IN_FINAL_WRITE)
+        return
     with transaction.atomic():
-        if claim is not None:
-            end_link(claim)
-        yield
+        ended = end_links(held.claim)
+        yield ended.values()
         pass_crash_point(CrashPoint.IN_FINAL_WRITE)
-        if claim is not None and claim.is_last and (then := KINDS[claim.kind].then) is not None:
-            then(claim.subject_id)
-    if claim is not None:
-        _held.set(None)
-        pass_crash_point(CrashPoint.AFTER_FINAL_WRITE)
+        if held.claim.is_last and (then := KINDS[held.claim.kind].then) is not None:
+            then(list(ended.values()))
+    held.ended = ended
+    _held.set(None)
+    pass_crash_point(CrashPoint.AFTER_FINAL_WRITE)
 
 
-def end_unwritten(claim: Claim) -> None:
+def end_unwritten(held: Hold) -> None:
     """End a link that had nothing to write (its row was past it)."""
-    if _held.get() is claim:
+    if _held.get() is held:
         with final_write():
             pass
 
 
-def end_link(claim: Claim) -> None:
-    """Move the segment to its next link, or end it, in the running transaction."""
-    state = (Segment.State.DONE if claim.is_last else Segment.State.OPEN).value
-    frees_place = queue_of(claim.link) in SLOW_QUEUES and (claim.is_last or claim.next_queue not in SLOW_QUEUES)
+def end_links(claim: Claim) -> dict[int, int]:
+    """Move the segments to their next link, or end them, in the running transaction.
+
+    Returns:
+        Segment id -> subject id of those whose fence is this process's still.
+    """
+    values = {
+        "queue": claim.next_queue,
+        "state": (Segment.State.DONE if claim.is_last else Segment.State.OPEN).value,
+        "is_last": claim.is_last,
+        "next_fence": claim.next_fence,
+        "lease_s": settings.TENTALIS["LEASE_SECONDS"],
+        "ids": list(claim.subjects),
+        "fence": claim.fence,
+    }
     with connection.cursor() as cursor:
-        cursor.execute(_END, [claim.next_queue, state, claim.is_last, claim.is_last, claim.segment_id, claim.fence])
-        if not cursor.rowcount:
-            words = f"{claim.link} of {claim.kind} {claim.subject_id}: the claim is another process's by now"
-            raise LostClaimError(words)
-    if frees_place:
-        nudge_relay()
+        cursor.execute(_END, values)
+        ended: dict[int, int] = dict(sorted(cursor.fetchall()))
+    if not ended:
+        raise LostClaimError(f"{claim}: the claim is another process's by now")
+    if queue_of(claim.link) in SLOW_QUEUES and (claim.is_last or claim.next_queue not in SLOW_QUEUES):
+        nudge_relay()  # a place is free
+    return ended
+
+
+def give_back(claim: Claim) -> None:
+    """Let each segment of a set be tried alone, at once: together they failed."""
+    rows = Segment.objects.filter(pk__in=list(claim.subjects), fence=claim.fence)
+    rows.update(fence=None, lease_until=None, published_at=None)
+    nudge_relay()
 
 
 def fail_link(
@@ -221,7 +315,8 @@ def fail_link(
     is_away: bool = False,
     wait_s: float | None = None,
 ) -> None:
-    """Keep the error; try again after a wait, or bury the segment when trying again cannot help or was tried enough.
+    """Keep the error of one segment's link; try again after a wait, or bury the segment when trying again cannot help
+    or was tried enough.
 
     Args:
         is_away: it did not fail, but whom it needs is away: that is waited for, as long as `SERVER_PATIENCE_SECONDS`
@@ -229,7 +324,7 @@ def fail_link(
         wait_s: nothing was tried, and nothing can be for so long: that is waited for, as long as `WAITED_FOR` says.
     """
     with transaction.atomic():
-        segment = Segment.objects.select_for_update().filter(pk=claim.segment_id, fence=claim.fence).first()
+        segment = Segment.objects.select_for_update().filter(pk__in=list(claim.subjects), fence=claim.fence).first()
         if segment is None:
             return
         away_since = Coalesce("away_since", Now()) if is_away else None

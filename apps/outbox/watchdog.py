@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import close_old_connections
 
 from apps.base.garbage import settle_garbage
-from apps.outbox.links import keeper
+from apps.outbox.links import keeper, served
 from apps.outbox.relay import silent_for
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,7 @@ def start_watchdog(sender: Any = None, **_: Any) -> None:
     """Watch this queue process, which has loaded everything by now, from a thread of its own."""
     settle_garbage()
     queues = [str(name) for name in sender.app.amqp.queues.consume_from]
+    served.update(queues)
     concurrency = int(getattr(sender.pool, "limit", 1) or 1)
     threading.Thread(target=_watch, args=(queues, concurrency), name="watchdog", daemon=True).start()
 

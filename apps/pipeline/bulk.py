@@ -143,12 +143,15 @@ def _assign(review: Review, by: User, words: Mapping[str, Any]) -> None:
     feedback.assign_review(review=review, to=to, by=by)
 
 
-def start_learning(task_id: int) -> None:
-    """Let a task that waits for no person any more go on to learn."""
-    task = Task.objects.only("state", "project").get(pk=task_id)
-    if task.state == Task.State.LEARNING:
-        until = feedback.find_undo_until([task.pk]).get(task.pk)
-        outbox.start("learn", subject_id=task.pk, project_id=task.project_id, run_after=until)
+def start_learning(task_ids: Sequence[int]) -> None:
+    """Let those of the tasks that wait for no person any more go on to learn."""
+    learning = Task.objects.filter(pk__in=task_ids, state=Task.State.LEARNING).values_list("pk", "project_id")
+    subjects = list(learning.order_by("pk"))
+    waits = feedback.find_undo_until([task for task, _ in subjects])
+    outbox.start_many("learn", [one for one in subjects if one[0] not in waits])
+    for one in subjects:
+        if one[0] in waits:
+            outbox.start_many("learn", [one], run_after=waits[one[0]])
 
 
 def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
@@ -163,7 +166,7 @@ def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
 @transaction.atomic
 def _close(review: Review, by: User, words: Mapping[str, Any]) -> None:
     feedback.skip_review(review=review, by=by, reason=str(words["reason"]), then="nobody")
-    start_learning(review.task_id)
+    start_learning([review.task_id])
 
 
 REVIEWS = Review.objects.select_related("task__project", "project", "assigned_to")

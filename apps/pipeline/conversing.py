@@ -5,6 +5,7 @@ learning already: nobody submitted it, nobody is asked to review it.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Unpack
 
 from django.db import transaction
@@ -30,15 +31,15 @@ REMEMBERED_S = 86_400.0
 """A project that begins to learn from its sessions begins with those of the last day."""
 
 
-def hear_closed_turns(session_id: int) -> None:
+def hear_closed_turns(session_ids: Sequence[int]) -> None:
     """Every turn that is over is heard."""
-    turns = Turn.objects.unread().filter(session=session_id).values_list("pk", "project_id")
+    turns = Turn.objects.unread().filter(session__in=session_ids).values_list("pk", "project_id")
     outbox.start_many("hear", list(turns))
 
 
-def learn_from_turn(turn_id: int) -> None:
+def learn_from_turn(turn_ids: Sequence[int]) -> None:
     """A turn that became a task goes on to learn; one that was work on a task is learnt with it."""
-    told = Q(turn=turn_id) | Q(feedback__signal__turn=turn_id)
+    told = Q(turn__in=turn_ids) | Q(feedback__signal__turn__in=turn_ids)
     for task in Task.objects.filter(told).distinct():
         if task.state == Task.State.LEARNING:
             outbox.start("learn", subject_id=task.pk, project_id=task.project_id)

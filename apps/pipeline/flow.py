@@ -12,7 +12,7 @@ First the segments, each behind what it does at its end; then what people and ot
 way. What stops a training, lets it go on or calls for another scorer stands in `trainings.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 from django.db import DataError, transaction
@@ -38,12 +38,14 @@ from apps.pipeline import conversing, importing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
-from apps.scoring.shadows import find_own_shadow
+from apps.scoring import services as scoring
+from apps.scoring.shadows import find_mirrored
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
 from apps.training import cluster, gates, letters, rebuilding, retrying, schedule, scorers, verdict_managers
 from apps.training import services as training
 from apps.training.models import TrainingRun
+from apps.workers.agents import is_quick
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
@@ -55,12 +57,34 @@ MOST_REPLAYED = 1_000
 # --- the way: work, learn, train, adopt ------------------------------------------------------------------------------
 
 
-def go_on_after_work(task_id: int) -> None:
-    """A scored task goes on, and where its worker has a shadow that is to do it too, that begins."""
-    task = Task.objects.select_related("worker").get(pk=task_id)
-    bulks.start_learning(task.pk)
-    if find_own_shadow(task) is not None:
-        outbox.start("mirror", subject_id=task.pk, project_id=task.project_id)
+def find_work_sets(task_ids: Sequence[int]) -> list[list[int]]:
+    """Tasks of one worker and environment together, where none of them waits for a model that another does not."""
+    return _find_sets(task_ids, lambda task: is_quick(task.worker) and not scoring.asks_models(*_place(task)))
+
+
+def find_learn_sets(task_ids: Sequence[int]) -> list[list[int]]:
+    return _find_sets(task_ids, lambda task: not feedback.hints_ask_models(*_place(task)))
+
+
+def _find_sets(task_ids: Sequence[int], may_join: Callable[[Task], bool]) -> list[list[int]]:
+    found: dict[tuple[int, str], list[int]] = {}
+    joins: dict[tuple[int, str], bool] = {}
+    for task in Task.objects.filter(pk__in=task_ids).select_related("project", "worker").order_by("pk"):
+        key = task.worker_id, task.environment
+        if key not in joins:
+            joins[key] = may_join(task) and not feedback.reviews_ask_models(*_place(task))
+        found.setdefault(key if joins[key] else (0, str(task.pk)), []).append(task.pk)
+    return list(found.values())
+
+
+def _place(task: Task) -> tuple[Project, str]:
+    return task.project, task.environment
+
+
+def go_on_after_work(task_ids: Sequence[int]) -> None:
+    """Scored tasks go on, and where their worker has a shadow that is to do them too, that begins."""
+    bulks.start_learning(task_ids)
+    outbox.start_many("mirror", find_mirrored(task_ids))
 
 
 def learn_when_reviewed(task_id: int) -> None:
@@ -68,7 +92,7 @@ def learn_when_reviewed(task_id: int) -> None:
 
     It waits until no judgement of it can be undone any more.
     """
-    bulks.start_learning(task_id)
+    bulks.start_learning([task_id])
 
 
 def _task_died(task_id: int, link: str, reason: str) -> None:
@@ -82,15 +106,16 @@ def _task_replayed(task_id: int, link: str) -> None:
 register_kind(
     "work",
     links=("tasks.work", "scoring.score", "feedback.open_review"),
+    together=find_work_sets,
     then=go_on_after_work,
     on_dead=_task_died,
     on_replay=_task_replayed,
 )
 
 
-def train_when_full(task_id: int) -> None:
-    """The task that filled a batch starts the training of it."""
-    full = Batch.objects.filter(uses__rollout__task_id=task_id, state=Batch.State.CLOSED, run__isnull=True)
+def train_when_full(task_ids: Sequence[int]) -> None:
+    """Tasks that filled a batch start the training of it."""
+    full = Batch.objects.filter(uses__rollout__task__in=task_ids, state=Batch.State.CLOSED, run__isnull=True)
     for batch in full.distinct():
         start_training(batch, by="ledger")
 
@@ -98,6 +123,7 @@ def train_when_full(task_id: int) -> None:
 register_kind(
     "learn",
     links=("feedback.extract_hint", "rollouts.build"),
+    together=find_learn_sets,
     then=train_when_full,
     on_dead=_task_died,
     on_replay=_task_replayed,
@@ -120,9 +146,9 @@ register_kind(
 )
 
 
-def train_after_adoption(adapter_id: int) -> None:
+def train_after_adoption(adapter_ids: Sequence[int]) -> None:
     """An adapter that was judged makes room for the worker's next run, if it is its project's turn; managers learn."""
-    adapter = Adapter.objects.get(pk=adapter_id)
+    (adapter,) = Adapter.objects.filter(pk__in=adapter_ids)
     gates.note_lengths(adapter)
     gates.note_skills(adapter)
     train_waiting()
@@ -145,8 +171,9 @@ register_kind(
 register_kind("mirror", links=("scoring.mirror",))
 
 
-def train_scorer_when_labelled(worker_id: int) -> None:
+def train_scorer_when_labelled(worker_ids: Sequence[int]) -> None:
     """A worker whose steps were labelled gets a new step scorer, when enough of them are new."""
+    (worker_id,) = worker_ids
     if scorers.queue_when_labelled(worker_id, by="scorer") is not None:
         train_next(worker_id)
 
@@ -154,7 +181,7 @@ def train_scorer_when_labelled(worker_id: int) -> None:
 register_kind("label", links=("scoring.label_steps",), then=train_scorer_when_labelled)
 
 
-def make_room(subject_id: int) -> None:
+def make_room(subject_ids: Sequence[int]) -> None:
     """What was judged, or learnt from, makes room for the next run."""
     train_waiting()
 

@@ -1,9 +1,11 @@
 """Jobs of the ledger, queue `control`."""
 
-from apps.outbox.links import link
+from collections.abc import Sequence
+
+from apps.outbox.links import set_link
 from apps.rollouts import services
 
 
-@link("rollouts.build")
-def build(task_id: int) -> None:
-    services.build_rollouts(task_id, by="ledger")
+@set_link("rollouts.build")
+def build(task_ids: Sequence[int]) -> None:
+    services.build_rollouts(task_ids, by="ledger")

@@ -4,6 +4,7 @@ They are written where its rollouts are, and anew whenever those are judged anew
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
@@ -48,35 +49,51 @@ def drop_items(task: Task) -> None:
         kind.objects.filter(task=task, batch__isnull=True).delete()
 
 
-def note_items(task: Task, attempts: Sequence[Attempt], rollouts: Sequence[Rollout], lines: Mapping[int, Line]) -> None:
-    """Write the task's pairs and demonstrations, in the running transaction, the task's row locked.
+class Judged(NamedTuple):
+    """A task as it is judged now, its attempts with their steps."""
+
+    task: Task
+    attempts: Sequence[Attempt]
+    rollouts: Sequence[Rollout]
+
+
+def note_items(judged: Sequence[Judged], lines: Mapping[int, Line]) -> None:
+    """Write the pairs and demonstrations of tasks of one project, in the running transaction, their rows locked.
 
     Args:
-        attempts: of the task, with their steps; rollouts: as judged now.
         lines: attempt id -> which adapters it teaches.
     """
-    if not task.project.learning_enabled or get_world(task.environment).is_held_out(task.prompt):
-        return
-    usable = {one.attempt_id: one for one in rollouts if one.is_usable}
-    answered = {one.index: one for one in attempts if one.state == Attempt.State.ANSWERED}
-    exact = {index: one for index, one in answered.items() if _is_exact(one)}
-    spoken = _load_spoken(task)
-    decided = _load_decided(task) if task.worker.kind == Worker.Kind.OUTSIDE else []
-    pairs = [
-        *_pair_edits(spoken, exact),
-        *_pair_choices(spoken, exact),
-        *_pair_decisions(task, decided),
-        *_pair_rewards(exact.values(), usable),
-        *_pair_imported(task, spoken, answered),
-    ]
-    demonstrations = [
-        *_show_edits(spoken, exact),
-        *_show_guided(task, decided, answered.values(), {one.attempt_id: one.reward for one in rollouts}),
-        *_show_good(exact.values(), usable),
-        *_show_imported(task, answered, rollouts),
-    ]
-    _save(task, settle_contradictions(pairs), lines)
-    _save(task, demonstrations, lines)
+    judged = [one for one in judged if one.task.project.learning_enabled and not _is_held_out(one.task)]
+    spoken = _load_spoken([one.task for one in judged]) if judged else {}
+    pairs: list[PreferencePair] = []
+    demonstrations: list[Demonstration] = []
+    for task, attempts, rollouts in judged:
+        said = spoken.get(task.pk, ())
+        usable = {one.attempt_id: one for one in rollouts if one.is_usable}
+        answered = {one.index: one for one in attempts if one.state == Attempt.State.ANSWERED}
+        exact = {index: one for index, one in answered.items() if _is_exact(one)}
+        decided = _load_decided(task) if task.worker.kind == Worker.Kind.OUTSIDE else []
+        found = [
+            *_pair_edits(said, exact),
+            *_pair_choices(said, exact),
+            *_pair_decisions(task, decided),
+            *_pair_rewards(exact.values(), usable),
+            *_pair_imported(task, said, answered),
+        ]
+        shown = [
+            *_show_edits(said, exact),
+            *_show_guided(task, decided, answered.values(), {one.attempt_id: one.reward for one in rollouts}),
+            *_show_good(exact.values(), usable),
+            *_show_imported(task, answered, rollouts),
+        ]
+        pairs += _prepare(task, settle_contradictions(found), lines)
+        demonstrations += _prepare(task, shown, lines)
+    PreferencePair.objects.bulk_create(pairs, ignore_conflicts=True)
+    Demonstration.objects.bulk_create(demonstrations, ignore_conflicts=True)
+
+
+def _is_held_out(task: Task) -> bool:
+    return get_world(task.environment).is_held_out(task.prompt)
 
 
 def _is_exact(attempt: Attempt) -> bool:
@@ -84,8 +101,8 @@ def _is_exact(attempt: Attempt) -> bool:
     return not attempt.unfit and attempt.exchange is not None and attempt.exchange.has_exact_tokens
 
 
-def _save(task: Task, items: Iterable[Item], lines: Mapping[int, Line]) -> None:
-    """Each of them once, the first of equals; what a batch holds already is not told again."""
+def _prepare(task: Task, items: Iterable[Item], lines: Mapping[int, Line]) -> list[Item]:
+    """Each of them once, the first of equals; what a batch holds already is not told again when they are written."""
     first: dict[str, Item] = {}
     for item in items:
         line = lines.get(_attempt_of(item) or 0) or Line(task.worker.line, "")
@@ -93,9 +110,7 @@ def _save(task: Task, items: Iterable[Item], lines: Mapping[int, Line]) -> None:
         item.worker, item.end_user = line
         if item.weight > 0:
             first.setdefault(item.digest, item)
-    if first:
-        kind = type(next(iter(first.values())))
-        kind._default_manager.bulk_create(first.values(), ignore_conflicts=True)
+    return list(first.values())
 
 
 def _attempt_of(item: LearningItem) -> int | None:
@@ -153,12 +168,15 @@ def _show(source: str, weight: float, **values: Any) -> Demonstration:
 Spoken = Sequence[tuple[Feedback, float]]
 
 
-def _load_spoken(task: Task) -> Spoken:
-    """Feedback that orders or corrects answers, with the trust in it; the last word first. Two queries."""
-    rows = task.feedback.counting().filter(source__in=SPEAKING, trust__gt=0)
+def _load_spoken(tasks: Sequence[Task]) -> dict[int, Spoken]:
+    """Task id -> feedback that orders or corrects answers, with the trust in it; the last word first. Two queries."""
+    rows = Feedback.objects.counting().filter(task__in=tasks, source__in=SPEAKING, trust__gt=0)
     said = list(rows.exclude(edited_answer="", preferred_attempt=None, ranking=[]).order_by("-id"))
-    trust = weights_of(task.project_id, {one.author for one in said}) if said else {}
-    return [(one, one.trust * trust[one.author]) for one in said]
+    trust = weights_of(tasks[0].project_id, {one.author for one in said}) if said else {}
+    spoken: dict[int, list[tuple[Feedback, float]]] = defaultdict(list)
+    for one in said:
+        spoken[one.task_id].append((one, one.trust * trust[one.author]))
+    return dict(spoken)
 
 
 def _pair_edits(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[PreferencePair]:

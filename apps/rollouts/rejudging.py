@@ -8,7 +8,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.feedback.selectors import effective_judgement, find_hint
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.pairing import drop_items, note_items
+from apps.rollouts.pairing import Judged, drop_items, note_items
 from apps.rollouts.services import find_line, load_attempts, make_rollout
 from apps.tasks.models import Task
 
@@ -48,7 +48,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
     }
     judgements, hint = effective_judgement(task), find_hint(task)
     changed, left, used = [], [], {}
-    attempts = list(load_attempts(task))
+    attempts = load_attempts([task])[task.pk]
     judged = []
     for attempt in attempts:
         old = before.get(attempt.pk)
@@ -67,7 +67,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
         changed.append(old)
         left += [use] if use is not None and not new.is_usable else []
     drop_items(task)
-    note_items(task, attempts, judged, {one.pk: find_line(one) for one in attempts})
+    note_items([Judged(task, attempts, judged)], {one.pk: find_line(one) for one in attempts})
     Rollout.objects.bulk_update(changed, FIELDS)
     _leave(task, left)
     if changed:

@@ -1,7 +1,7 @@
 """The ledger's writes: attempts become rollouts, rollouts fill batches, each exactly once."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import transaction
 from django.db.models import Case, F, Max, Q, QuerySet, When
@@ -9,16 +9,16 @@ from django.db.models.functions import Now
 
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
-from apps.audit.services import move, record
+from apps.audit.services import move, move_many, record, record_many, write_entry
 from apps.base.errors import ConflictError, TentalisError
 from apps.environments.registry import get_world
 from apps.feedback.models import Hint
-from apps.feedback.selectors import Judgement, effective_judgement, find_hint
+from apps.feedback.selectors import Judgement, effective_judgements, find_last_hints
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.pairing import Line, note_items
+from apps.rollouts.pairing import Judged, Line, note_items
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -58,28 +58,47 @@ _TOLD = (
 )
 
 
-def build_rollouts(task_id: int, *, by: str) -> None:
-    """Turn a judged task's attempts into rollouts, put the usable ones into their line's batch, end the task.
+def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
+    """Turn judged tasks' attempts into rollouts, put the usable ones into their lines' batches, end the tasks.
 
     One transaction does all of it, so that a rollout is in exactly one batch or in none for a stated reason. Judgements
-    are read under the task's lock: one that is taken back meanwhile either counts not at all or finds the rollouts.
+    are read under the tasks' locks: one that is taken back meanwhile either counts not at all or finds the rollouts.
+
+    Args:
+        task_ids: of one project.
     """
-    task = Task.objects.select_related("project", "worker").get(pk=task_id)
-    if task.state != Task.State.LEARNING:
+    learning = Task.objects.filter(pk__in=task_ids, state=Task.State.LEARNING).order_by("pk")
+    tasks = list(learning.select_related("project", "worker"))
+    if not tasks:
         return
-    attempts = list(load_attempts(task))
-    with final_write():
-        Task.objects.select_for_update(no_key=True).only("pk").get(pk=task_id)
-        judgements, hint = effective_judgement(task), find_hint(task)
-        rollouts = Rollout.objects.bulk_create(
-            make_rollout(task, attempt, judgements.get(attempt.pk), hint) for attempt in attempts
+    attempts = load_attempts(tasks)
+    with final_write(task_ids) as kept:
+        tasks = [task for task in tasks if task.pk in kept]
+        list(Task.objects.filter(pk__in=kept).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+        judgements, hints = effective_judgements(tasks), find_last_hints(tasks)
+        made = Rollout.objects.bulk_create(
+            make_rollout(task, attempt, judgements[task.pk].get(attempt.pk), hints.get(task.pk))
+            for task in tasks
+            for attempt in attempts[task.pk]
         )
-        note_items(task, attempts, rollouts, {one.pk: find_line(one) for one in attempts})
-        payload = {"rollouts": len(rollouts), "usable": sum(rollout.is_usable for rollout in rollouts)}
-        record(Kind.ROLLOUTS_BUILT, subject=task, by=by, payload=payload)
-        move(task, Task.State.DONE, by=by)
+        rollouts: dict[int, list[Rollout]] = {task.pk: [] for task in tasks}
+        for rollout in made:
+            rollouts[rollout.task_id].append(rollout)
+        lines = {one.pk: find_line(one) for task in tasks for one in attempts[task.pk]}
+        note_items([Judged(task, attempts[task.pk], rollouts[task.pk]) for task in tasks], lines)
+        usable = {task: [rollout for rollout in rollouts[task.pk] if rollout.is_usable] for task in tasks}
+        record_many(
+            write_entry(
+                Kind.ROLLOUTS_BUILT,
+                subject=task,
+                by=by,
+                payload={"rollouts": len(rollouts[task.pk]), "usable": len(usable[task])},
+            )
+            for task in tasks
+        )
+        move_many(tasks, Task.State.DONE, by=by)
         # last, for the line's other tasks wait from here on until this one is committed
-        offer(task, [rollout for rollout in rollouts if rollout.is_usable], by=by)
+        offer(usable, by=by)
 
 
 def make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> Rollout:
@@ -148,7 +167,7 @@ def find_obstacle(task: Task, attempt: Attempt) -> str:
 def find_obstacles(task: Task) -> list[str]:
     """Why nothing can be learnt from a judgement of the task, each reason once; [] where it can count. One query."""
     try:
-        found = [find_obstacle(task, attempt) for attempt in load_attempts(task).prefetch_related(None)]
+        found = [find_obstacle(task, attempt) for attempt in _find_attempts([task])]
     except (TentalisError, ValueError):
         return [f"its prompt is no task of environment {task.environment}, or that is not installed"]
     return list(dict.fromkeys(found)) if all(found) else []
@@ -160,23 +179,32 @@ def learns_on_policy(task: Task, attempt: Attempt) -> bool:
     return recipe.algorithm not in PREFERENCES and recipe.algorithm != "reward_weighted_sft"
 
 
-def offer(task: Task, rollouts: Sequence[Rollout], *, by: str) -> list[Batch]:
-    """Put a task's usable rollouts into the filling batches of the lines they teach, in the running transaction.
+def offer(usable: Mapping[Task, Sequence[Rollout]], *, by: str) -> None:
+    """Put tasks' usable rollouts into the filling batches of the lines they teach, in the running transaction.
 
-    Returns:
-        The batches, each closed if this task filled it: one, but for a task that was tried in several lines.
+    A task that was tried in several lines is in a batch of each.
     """
-    by_line: dict[Line, list[Rollout]] = defaultdict(list)
-    for rollout in rollouts:
-        by_line[find_line(rollout.attempt)].append(rollout)
-    in_order = sorted(by_line, key=lambda line: (line.worker.pk, line.end_user))
-    return [_put(task, by_line[line], line=line, by=by) for line in in_order]
+    by_line: dict[Line, dict[Task, list[Rollout]]] = {}
+    for task, rollouts in usable.items():
+        for rollout in rollouts:
+            by_line.setdefault(find_line(rollout.attempt), {}).setdefault(task, []).append(rollout)
+    for line in sorted(by_line, key=lambda line: (line.worker.pk, line.end_user)):
+        _put(deque(by_line[line].items()), line=line, by=by)
 
 
-def load_attempts(task: Task) -> QuerySet[Attempt]:
-    """A task's attempts with their steps and what their lines are told by: two queries of what is looked at here."""
+def load_attempts(tasks: Iterable[Task]) -> dict[int, list[Attempt]]:
+    """Task id -> its attempts with their steps and what their lines are told by: two queries of what is looked at."""
+    known = {task.pk: task for task in tasks}
+    found: dict[int, list[Attempt]] = {pk: [] for pk in known}
+    for attempt in _find_attempts(known).prefetch_related("steps"):
+        attempt.task = known[attempt.task_id]
+        found[attempt.task_id].append(attempt)
+    return found
+
+
+def _find_attempts(tasks: Iterable[Task | int]) -> QuerySet[Attempt]:
     told_by = ("exchange__session", "adapter__worker", "worker__learns_with")
-    return task.attempts.select_related(*told_by).prefetch_related("steps").only(*_TOLD)
+    return Attempt.objects.filter(task__in=list(tasks)).select_related(*told_by).only(*_TOLD).order_by("index")
 
 
 def find_line(attempt: Attempt) -> Line:
@@ -190,18 +218,25 @@ def find_line(attempt: Attempt) -> Line:
     return Line(worker, attempt.exchange.session.end_user)
 
 
-def _put(task: Task, rollouts: Sequence[Rollout], *, line: Line, by: str) -> Batch:
+def _put(offered: deque[tuple[Task, list[Rollout]]], *, line: Line, by: str) -> None:
+    """Into the line's filling batch; where that is full, the rest into the next."""
     worker, end_user = line
-    batch = lock_open_batch(worker, end_user=end_user, target_tasks=_find_target(task.project, worker, end_user), by=by)
-    TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in rollouts)
-    batch.task_count += 1
-    batch.rollout_count += len(rollouts)
-    Batch.objects.filter(pk=batch.pk).update(
-        task_count=F("task_count") + 1, rollout_count=F("rollout_count") + len(rollouts)
-    )
-    if is_full(batch, choose_recipe(task.project, worker)):
-        close(batch, by=by)
-    return batch
+    project = offered[0][0].project
+    target, recipe = _find_target(project, worker, end_user), choose_recipe(project, worker)
+    while offered:
+        batch = lock_open_batch(worker, end_user=end_user, target_tasks=target, by=by)
+        put: list[Rollout] = []
+        tasks = min(len(offered), max(batch.target_tasks - batch.task_count, 1))
+        for _ in range(tasks):
+            put += offered.popleft()[1]
+        TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in put)
+        batch.task_count += tasks
+        batch.rollout_count += len(put)
+        Batch.objects.filter(pk=batch.pk).update(
+            task_count=F("task_count") + tasks, rollout_count=F("rollout_count") + len(put)
+        )
+        if is_full(batch, recipe):
+            close(batch, by=by)
 
 
 def _find_target(project: Project, worker: Worker, end_user: str) -> int:

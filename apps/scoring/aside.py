@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
-from apps.scoring.services import ScoredAttempt, find_profile, score_attempts
+from apps.scoring.services import ScoredAttempt, convene, find_profile, score_attempts
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.worlds import AttemptDraft
@@ -45,4 +45,5 @@ def score_aside(task: Task, draft: AttemptDraft, *, turn: str = "judge", adapter
         "steps": steps
     }  # what `steps.all()` gives, without asking the database
     with charge(project=task.project, turn=turn, task_id=task.pk, adapter_name=adapter_name):
-        return score_attempts(task, [attempt], find_profile(task.project, task.environment))[0]
+        panel = convene(task, find_profile(task.project, task.environment))
+        return score_attempts(task, [attempt], panel)[0]

@@ -1,12 +1,14 @@
 """Jobs of queue `scorers`."""
 
-from apps.outbox.links import link
+from collections.abc import Sequence
+
+from apps.outbox.links import link, set_link
 from apps.scoring import labelling, services, shadows
 
 
-@link("scoring.score")
-def score(task_id: int) -> None:
-    services.score_task(task_id)
+@set_link("scoring.score")
+def score(task_ids: Sequence[int]) -> None:
+    services.score_tasks(task_ids)
 
 
 @link("scoring.mirror")

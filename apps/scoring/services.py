@@ -11,15 +11,15 @@ from django.db import connection
 
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
-from apps.audit.services import record
+from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
 from apps.calibration.services import note_sittings
 from apps.environments.registry import get_world
 from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.scoring.calibrating import find_trust, hold_against_verified, name_rater
-from apps.scoring.judges import find_voters
-from apps.scoring.models import StepScore
+from apps.scoring.judges import Voter, find_voters
+from apps.scoring.models import RewardModel, StepScore
 from apps.scoring.reward_models import find_live
 from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
 from apps.tasks.drafts import load_attempts, read_step, rebuild_draft
@@ -53,6 +53,12 @@ FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, outcome double precision, m
                                    score double precision, score_details jsonb)
 WHERE tasks_attempt.id = new.id
 """
+_SAVE_TASKS = """
+UPDATE tasks_task SET score = new.score, answer = new.answer
+FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, score double precision, answer text)
+WHERE tasks_task.id = new.id AND tasks_task.state = 'scoring'
+RETURNING tasks_task.id
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,22 +85,33 @@ class ScoredAttempt:
         return verified if self.combined.value is None else self.combined.value
 
 
-def score_task(task_id: int, *, by: str = "scorer") -> None:
-    """Score every attempt of a task, once. The task stays where it is: the review link moves it.
+def score_tasks(task_ids: Sequence[int], *, by: str = "scorer") -> None:
+    """Score every attempt of tasks of one worker and environment, once. They stay where they are: the review link
+    moves them.
 
     What cannot be scored is stored as that, with its reason; nothing is made up for it.
     """
-    task = Task.objects.select_related("project", "worker__provider").get(pk=task_id)
-    if task.state != Task.State.SCORING:
+    waiting = Task.objects.filter(pk__in=task_ids, state=Task.State.SCORING).order_by("pk")
+    tasks = list(waiting.select_related("project", "worker__provider"))
+    attempts = load_attempts(tasks)
+    tasks = [task for task in tasks if not any(attempt.score_details for attempt in attempts[task.pk])]
+    if not tasks:
         return
-    attempts = load_attempts(task)
-    if any(attempt.score_details for attempt in attempts):
-        return
-    profile = find_profile(task.project, task.environment)
-    with charge(project=task.project, turn="judge", task_id=task.pk):
-        scored = score_attempts(task, attempts, profile)
-    with final_write():
-        _save(task, scored, profile, by=by)
+    profile, panel = find_profile(tasks[0].project, tasks[0].environment), None
+    scored: dict[Task, Sequence[ScoredAttempt]] = {}
+    for task in tasks:
+        with charge(project=task.project, turn="judge", task_id=task.pk):
+            if panel is None or panel.voters:  # what judges cost is each task's own
+                panel = convene(task, profile)
+            scored[task] = score_attempts(task, attempts[task.pk], panel)
+    with final_write(task_ids) as kept:
+        _save({task: found for task, found in scored.items() if task.pk in kept}, profile, by=by)
+
+
+def asks_models(project: Project, environment: str) -> bool:
+    """Whether scoring one task waits for models: judges, which are asked about each attempt."""
+    asking = ASKING.keys() & find_profile(project, environment).weights
+    return bool(asking) and bool(find_voters(project))
 
 
 def find_profile(project: Project, environment: str) -> WeightProfile:
@@ -107,29 +124,52 @@ def find_profile(project: Project, environment: str) -> WeightProfile:
     return profile_for(environment) if own is None else WeightProfile.from_json(environment, own)
 
 
-def score_attempts(task: Task, attempts: Sequence[Attempt], profile: WeightProfile) -> list[ScoredAttempt]:
-    """Every scorer of a profile on every attempt of a task. Nothing is written, and no transaction is open meanwhile:
-    scorers may wait for a model as long as it takes.
+@dataclass(frozen=True)
+class Panel:
+    """Who scores the attempts of a worker in an environment.
+
+    Args:
+        trained: the reward model that scores the worker's steps; None while there is none.
+        raters: judging scorer -> handle of the rater behind it; trust: -> factor on its weight.
     """
+
+    profile: WeightProfile
+    trained: RewardModel | None
+    raters: Mapping[str, str]
+    voters: Sequence[Voter]
+    trust: Mapping[str, float]
+
+
+def convene(task: Task, profile: WeightProfile) -> Panel:
+    """Those who score a task, and others of its worker and environment."""
     trained = find_live(task.worker) if reward_model.NAME in profile.weights else None
     raters = {name: name_rater(name) for name in profile.weights if name in ASKING}
-    given: Mapping[int, ScorerResult] = {}
     if trained is not None:
         raters[reward_model.NAME] = trained.rater
-        given = reward_model.score_attempts(trained, [one for one in attempts if one.state != Attempt.State.FAILED])
     asking = [name for name in raters if trained is None or name != reward_model.NAME]
     voters = find_voters(task.project) if asking else []
-    trust = find_trust(task.project_id, raters)
+    return Panel(profile, trained, raters, voters, find_trust(task.project_id, raters))
+
+
+def score_attempts(task: Task, attempts: Sequence[Attempt], panel: Panel) -> list[ScoredAttempt]:
+    """Every scorer of a panel on every attempt of a task. Nothing is written, and no transaction is open meanwhile:
+    scorers may wait for a model as long as it takes.
+    """
+    given: Mapping[int, ScorerResult] = {}
+    if panel.trained is not None:
+        answered = [one for one in attempts if one.state != Attempt.State.FAILED]
+        given = reward_model.score_attempts(panel.trained, answered)
+    profile, voters = panel.profile, panel.voters
     votes_at_once = max(sum(voter.votes for voter in voters) * ATTEMPTS_AT_ONCE, 1)
     with ScopedThreadPool(min(votes_at_once, 32)) as voting, ScopedThreadPool(ATTEMPTS_AT_ONCE) as working:
         scorers: list[Scorer] = []
         for name in profile.weights:
-            if name in asking:
+            if name not in panel.raters:
+                scorers.append(COMPUTED[name])
+            elif panel.trained is None or name != reward_model.NAME:
                 judge = JudgeScorer(name, ASKING[name], voters, voting)
                 scorers.append(HallucinationScorer(judge) if name == HallucinationScorer.name else judge)
-            elif name not in raters:
-                scorers.append(COMPUTED[name])
-        score = partial(_score_attempt, task, profile, scorers, trust, raters, given)
+        score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given)
         return list(working.map(score, attempts) if voters else map(score, attempts))
 
 
@@ -238,28 +278,45 @@ def _gather_sources(task: Task) -> tuple[Source, ...]:
     return tuple(source for source in found if source.text)
 
 
-def _save(task: Task, scored: Sequence[ScoredAttempt], profile: WeightProfile, *, by: str) -> None:
-    """Four statements, whatever the number of attempts. A task that was moved on meanwhile is left alone."""
+def _save(scored: Mapping[Task, Sequence[ScoredAttempt]], profile: WeightProfile, *, by: str) -> None:
+    """Four statements, however many tasks and attempts. A task that was moved on meanwhile is left alone."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SAVE_TASKS, [json.dumps([_summarise(task, found) for task, found in scored.items()])])
+        changed = {pk for (pk,) in cursor.fetchall()}
+    scored = {task: found for task, found in scored.items() if task.pk in changed}
+    every = [one for found in scored.values() for one in found]
+    if not scored:
+        return
+    StepScore.objects.bulk_create(row for one in every for row in _rows(one))
+    with connection.cursor() as cursor:
+        cursor.execute(_SAVE_ATTEMPTS, [json.dumps([_columns(one, profile) for one in every])])
+    record_many(
+        write_entry(
+            Kind.TASK_SCORED,
+            subject=task,
+            by=by,
+            payload={
+                "score": _find_mean(found),
+                "attempts": {str(one.attempt.pk): one.combined.value for one in found},
+                "unscored": sorted({lost.scorer for one in found for lost in one.combined.redistributed_from}),
+            },
+        )
+        for task, found in scored.items()
+    )
+    found = [(one.attempt.pk, one.steps, one.results, one.verification) for one in every]
+    raters = every[0].raters if every else {}
+    note_sittings(project_id=next(iter(scored)).project_id, sittings=hold_against_verified(found, raters))
+
+
+def _find_mean(scored: Sequence[ScoredAttempt]) -> float | None:
     values = [value for one in scored if (value := one.value) is not None]
-    task_score = sum(values) / len(values) if values else None
+    return sum(values) / len(values) if values else None
+
+
+def _summarise(task: Task, scored: Sequence[ScoredAttempt]) -> dict[str, Any]:
     answered = (one for one in scored if one.attempt.state == Attempt.State.ANSWERED)
     best = max(answered, key=_rank, default=None)
-    answer = best.attempt.answer if best else ""
-    changed = Task.objects.filter(pk=task.pk, state=Task.State.SCORING).update(score=task_score, answer=answer)
-    if not changed:
-        return
-    StepScore.objects.bulk_create(row for one in scored for row in _rows(one))
-    with connection.cursor() as cursor:
-        cursor.execute(_SAVE_ATTEMPTS, [json.dumps([_columns(one, profile) for one in scored])])
-    payload = {
-        "score": task_score,
-        "attempts": {str(one.attempt.pk): one.combined.value for one in scored},
-        "unscored": sorted({lost.scorer for one in scored for lost in one.combined.redistributed_from}),
-    }
-    record(Kind.TASK_SCORED, subject=task, by=by, payload=payload)
-    found = [(one.attempt.pk, one.steps, one.results, one.verification) for one in scored]
-    raters = scored[0].raters if scored else {}
-    note_sittings(project_id=task.project_id, sittings=hold_against_verified(found, raters))
+    return {"id": task.pk, "score": _find_mean(scored), "answer": best.attempt.answer if best else ""}
 
 
 def _rank(one: ScoredAttempt) -> tuple[float, float]:

@@ -1,5 +1,7 @@
 """A task is done once more by the adapter in its worker's shadow, scored like any attempt, and shown to nobody."""
 
+from collections.abc import Sequence
+
 from apps.adapters.models import Adapter, Shadow
 from apps.adapters.serving import load
 from apps.adapters.shadows import find_shadow
@@ -30,6 +32,13 @@ def find_own_shadow(task: Task) -> Shadow | None:
     return shadow
 
 
+def find_mirrored(task_ids: Sequence[int]) -> list[tuple[int, int]]:
+    """(id, project's id) of those of the tasks that a shadow is to do. One query where there is no shadow."""
+    at_work = Shadow.objects.filter(state=Shadow.State.RUNNING, worker__project__tasks__in=task_ids).exists()
+    tasks = Task.objects.filter(pk__in=task_ids).select_related("worker") if at_work else ()
+    return [(task.pk, task.project_id) for task in tasks if find_own_shadow(task) is not None]
+
+
 def mirror_task(task_id: int) -> None:
     """Do a task once in the shadow and keep what came of it, apart from the task.
 
@@ -51,7 +60,7 @@ def mirror_task(task_id: int) -> None:
             adapter_name=shadow.adapter.name,
             policy_version=shadow.adapter.version,
             provider=task.worker.provider,
-            task_id=task.pk,
+            task_ids=[task.pk],
             turn=TURN,
         )
         ShadowAttempt.objects.create(

@@ -1,8 +1,6 @@
 """Reading an attempt back from its rows, as a world verifies it."""
 
-from collections.abc import Sequence
-
-from django.db.models import QuerySet
+from collections.abc import Iterable, Sequence
 
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.steps import ParsedStep
@@ -11,22 +9,24 @@ from tentalis.core.worlds import AttemptDraft, DraftStep
 CUT_OFF = "length"
 
 
-def load_attempts(task: Task) -> list[Attempt]:
-    """The task's attempts in order, with their steps, without the exact tokens: two queries."""
-    attempts: QuerySet[Attempt] = task.attempts.select_related("exchange").prefetch_related("steps")
-    return list(
-        attempts.only(
-            "task_id",
-            "index",
-            "state",
-            "text",
-            "answer",
-            "error",
-            "score_details",
-            "outcome",
-            "exchange__finish_reason",
-        )
+def load_attempts(tasks: Iterable[Task]) -> dict[int, list[Attempt]]:
+    """Task id -> its attempts in order, with their steps, without the exact tokens: two queries."""
+    found: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
+    attempts = Attempt.objects.filter(task__in=list(found)).select_related("exchange").prefetch_related("steps")
+    told = attempts.order_by("task_id", "index").only(
+        "task_id",
+        "index",
+        "state",
+        "text",
+        "answer",
+        "error",
+        "score_details",
+        "outcome",
+        "exchange__finish_reason",
     )
+    for attempt in told:
+        found[attempt.task_id].append(attempt)
+    return found
 
 
 def rebuild_draft(attempt: Attempt, steps: Sequence[Step]) -> AttemptDraft:

@@ -1,9 +1,11 @@
 """Jobs of queue `workers`."""
 
-from apps.outbox.links import link
+from collections.abc import Sequence
+
+from apps.outbox.links import set_link
 from apps.tasks import services
 
 
-@link("tasks.work")
-def work(task_id: int) -> None:
-    services.work_task(task_id, by="worker")
+@set_link("tasks.work")
+def work(task_ids: Sequence[int]) -> None:
+    services.work_tasks(task_ids, by="worker")

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from apps.accounts.archiving import require_not_archived
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.models import Adapter
-from apps.adapters.selectors import choose_adapter
+from apps.adapters.selectors import choose_adapters
 from apps.adapters.serving import load
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
@@ -30,8 +31,9 @@ from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.task_files import TaskFileError, TaskRow, read_task_rows
-from tentalis.core.worlds import AttemptDraft, World
+from tentalis.core.worlds import Agent, AttemptDraft, World
 from tentalis.limits import LIMITS
+from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_METADATA_CHARS = 20_000
 MAX_GROUP = 64
@@ -69,7 +71,7 @@ def submit_task(
     errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference, seed)
     if errors:
         raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         task = Task.objects.create(
             project=project,
             worker=worker,
@@ -288,87 +290,138 @@ def _find_world_faults(world: World, values: Mapping[str, Any], *, known: Mappin
     return faults
 
 
-def work_task(task_id: int, *, by: str) -> None:
-    """Do the whole group of attempts: one request to the engine, then one transaction.
+@dataclass(frozen=True)
+class _Group:
+    """What came of the tries at a task.
+
+    Args:
+        model: name the server was asked for.
+    """
+
+    task: Task
+    adapter: Adapter | None
+    model: str
+    drafts: Sequence[AttemptDraft]
+
+
+def work_tasks(task_ids: Sequence[int], *, by: str) -> None:
+    """Do the attempts at tasks of one worker: a request to the engine each, all at once, then one transaction.
 
     Raises:
-        NoAnswerError: every try failed.
+        NoAnswerError: every try at one of them failed.
         ProviderBusyError, ProviderRefusedError: the model could not be asked.
     """
-    task = Task.objects.select_related(
-        "worker__provider", "worker__agent_server", "worker__learns_with", "worker__project"
-    ).get(pk=task_id)
-    if task.state not in {Task.State.QUEUED, Task.State.WORKING}:
+    told_by = ("worker__provider", "worker__agent_server", "worker__learns_with", "worker__project")
+    waiting = Task.objects.filter(pk__in=task_ids, state__in=(Task.State.QUEUED, Task.State.WORKING))
+    tasks = list(waiting.select_related(*told_by).order_by("pk"))
+    if not tasks:
         return
-    if task.state == Task.State.QUEUED:
-        move(task, Task.State.WORKING, by=by)
-    adapter = None
-    if task.worker.kind != Worker.Kind.OPENCLAW:  # whose calls go through the gateway, which chooses
-        adapter = choose_adapter(task.worker, task_id=task.pk, is_new=task.parent_id is None)
-    model = adapter.name if adapter else find_base_model(task.worker)
-    drafts = _try_group(task, adapter, model)
-    if all(draft.error for draft in drafts):
-        raise NoAnswerError(
-            f"none of {len(drafts)} tries gave an answer: {drafts[0].error if drafts else 'none was made'}"
-        )
-    with final_write():
-        exchanges = _keep_exchanges(task, drafts, adapter, model)
-        adapters = _find_adapters(task, drafts, adapter)
-        attempts = Attempt.objects.bulk_create(
-            Attempt(
-                task=task,
-                index=index,
-                worker=task.worker,
-                adapter=adapters[index],
-                exchange_id=exchanges[index],
-                state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
-                text=draft.text,
-                answer=draft.answer,
-                error=draft.error,
-                unfit=draft.unfit,
-                elapsed_s=draft.elapsed_s,
-            )
-            for index, draft in enumerate(drafts)
-        )
-        FurtherExchange.objects.bulk_create(
-            FurtherExchange(attempt=attempt, exchange_id=exchange_id, place=place)
-            for attempt, draft in zip(attempts, drafts, strict=True)
-            for place, exchange_id in enumerate(draft.exchange_ids[1:], start=1)
-        )
-        save_steps(attempts, drafts)
-        move(task, Task.State.SCORING, by=by, payload={"attempts": [attempt.pk for attempt in attempts]})
+    queued = [task for task in tasks if task.state == Task.State.QUEUED]
+    move_many(queued, Task.State.WORKING, by=by)
+    groups = _try_groups(tasks)
+    with final_write(task_ids) as kept:
+        _save_groups([group for group in groups if group.task.pk in kept], by=by)
 
 
-def _keep_exchanges(
-    task: Task, drafts: Sequence[AttemptDraft], adapter: Adapter | None, model: str
-) -> list[int | None]:
-    """Each try's first call: what a gateway has stored already is not stored again."""
-    ours = [draft for draft in drafts if not draft.exchange_ids]
-    stored = iter(
-        record_exchanges(
-            project=task.worker.project,
-            drafts=ours,
-            worker_name=task.worker.name,
+def _try_groups(tasks: Sequence[Task]) -> list[_Group]:
+    worker = tasks[0].worker
+    adapters: Mapping[int, Adapter | None] = {}
+    if worker.kind != Worker.Kind.OPENCLAW:  # whose calls go through the gateway, which chooses
+        adapters = choose_adapters(worker, {task.pk: task.parent_id is None for task in tasks})
+    base_model = find_base_model(worker)
+    agent = get_agent(worker, task_id=tasks[0].pk)
+
+    def try_group(task: Task) -> _Group:
+        adapter = adapters.get(task.pk)
+        model = adapter.name if adapter else base_model
+        drafts = _try_group(task, agent, adapter, model)
+        if all(draft.error for draft in drafts):
+            why = drafts[0].error if drafts else "none was made"
+            raise NoAnswerError(f"none of {len(drafts)} tries gave an answer: {why}")
+        return _Group(task, adapter, model, drafts)
+
+    def try_aside(task: Task) -> _Group:
+        try:
+            return try_group(task)
+        finally:
+            connection.close()
+
+    if len(tasks) == 1:
+        return [try_group(tasks[0])]
+    with ScopedThreadPool(len(tasks)) as pool:
+        return list(pool.map(try_aside, tasks))
+
+
+def _save_groups(groups: Sequence[_Group], *, by: str) -> None:
+    """Eight statements, however many tasks and tries."""
+    exchanges = _keep_exchanges(groups)
+    adapters = _find_adapters(groups)
+    drafts = [draft for group in groups for draft in group.drafts]
+    attempts = Attempt.objects.bulk_create(
+        Attempt(
+            task=group.task,
+            index=index,
+            worker=group.task.worker,
+            adapter=adapters.get(draft.served_by) if draft.exchange_ids else group.adapter,
+            exchange_id=exchanges[group.task.pk, index],
+            state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
+            text=draft.text,
+            answer=draft.answer,
+            error=draft.error,
+            unfit=draft.unfit,
+            elapsed_s=draft.elapsed_s,
+        )
+        for group in groups
+        for index, draft in enumerate(group.drafts)
+    )
+    FurtherExchange.objects.bulk_create(
+        FurtherExchange(attempt=attempt, exchange_id=exchange_id, place=place)
+        for attempt, draft in zip(attempts, drafts, strict=True)
+        for place, exchange_id in enumerate(draft.exchange_ids[1:], start=1)
+    )
+    save_steps(attempts, drafts)
+    made: dict[int, list[int]] = {}
+    for attempt in attempts:
+        made.setdefault(attempt.task_id, []).append(attempt.pk)
+    told = [group.task for group in groups]
+    move_many(told, Task.State.SCORING, by=by, payload=lambda task: {"attempts": made[task.pk]})
+
+
+def _keep_exchanges(groups: Sequence[_Group]) -> dict[tuple[int, int], int]:
+    """(task id, index) -> each try's first call: what a gateway has stored already is not stored again."""
+    kept: dict[tuple[int, int], int] = {}
+    by_adapter: dict[tuple[Adapter | None, str], list[tuple[int, int, AttemptDraft]]] = {}
+    for group in groups:
+        for index, draft in enumerate(group.drafts):
+            if draft.exchange_ids:
+                kept[group.task.pk, index] = draft.exchange_ids[0]
+            else:
+                by_adapter.setdefault((group.adapter, group.model), []).append((group.task.pk, index, draft))
+    for (adapter, model), ours in by_adapter.items():
+        worker = groups[0].task.worker
+        stored = record_exchanges(
+            project=worker.project,
+            drafts=[draft for _, _, draft in ours],
+            worker_name=worker.name,
             model=model,
             adapter_name=adapter.name if adapter else "",
             policy_version=adapter.version if adapter else 0,
-            provider=task.worker.provider,
-            task_id=task.pk,
+            provider=worker.provider,
+            task_ids=[task for task, _, _ in ours],
         )
-    )
-    return [draft.exchange_ids[0] if draft.exchange_ids else next(stored).pk for draft in drafts]
+        kept |= {(task, index): exchange.pk for (task, index, _), exchange in zip(ours, stored, strict=True)}
+    return kept
 
 
-def _find_adapters(task: Task, drafts: Sequence[AttemptDraft], adapter: Adapter | None) -> list[Adapter | None]:
-    """What served each try: what was asked for or, of calls that went through a gateway, what that chose."""
-    names = {draft.served_by for draft in drafts if draft.exchange_ids}
-    chosen = {one.name: one for one in Adapter.objects.filter(project=task.project_id, name__in=names)} if names else {}
-    return [chosen.get(draft.served_by) if draft.exchange_ids else adapter for draft in drafts]
+def _find_adapters(groups: Sequence[_Group]) -> dict[str, Adapter]:
+    """Name -> what served tries whose calls went through a gateway, which chose it."""
+    names = {draft.served_by for group in groups for draft in group.drafts if draft.exchange_ids}
+    project = groups[0].task.project_id
+    return {one.name: one for one in Adapter.objects.filter(project=project, name__in=names)} if names else {}
 
 
-def _try_group(task: Task, adapter: Adapter | None, model: str) -> list[AttemptDraft]:
-    """The group's tries. A server that was restarted is given the adapter again first."""
-    agent = get_agent(task.worker, task_id=task.pk)
+def _try_group(task: Task, agent: Agent, adapter: Adapter | None, model: str) -> list[AttemptDraft]:
+    """The tries at one task. A server that was restarted is given the adapter again first."""
 
     def work() -> list[AttemptDraft]:
         return agent.work(

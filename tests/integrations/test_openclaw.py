@@ -21,7 +21,7 @@ from apps.accounts.services import create_token
 from apps.conversations.models import Turn
 from apps.conversations.services import cut_session, hear_turn, settle_turn
 from apps.feedback.models import Feedback
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.providers import create_provider
 from apps.pipeline import flow
@@ -29,7 +29,7 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services import work_task
+from apps.tasks.services import work_tasks
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
 from tentalis.core.conversations.turns import read_words
@@ -154,8 +154,8 @@ def test_what_is_said_next_teaches_and_every_call_before_it_is_learnt(
     assert turn.task is not None, turn.reason
     assert turn.task.prompt == "What do I owe for order 17?"
     assert (turn.signals.get().kind, turn.state) == ("corrected", "settled")
-    extract_hint(turn.task.pk)
-    build_rollouts(turn.task.pk, by="test")
+    extract_hints([turn.task.pk])
+    build_rollouts([turn.task.pk], by="test")
     rollout = Rollout.objects.get()
     assert rollout.is_usable, rollout.unusable_reason
     records = list(make_records([rollout]))
@@ -246,7 +246,7 @@ def test_the_platform_gives_a_task_to_it(
         project=project, prompt="Say good day.", environment="chat", by=make_user("alice"), worker=claw, group_size=2
     )
     with calling_once(upstream, "echo looked"):
-        work_task(task.pk, by="test")
+        work_tasks([task.pk], by="test")
     attempts = list(task.attempts.select_related("exchange"))
     assert [attempt.answer for attempt in attempts] == ["Good day to you."] * 2
     assert [attempt.unfit for attempt in attempts] == ["", ""]

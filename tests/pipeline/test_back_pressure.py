@@ -6,9 +6,9 @@ import pytest
 from pytest_django import Settings
 
 from apps.outbox import relay, services
-from apps.outbox.links import run_link
 from apps.outbox.models import Segment
 from apps.outbox.registry import KINDS, register_kind
+from tests.links import run_link
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

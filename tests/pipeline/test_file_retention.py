@@ -50,7 +50,7 @@ def run(project: Project) -> TrainingRun:
     """A run whose first attempt was sent, and that left what attempts leave."""
     project.batch_tasks = 1
     project.save()
-    ledger.build_rollouts(make_judged_task(project).pk, by="ledger")
+    ledger.build_rollouts([make_judged_task(project).pk], by="ledger")
     queued = services.queue_run(batch=Batch.objects.get(), by="ledger")
     services.dispatch_run(queued.pk, by="control")
     queued.refresh_from_db()

@@ -48,6 +48,12 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
     return ChatAgent(client, system_prompt=worker.system_prompt, top_k=top_k, **sampling)
 
 
+def is_quick(worker: "Worker") -> bool:
+    """Whether tries at several tasks take about as long as those at one, so that none holds up the others: short ones
+    of the built-in model, and those that ask nobody."""
+    return worker.kind in {"desk", "echo"}
+
+
 def find_longest_answer(worker: "Worker") -> int:
     """Tokens of an answer where nobody set it: the usual, but at most half of what the model takes, as far as known."""
     context = worker.context_tokens

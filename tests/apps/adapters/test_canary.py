@@ -12,7 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.adapters import canary as trials
 from apps.adapters.models import MOST_HELD, Adapter, Deployment, Verdict
-from apps.adapters.selectors import choose_adapter
+from apps.adapters.selectors import choose_adapters
 from apps.adapters.services import promote, promote_verified
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
@@ -21,7 +21,7 @@ from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.pipeline import canary
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services import work_task
+from apps.tasks.services import work_tasks
 from apps.workers.models import Worker
 from tests.apps.adapters.test_deployment import deploy, make_adapter
 from tests.apps.console.builders import sign_in
@@ -65,7 +65,7 @@ def try_out(worker: Worker, *, scores: dict[int, float], tasks: int = 60) -> Non
     done: Counter[int] = Counter()
     for _ in range(tasks):
         task = make_task(worker.project, worker)
-        adapter = choose_adapter(worker, task_id=task.pk, is_new=True)
+        adapter = choose_adapters(worker, {task.pk: True})[task.pk]
         assert adapter is not None
         outcome = 1.0 if (done[adapter.version] * 7 % 20) / 20 < scores[adapter.version] else 0.0
         done[adapter.version] += 1
@@ -78,7 +78,7 @@ def test_only_new_tasks_go_to_the_canary_and_always_the_same_ones(served: Worker
     new = [make_task(served.project, served).pk for _ in range(200)]
 
     def versions(ids: list[int], *, is_new: bool = True) -> list[int]:
-        found = (choose_adapter(served, task_id=pk, is_new=is_new) for pk in ids)
+        found = (choose_adapters(served, {pk: is_new})[pk] for pk in ids)
         return [adapter.version for adapter in found if adapter is not None]
 
     assert versions(old) == [1] * 20
@@ -91,9 +91,9 @@ def test_work_is_done_by_the_adapter_that_the_share_says(served: Worker, alice: 
     begin(served, alice)
     tasks = [make_task(served.project, served, group_size=1) for _ in range(12)]
     for task in tasks:
-        work_task(task.pk, by="worker")
+        work_tasks([task.pk], by="worker")
     done = dict(Attempt.objects.values_list("task_id", "adapter__version"))
-    wanted = {task.pk: choose_adapter(served, task_id=task.pk, is_new=True) for task in tasks}
+    wanted = {task.pk: choose_adapters(served, {task.pk: True})[task.pk] for task in tasks}
     assert done == {pk: adapter.version for pk, adapter in wanted.items() if adapter is not None}
     assert set(done.values()) == {1, 2}
 
@@ -148,7 +148,7 @@ def test_tasks_without_any_answer_count_against_the_side_that_failed(served: Wor
     try_out(served, scores={1: 0.9, 2: 0.9}, tasks=60)
     for _ in range(120):
         task = make_task(served.project, served)
-        adapter = choose_adapter(served, task_id=task.pk, is_new=True)
+        adapter = choose_adapters(served, {task.pk: True})[task.pk]
         if adapter is not None and adapter.version == 2:
             Task.objects.filter(pk=task.pk).update(state="failed", failed_link="tasks.work")
     reading = canary.read_canary(Deployment.objects.select_related("worker__project", "canary").get(worker=served))

@@ -5,7 +5,6 @@ adapter is lost.
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery.exceptions import Ignore
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
@@ -28,7 +26,6 @@ from apps.base.errors import ConflictError, IllegalMoveError
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Provider
 from apps.outbox import services as outbox
-from apps.outbox.links import run_link
 from apps.outbox.models import Segment
 from apps.pipeline import canary, flow, shadows, sweep
 from apps.training.services import is_unsettled
@@ -37,6 +34,7 @@ from tests.apps.adapters.desk_adapters import make_served
 from tests.apps.adapters.vllm_stub import VllmStub
 from tests.chaos.interleave import Side, at_once, until_waiting
 from tests.factories import make_project, make_worker
+from tests.links import run_link
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -240,8 +238,7 @@ def test_a_server_that_is_restarted_in_the_middle_loses_no_adapter(
 
 def try_to_gate(segment: Segment) -> None:
     Segment.objects.filter(pk=segment.pk).update(run_after=Now())
-    with suppress(Ignore):
-        run_link(partial(gating.gate_adapter, by="gate"), segment.pk, 0)
+    run_link(partial(gating.gate_adapter, by="gate"), segment.pk, 0)
     segment.refresh_from_db()
 
 

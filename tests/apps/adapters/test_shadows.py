@@ -18,10 +18,10 @@ from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow, shadows
 from apps.rollouts.models import Rollout
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.scoring.shadows import find_own_shadow, mirror_task
 from apps.tasks.models import Attempt, ShadowAttempt, Task
-from apps.tasks.services import work_task
+from apps.tasks.services import work_tasks
 from apps.workers.models import Worker
 from tests.apps.adapters import test_canary
 from tests.apps.adapters.test_deployment import deploy, make_adapter
@@ -48,9 +48,9 @@ def mirrored_task(worker: Worker, **values: object) -> Task:
 def test_a_task_is_done_once_more_and_nothing_of_the_task_changes(served: Worker, alice: User) -> None:
     shadow = begin(served, alice)
     task = mirrored_task(served, group_size=2)
-    work_task(task.pk, by="worker")
-    score_task(task.pk)
-    flow.go_on_after_work(task.pk)
+    work_tasks([task.pk], by="worker")
+    score_tasks([task.pk])
+    flow.go_on_after_work([task.pk])
     assert Segment.objects.get(kind="mirror").subject_id == task.pk
     before = Task.objects.filter(pk=task.pk).values().get(), list(task.attempts.values())
     mirror_task(task.pk)
@@ -71,8 +71,8 @@ def test_who_judges_a_shadows_answer_is_paid_by_the_shadow(served: Worker, alice
     served.project.judges.create(name="strict", provider=served.provider, model="desk", votes=1)
     shadow = begin(served, alice)
     task = mirrored_task(served, group_size=1)
-    work_task(task.pk, by="worker")
-    score_task(task.pk)
+    work_tasks([task.pk], by="worker")
+    score_tasks([task.pk])
     judged, cost = Exchange.objects.filter(turn="judge").count(), cost_of_task(task.pk)
     assert judged > 0
     mirror_task(task.pk)

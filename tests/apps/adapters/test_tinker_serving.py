@@ -20,9 +20,9 @@ from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
-from apps.tasks.services import work_task
+from apps.tasks.services import work_tasks
 from apps.training.models import TrainingRun
 from apps.training.services import dispatch_run
 from apps.workers.models import Worker
@@ -85,11 +85,11 @@ def clerk(
 def work(clerk: Worker, alice: User) -> None:
     for ticket in make_tickets(11, TASKS, held_out=False):
         task = flow.submit(project=clerk.project, prompt=ticket.text, environment="desk", by=alice, worker=clerk)
-        work_task(task.pk, by="test")
-        score_task(task.pk)
+        work_tasks([task.pk], by="test")
+        score_tasks([task.pk])
         Task.objects.filter(pk=task.pk).update(state=Task.State.LEARNING)
-        build_rollouts(task.pk, by="test")
-        flow.train_when_full(task.pk)
+        build_rollouts([task.pk], by="test")
+        flow.train_when_full([task.pk])
     Segment.objects.update(state="done")
 
 

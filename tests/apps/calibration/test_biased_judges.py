@@ -16,7 +16,7 @@ from apps.feedback.selectors import effective_judgement
 from apps.feedback.services import StepWord, give_feedback, give_task_feedback
 from apps.inference.models import Provider
 from apps.scoring.models import Judge
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Attempt, Task
 from tests.apps.feedback.builders import make_chat_task, save_scores
 from tests.fakes import FakeModelServer
@@ -62,7 +62,7 @@ def score_unverified(project: Project, judge_says: FakeModelServer) -> Attempt:
     """A bad answer nobody can verify, which the judge approves."""
     biased, judge_says.reply = judge_says.reply, lambda prompt, index: BiasedJudge().reply("", 0)
     task = make_chat_task(project, [BAD])
-    score_task(task.pk)
+    score_tasks([task.pk])
     judge_says.reply = biased
     return task.attempts.get()
 
@@ -73,7 +73,7 @@ def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_au
     before = score_unverified(judged, judge_says)
     assert effective_judgement(before.task)[before.pk].reward == pytest.approx(0.75 * 0.95 + 0.25 * 2 / 3)
     for _ in range(200 // len(GROUP)):  # calls at once are answered in any order: either may come first
-        score_task(make_chat_task(judged, GROUP, reference={"match": "contains", "value": "Paris"}).pk)
+        score_tasks([make_chat_task(judged, GROUP, reference={"match": "contains", "value": "Paris"}).pk])
         rater = Rater.objects.get(handle="scorer:prm")
         if rater.weight < 0.1 and rater.drifted_at is not None:
             break

@@ -20,7 +20,7 @@ from apps.feedback.services import claim, find_queue
 from apps.inference.models import Exchange
 from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
@@ -481,7 +481,7 @@ def test_what_nobody_could_score_has_no_number_anywhere_and_what_was_verified_co
     said = ["13", "The sum of six and seven, as everybody knows who can count, is 14"]
     nobody, verified = make_chat_task(project, said), make_chat_task(project, said, reference=13)
     for task in (nobody, verified):
-        score_task(task.pk)
+        score_tasks([task.pk])
         Task.objects.filter(pk=task.pk).update(state=Task.State.DONE)
     client = sign_in(bob)
     page = client.get(path("task", nobody.pk)).content.decode()
@@ -560,7 +560,7 @@ def test_a_held_out_task_is_told_at_submit_on_its_review_and_in_my_feedback(proj
     client = sign_in(bob)
     sent = client.post(path("task-feedback", task.pk), {"score": "0"}, follow=True).content.decode()
     assert "It cannot be used for training: the task is held out" in sent
-    build_rollouts(task.pk, by="test")
+    build_rollouts([task.pk], by="test")
     page = " ".join(client.get(path("my-feedback")).content.decode().split())
     assert "Cannot be used for training: the task is held out: it is only ever measured on" in page
     assert "Waiting for" not in page

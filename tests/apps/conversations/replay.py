@@ -26,7 +26,7 @@ from apps.conversations.services import (
     read_policy,
     settle_turn,
 )
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.gateway.record import Record
 from apps.gateway.spool import FileSpool
 from apps.gateway.writer import Writer
@@ -135,8 +135,8 @@ class Replay:
         self._read()
         for turn in Turn.objects.filter(project=self.project, task__isnull=False).order_by("pk"):
             assert turn.task_id is not None
-            extract_hint(turn.task_id)
-            build_rollouts(turn.task_id, by="replay")
+            extract_hints([turn.task_id])
+            build_rollouts([turn.task_id], by="replay")
 
     def _store(self, records: Iterable[Record]) -> None:
         with tempfile.TemporaryDirectory(prefix="tentalis-replay-") as directory:

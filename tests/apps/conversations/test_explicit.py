@@ -9,7 +9,7 @@ from apps.base.errors import ConflictError, NotFoundError
 from apps.conversations.models import Turn
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts.models import Rollout
@@ -31,8 +31,8 @@ def test_an_explicit_word_beats_thanks_even_after_it_was_learnt(talk: Talk, read
     talk.ask(user("Thanks!"), answer="You are welcome.")
     task = read(talk)[0].task
     assert task is not None
-    extract_hint(task.pk)
-    build_rollouts(task.pk, by="test")
+    extract_hints([task.pk])
+    build_rollouts([task.pk], by="test")
     assert Rollout.objects.get(task=task).reward == 1.0
     exchange = talk.session.exchanges.order_by("id").first()
     flow.give_conversation_feedback(session=talk.session, exchange=exchange, by=bob, score=0.1)

@@ -38,7 +38,7 @@ def test_what_is_being_put_into_a_batch_meanwhile_is_known_to_have_taught_it(pro
     outbox.start("learn", subject_id=task.pk, project_id=project.pk)
     segment = Segment.objects.get(kind="learn")
     Segment.objects.filter(pk=segment.pk).update(position=1)
-    claim = outbox.claim_link(segment.pk, 1, owner="learner")
+    claim = outbox.claim_links([segment.pk], 1, owner="learner")
     assert claim is not None
     found = []
 
@@ -49,8 +49,8 @@ def test_what_is_being_put_into_a_batch_meanwhile_is_known_to_have_taught_it(pro
             connection.close()
 
     thread = threading.Thread(target=forget)
-    with transaction.atomic(), outbox.hold(claim):
-        build_rollouts(task.pk, by="test")
+    with transaction.atomic(), outbox.hold(outbox.Hold(claim)):
+        build_rollouts([task.pk], by="test")
         [batch] = Batch.objects.values_list("pk", flat=True)
         thread.start()
         wait_for_somebody_blocked()

@@ -7,7 +7,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
 from apps.feedback.models import Feedback
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
 from apps.rollouts.models import Rollout
@@ -40,10 +40,10 @@ def test_thanks_make_a_task_that_learns(talk: Talk, read: Read) -> None:
         1.0,
         0.6,
     )
-    conversing.learn_from_turn(turns[0].pk)
+    conversing.learn_from_turn([turns[0].pk])
     assert Segment.objects.filter(kind="learn", subject_id=task.pk).exists()
-    extract_hint(task.pk)
-    build_rollouts(task.pk, by="test")
+    extract_hints([task.pk])
+    build_rollouts([task.pk], by="test")
     rollout = Rollout.objects.get(task=task)
     assert (rollout.is_usable, rollout.reward, rollout.reward_source, rollout.weight) == (True, 1.0, "implicit", 0.6)
     (record,) = make_records([rollout])
@@ -63,8 +63,8 @@ def test_a_correction_says_no_and_teaches_in_the_persons_words(talk: Talk, read:
     assert (feedback.score, feedback.author) == (0.0, "signal:corrected")
     assert feedback.hint_text == feedback.text == "No, that's wrong. From three pieces on there is a rebate of 10 %."
     assert (second.task, second.closed_by, second.reason) == (None, "done", "nobody said anything after it")
-    extract_hint(first.task.pk)
-    build_rollouts(first.task.pk, by="test")
+    extract_hints([first.task.pk])
+    build_rollouts([first.task.pk], by="test")
     (record,) = make_records([Rollout.objects.get(task=first.task)])
     assert record.hinted_messages is not None
     assert "rebate of 10 %" in str(record.hinted_messages)
@@ -82,7 +82,7 @@ def test_several_calls_become_one_sequence_of_a_step_each(talk: Talk, read: Read
         ("call", "look_up", "in Berlin"),
         ("answer", "", ""),
     ]
-    build_rollouts(turn.task.pk, by="test")
+    build_rollouts([turn.task.pk], by="test")
     (record,) = make_records([Rollout.objects.get(task=turn.task)])
     whole = [*record.prompt_token_ids, *record.token_ids]
     assert whole == [*second.unpack_prompt_token_ids(), *second.unpack_token_ids()]
@@ -103,7 +103,7 @@ def test_calls_that_were_shown_anew_are_learnt_each_by_itself(talk: Talk, read: 
     talk.ask(user("Thanks"), answer="Bye.")
     turn = read(talk)[0]
     assert turn.task is not None
-    build_rollouts(turn.task.pk, by="test")
+    build_rollouts([turn.task.pk], by="test")
     rollout = Rollout.objects.get(task=turn.task)
     one, other = make_records([rollout])
     assert list(one.prompt_token_ids) == first.unpack_prompt_token_ids()
@@ -130,7 +130,7 @@ def test_openclaw_moves_a_message_of_its_own_and_every_call_is_learnt(talk: Talk
     assert turn.task is not None
     attempt = turn.task.attempts.get()
     assert [(step.kind, step.tool_result) for step in attempt.steps.all()] == [("call", "in Berlin"), ("answer", "")]
-    build_rollouts(turn.task.pk, by="test")
+    build_rollouts([turn.task.pk], by="test")
     records = list(make_records([Rollout.objects.get(task=turn.task)]))
     assert [list(record.token_ids) for record in records] == [[7, 8], [9]]
 

@@ -69,15 +69,15 @@ def test_a_claim_that_was_lost_leaves_nothing_behind(talk: Talk) -> None:
     talk.ask(user("Thanks!"), answer="You are welcome.")
     assert conversing.converse() == 1
     segment = Segment.objects.get(kind="cut")
-    claim = outbox.claim_link(segment.pk, 0, owner="killed")
+    claim = outbox.claim_links([segment.pk], 0, owner="killed")
     assert claim is not None
     Segment.objects.filter(pk=segment.pk).update(fence="00000000-0000-0000-0000-000000000001")  # taken by another
-    with outbox.hold(claim), pytest.raises(LostClaimError):
+    with outbox.hold(outbox.Hold(claim)), pytest.raises(LostClaimError):
         cut_session(talk.session.pk, by="test")
     assert not Turn.objects.exists()
     assert not TurnExchange.objects.exists()
     Segment.objects.filter(pk=segment.pk).update(fence=claim.fence)
-    with outbox.hold(claim):
+    with outbox.hold(outbox.Hold(claim)):
         cut_session(talk.session.pk, by="test")
     assert Segment.objects.get(pk=segment.pk).state == "done"
     (closed,) = Turn.objects.unread()

@@ -15,7 +15,7 @@ from apps.conversations.models import Forgetting, Turn
 from apps.conversations.redaction import Redactor
 from apps.conversations.services import find_person, forget_person
 from apps.feedback.models import Feedback, Hint
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange, Session
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Rollout
@@ -98,8 +98,8 @@ def kept_for_training() -> str:
 def learn(turns: list[Turn]) -> list[Rollout]:
     for turn in turns:
         if turn.task is not None:
-            extract_hint(turn.task.pk)
-            build_rollouts(turn.task.pk, by="test")
+            extract_hints([turn.task.pk])
+            build_rollouts([turn.task.pk], by="test")
     return list(Rollout.objects.order_by("id"))
 
 

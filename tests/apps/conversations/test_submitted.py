@@ -45,7 +45,7 @@ def test_the_next_words_are_feedback_on_the_task_the_work_was_for(talk: Talk, re
     assert given.score == 0.0
     assert given.signal.turn == turn
     assert Task.objects.count() == 1
-    conversing.learn_from_turn(turn.pk)
+    conversing.learn_from_turn([turn.pk])
     assert Segment.objects.filter(kind="learn", subject_id=task.pk).exists()
     assert attempt.task == task
 

@@ -13,7 +13,7 @@ from apps.conversations.models import Turn
 from apps.conversations.services import cut_session, hear_turn, settle_turn
 from apps.conversations.settling import ONLY_MACHINES
 from apps.feedback.models import Feedback
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
@@ -96,8 +96,8 @@ def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, e
         feedback = Feedback.objects.get(task=turn.task)
         assert (feedback.score, turn.task.prompt, turn.task.environment) == (outcome, ticket.text, "desk"), reaction
         assert (feedback.score == 1.0) == (reaction in THANKS)
-        extract_hint(turn.task.pk)
-        build_rollouts(turn.task.pk, by="test")
+        extract_hints([turn.task.pk])
+        build_rollouts([turn.task.pk], by="test")
         rollout = Rollout.objects.get(task=turn.task)
         assert rollout.is_usable, rollout.unusable_reason
         (record,) = make_records([rollout])

@@ -16,7 +16,7 @@ from apps.feedback.services import (
     assign_review,
     claim,
     claim_review,
-    extract_hint,
+    extract_hints,
     give_task_feedback,
     has_judge,
 )
@@ -64,8 +64,8 @@ def disputed(project: Project, bob: User) -> Feedback:
     """Bob's word, which rollouts in an open batch were judged by."""
     task = make_judged_task(project)
     given = give_task_feedback(task=task, by=bob, score=1.0)
-    extract_hint(task.pk)
-    build_rollouts(task.pk, by="test")
+    extract_hints([task.pk])
+    build_rollouts([task.pk], by="test")
     return given
 
 

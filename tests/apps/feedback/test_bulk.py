@@ -14,7 +14,7 @@ from apps.feedback.claims import LATER
 from apps.feedback.errors import CountChangedError
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.queue import QueueFilter
-from apps.feedback.services import claim, extract_hint, give_task_feedback, open_review
+from apps.feedback.services import claim, extract_hints, give_task_feedback, open_reviews
 from apps.outbox.models import Segment
 from apps.pipeline import bulk as bulks
 from apps.pipeline import flow
@@ -43,7 +43,7 @@ def test_all_that_match_are_judged_once_and_learn_when_no_undo_can_come(project:
     for score in (0.95, 0.95, 0.95, 0.2):
         task = make_chat_task(project, score=score)
         save_scores(task, "prm", [score, score])
-        open_review(task.pk)
+        open_reviews([task.pk])
     bulk = run(start(project, alice, 3, QueueFilter(min_score=0.9)))
     assert (bulk.state, bulk.done, bulk.total, bulk.report) == ("done", 3, 3, [])
     given = list(Feedback.objects.all())
@@ -161,8 +161,8 @@ def test_undone_late_what_no_run_has_is_taken_back_and_the_rest_is_told(project:
     bulk = run(start(project, alice, 2, score=0.25))
     Segment.objects.filter(kind="learn").update(state="done")  # both were learnt from
     for review, closes in zip(reviews, (True, False), strict=True):
-        extract_hint(review.task_id)
-        build_rollouts(review.task_id, by="test")
+        extract_hints([review.task_id])
+        build_rollouts([review.task_id], by="test")
         if closes:
             close_open_batch(review.task.worker, by="test")
     flow.undo_bulk(bulk=bulk, by=alice)

@@ -6,8 +6,8 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project
 from apps.feedback.selectors import effective_judgement, find_hint
-from apps.feedback.services import extract_hint, open_review
-from apps.scoring.services import score_task
+from apps.feedback.services import extract_hints, open_reviews
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_desk_task, write_answer
 from tests.factories import make_project
@@ -22,9 +22,9 @@ def desk_project(db: None) -> Project:
 
 def test_a_desk_task_ends_with_verified_rewards_step_scores_and_the_full_hint(desk_project: Project) -> None:
     task = make_desk_task(desk_project, [write_answer(), write_answer("gift"), write_answer(with_unit=False)])
-    score_task(task.pk)
-    open_review(task.pk)
-    extract_hint(task.pk)
+    score_tasks([task.pk])
+    open_reviews([task.pk])
+    extract_hints([task.pk])
     task.refresh_from_db()
     assert task.state == Task.State.LEARNING
     assert task.answer == "17 EUR"
@@ -42,11 +42,11 @@ def test_a_desk_task_ends_with_verified_rewards_step_scores_and_the_full_hint(de
 def test_the_links_of_a_group_of_eight_take_few_queries(desk_project: Project) -> None:
     task = make_desk_task(desk_project, [write_answer()] * 8)
     counts = {}
-    for name, link in {"score": score_task, "review": open_review, "hint": extract_hint}.items():
+    for name, link in {"score": score_tasks, "review": open_reviews, "hint": extract_hints}.items():
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            link(task.pk)
+            link([task.pk])
         counts[name] = len([query for query in queries if "SAVEPOINT" not in query["sql"]])
     assert counts["score"] <= 8
     assert counts["review"] <= 10
@@ -58,10 +58,10 @@ def test_the_links_of_a_group_of_eight_take_few_queries(desk_project: Project) -
 
 def test_every_link_run_twice_changes_nothing_more(desk_project: Project) -> None:
     task = make_desk_task(desk_project, [write_answer(), write_answer("gift")])
-    for link in (score_task, open_review, extract_hint):
-        link(task.pk)
+    for link in (score_tasks, open_reviews, extract_hints):
+        link([task.pk])
         before = count_rows(task)
-        link(task.pk)
+        link([task.pk])
         assert count_rows(task) == before
 
 

@@ -8,7 +8,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import Judgement, effective_judgement, find_hint
-from apps.feedback.services import StepWord, extract_hint, give_task_feedback
+from apps.feedback.services import StepWord, extract_hints, give_task_feedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from tests.apps.feedback.builders import make_chat_task, save_scores
@@ -132,7 +132,7 @@ def test_a_persons_hint_comes_before_an_ais_and_an_edited_answer_can_teach(proje
     task = make_chat_task(project, state=Task.State.LEARNING)
     give_task_feedback(task=task, by=bob, edited_answer="42, as the table says")
     add_ai_word(task, 0.2)
-    extract_hint(task.pk)
+    extract_hints([task.pk])
     assert str(find_hint(task)) == "A right answer is: 42, as the table says"
     reasons = dict(task.hints.values_list("feedback__source", "reason"))
     assert reasons == {"human": "", "ai": "the feedback has no words"}
@@ -151,7 +151,7 @@ def test_a_persons_own_words_are_the_hint_where_no_model_draws_one(project: Proj
     )
     wordy = give_task_feedback(task=task, by=bob, text="x" * 700)
     add_ai_word(task, 0.2, text="Nice.")
-    extract_hint(task.pk)
+    extract_hints([task.pk])
     hints = {one.feedback_id: one for one in task.hints.all()}
     assert (hints[given.pk].text, hints[given.pk].source) == ("Be brief.", "reviewer")
     assert hints[given.pk].reason == "no model is configured to draw hints from words"

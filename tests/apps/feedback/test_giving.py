@@ -13,10 +13,10 @@ from apps.feedback.services import (
     StepWord,
     claim,
     claim_review,
-    extract_hint,
+    extract_hints,
     give_feedback,
     give_task_feedback,
-    open_review,
+    open_reviews,
     skip_review,
 )
 from apps.tasks.models import Attempt, Task
@@ -124,7 +124,7 @@ def test_a_second_opinion_is_another_persons_and_only_then_the_task_learns(
     project.review_policy = {"who": "human", "double_review_rate": 1.0}
     project.save()
     task = make_chat_task(project)
-    open_review(task.pk)
+    open_reviews([task.pk])
     first = claim_review(project, bob)
     assert first is not None
     give_feedback(review=first, by=bob, score=1)
@@ -177,7 +177,7 @@ def test_a_persons_words_at_the_desk_teach_where_they_hold_its_grammar(project: 
     task = make_desk_task(project, [write_answer()], state=Task.State.LEARNING)
     good = give_task_feedback(task=task, by=bob, text="Please use gift here, and always write the unit!")
     vague = give_task_feedback(task=task, by=bob, text="Could be nicer.")
-    extract_hint(task.pk)
+    extract_hints([task.pk])
     assert good.hints.get().text == "use gift, write the unit"
     nothing = vague.hints.get()
     assert (nothing.text, nothing.source) == ("", "none")

@@ -16,7 +16,7 @@ from apps.feedback.services import (
     StepWord,
     add_gold,
     claim_review,
-    extract_hint,
+    extract_hints,
     find_expected,
     give_feedback,
     give_task_feedback,
@@ -131,8 +131,8 @@ def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, 
         else:
             real = True
             give_task_feedback(task=task, by=user, score=0.75)
-    extract_hint(task.pk)
-    build_rollouts(task.pk, by="test")
+    extract_hints([task.pk])
+    build_rollouts([task.pk], by="test")
     remove_gold(item=item, by=alice)
     rollouts = list(Rollout.objects.filter(task=task).order_by("attempt__index"))
     assert TrainingUse.objects.filter(rollout__task=task).count() == len(rollouts) == 2

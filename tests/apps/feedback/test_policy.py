@@ -17,13 +17,13 @@ from apps.feedback.selectors import effective_judgement, find_hint
 from apps.feedback.services import (
     expire_reviews,
     expire_reviews_of,
-    extract_hint,
+    extract_hints,
     give_feedback,
-    open_review,
+    open_reviews,
     validate_review_policy,
 )
 from apps.scoring.models import StepScore
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from tentalis.core.desk import make_tickets
 from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
@@ -34,7 +34,7 @@ from tests.fakes import FakeModelServer
 def open_with(policy: dict[str, Any], **values: Any) -> Task:
     """A chat task after the review link, in a project with this policy."""
     task = make_chat_task(make_project(review_policy=policy), **values)
-    open_review(task.pk)
+    open_reviews([task.pk])
     task.refresh_from_db()
     return task
 
@@ -73,7 +73,7 @@ def test_votes_that_lie_apart_bring_a_person_where_the_draw_does_not() -> None:
     sure, unsure = make_chat_task(project, score=0.9), make_chat_task(project, score=0.9)
     for task, spread in ((sure, 0.3), (unsure, 0.5)):
         StepScore.objects.create(attempt=task.attempts.all()[0], scorer="prm", score=0.9, spread=spread)
-        open_review(task.pk)
+        open_reviews([task.pk])
         task.refresh_from_db()
     assert (sure.state, unsure.state) == (Task.State.LEARNING, Task.State.IN_REVIEW)
     assert unsure.reviews.get().reason == "uncertain: votes 0.50 apart, the policy asks from 0.40"
@@ -82,7 +82,7 @@ def test_votes_that_lie_apart_bring_a_person_where_the_draw_does_not() -> None:
 @pytest.mark.django_db
 def test_both_gives_the_ai_managers_word_at_once_and_waits_for_a_person() -> None:
     task = make_desk_task(make_project(review_policy={"who": "both"}), [write_answer(), write_answer("gift")])
-    open_review(task.pk)
+    open_reviews([task.pk])
     task.refresh_from_db()
     assert task.state == Task.State.IN_REVIEW
     assert set(task.reviews.values_list("audience", "state")) == {("ai", "closed"), ("human", "open")}
@@ -119,7 +119,7 @@ def test_an_llm_managers_judgement_reaches_attempts_steps_and_hint(settings: Set
     with FakeModelServer(reply=reply, models=["boss"], is_plain=True) as server:
         use_model(settings, server)
         task = open_with({"who": "ai", "ai_manager": "llm"})
-        extract_hint(task.pk)
+        extract_hints([task.pk])
     feedback = task.feedback.get()
     assert feedback.author == "agent:llm:boss"
     assert feedback.score == pytest.approx(0.5)
@@ -151,8 +151,8 @@ def test_a_broken_llm_managers_word_is_not_made_up(settings: Settings, answer: s
 @pytest.mark.parametrize("state", [state for state in Task.State if state != Task.State.SCORING])
 def test_a_task_past_scoring_is_left_alone(state: Task.State) -> None:
     task = make_task(make_project(review_policy={"who": "human"}), state=state)
-    open_review(task.pk)
-    score_task(task.pk)
+    open_reviews([task.pk])
+    score_tasks([task.pk])
     task.refresh_from_db()
     assert task.state == state
     assert not AuditEntry.objects.exists()
@@ -163,7 +163,7 @@ def test_reviews_that_are_due_expire_and_their_tasks_learn() -> None:
     due = open_with({"who": "human"})
     Review.objects.update(due_at=Now() - timedelta(seconds=1))
     waiting = make_chat_task(due.project)
-    open_review(waiting.pk)
+    open_reviews([waiting.pk])
     assert expire_reviews() == [due.pk]
     assert expire_reviews() == []
     states = dict(Task.objects.values_list("pk", "state"))
@@ -184,11 +184,11 @@ def test_a_policy_may_fail_the_task_nobody_reviewed() -> None:
 def test_a_policy_may_turn_to_the_ai_manager_when_nobody_came() -> None:
     project = make_project(review_policy={"who": "human", "on_timeout": "ai"})
     task = make_desk_task(project, [write_answer()])
-    open_review(task.pk)
+    open_reviews([task.pk])
     Review.objects.update(due_at=Now() - timedelta(seconds=1))
     assert expire_reviews() == [task.pk]
     assert not Feedback.objects.exists()
-    extract_hint(task.pk)
+    extract_hints([task.pk])
     assert dict(task.reviews.values_list("audience", "state")) == {"human": "expired", "ai": "closed"}
     assert task.feedback.get().source == "ai"
     assert str(find_hint(task)) == "use ship, write the unit, check the sum"
@@ -200,7 +200,7 @@ def test_one_projects_unreadable_policy_does_not_stop_the_others() -> None:
     broken.project.review_policy = {"who": "everybody"}
     broken.project.save()
     fine = make_chat_task(make_project("fine", review_policy={"who": "human"}))
-    open_review(fine.pk)
+    open_reviews([fine.pk])
     Review.objects.update(due_at=Now() - timedelta(seconds=1))
     assert expire_reviews() == [fine.pk]
     assert broken.reviews.get().state == Review.State.OPEN
@@ -267,7 +267,7 @@ def test_the_first_task_that_teaches_waits_for_a_person_though_only_a_share_does
     held_out = make_desk_task(project, [write_answer()], prompt=ticket.text)
     first, second = (make_desk_task(project, [write_answer()]) for _ in range(2))
     for task in (held_out, first, second):
-        open_review(task.pk)
+        open_reviews([task.pk])
         task.refresh_from_db()
     assert [task.state for task in (held_out, first, second)] == ["learning", "in_review", "learning"]
     assert dict(first.reviews.values_list("audience", "state")) == {"ai": "closed", "human": "open"}

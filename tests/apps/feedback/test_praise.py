@@ -10,7 +10,7 @@ from apps.audit.models import AuditEntry
 from apps.feedback.hints import NOTHING, PRAISE, PRAISE_AT_FULL_MARKS, REVIEWER, draw_hint
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import StepWord, Words, extract_hint, give_feedback
+from apps.feedback.services import StepWord, Words, extract_hints, give_feedback
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task, make_open_review
 
@@ -80,7 +80,7 @@ def test_praise_counts_as_a_judgement_and_the_trace_says_why_it_taught_nothing(p
     assert "Hint the worker will be trained on" in client.post(preview, typed | {"score": "0.5"}).content.decode()
     assert PRAISE_AT_FULL_MARKS not in client.post(preview, typed | {"score": "0.5"}).content.decode()
     feedback = give_feedback(review=review, by=bob, score=1.0, text="Kann so bleiben.")
-    extract_hint(review.task_id)
+    extract_hints([review.task_id])
     hint = Hint.objects.get()
     assert (hint.text, hint.source, hint.reason) == ("", NOTHING, PRAISE_AT_FULL_MARKS)
     assert AuditEntry.objects.get(kind="hint.extracted").payload["hints"][0]["reason"] == PRAISE_AT_FULL_MARKS

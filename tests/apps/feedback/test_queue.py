@@ -16,7 +16,7 @@ from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError, NotFoundError
 from apps.feedback.models import Review
 from apps.feedback.queue import CHOICES, QueueFilter
-from apps.feedback.services import claim, claim_review, count_queue, find_queue, open_review
+from apps.feedback.services import claim, claim_review, count_queue, find_queue, open_reviews
 from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores
 from tests.factories import make_project, make_worker
 
@@ -130,7 +130,7 @@ def test_the_more_there_is_to_learn_the_sooner_it_is_handed_out(project: Project
     save_scores(dull, "prm", [1.0, 1.0])
     save_scores(disputed, "prm", [1.0, 0.0])
     for task in (dull, disputed):
-        open_review(task.pk)
+        open_reviews([task.pk])
     ranks = {review.task_id: review for review in Review.objects.all()}
     assert (ranks[dull.pk].priority, ranks[disputed.pk].priority) == (0.0, 1.0)
     assert (ranks[dull.pk].lowest_score, ranks[disputed.pk].lowest_score) == (1.0, 0.0)

@@ -8,7 +8,7 @@ from pytest_django import Settings
 from apps.calibration.services import set_rubric
 from apps.feedback.managers.rubric import written_weights
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.services import open_review
+from apps.feedback.services import open_reviews
 from apps.tasks.models import Task
 from tentalis.core.canon import content_hash
 from tests.apps.feedback.builders import make_chat_task
@@ -27,7 +27,7 @@ def judge(prompt: str, index: int) -> str:
 
 
 def review(task: Task) -> Feedback:
-    open_review(task.pk)
+    open_reviews([task.pk])
     return task.feedback.get()
 
 
@@ -66,12 +66,12 @@ def test_what_cannot_be_judged_is_no_word(settings: Settings, task: Task, rubric
     type(task.project).objects.filter(pk=task.project_id).update(rubric=rubric)
     with FakeModelServer(reply=lambda *_: "I like it", models=["boss"], is_plain=True) as server:
         use_model(settings, server)
-        open_review(task.pk)
+        open_reviews([task.pk])
     assert task.reviews.get().state == Review.State.SKIPPED
     assert reason in task.reviews.get().reason
     assert not Feedback.objects.exists()
 
 
 def test_without_a_model_it_has_no_word(task: Task) -> None:
-    open_review(task.pk)
+    open_reviews([task.pk])
     assert "no model is configured for the rubric's criteria" in task.reviews.get().reason

@@ -24,15 +24,15 @@ from apps.feedback.services import (
     StepWord,
     claim,
     claim_review,
-    extract_hint,
+    extract_hints,
     find_draft,
     give_task_feedback,
-    open_review,
+    open_reviews,
     save_draft,
     settle_feedback,
 )
 from apps.outbox.models import Segment
-from apps.outbox.services import claim_link
+from apps.outbox.services import claim_links
 from apps.pipeline import flow
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.services import build_rollouts
@@ -72,7 +72,7 @@ def test_an_undone_judgement_leaves_what_was_before(
     project.review_policy = {"who": "human", "double_review_rate": double}
     project.save()
     task = make_chat_task(project)
-    open_review(task.pk)
+    open_reviews([task.pk])
     review = claim_review(project, bob)
     assert review is not None
     before = snapshot(task)
@@ -111,10 +111,10 @@ def test_nothing_learns_before_the_time_for_an_undo_is_over(project: Project, bo
     review = make_open_review(project)
     flow.give_feedback(review=review, by=bob, undo_s=60, score=1)
     segment = Segment.objects.get(kind="learn")
-    assert claim_link(segment.pk, 0, owner="early") is None
+    assert claim_links([segment.pk], 0, owner="early") is None
     assert Segment.objects.filter(run_after__gt=Now() + timedelta(seconds=50)).exists()
     Segment.objects.update(run_after=Now())
-    assert claim_link(segment.pk, 0, owner="in time") is not None
+    assert claim_links([segment.pk], 0, owner="in time") is not None
 
 
 def test_what_was_said_first_can_still_be_undone_when_the_second_opinion_is_in(
@@ -123,7 +123,7 @@ def test_what_was_said_first_can_still_be_undone_when_the_second_opinion_is_in(
     project.review_policy = {"who": "human", "double_review_rate": 1.0}
     project.save()
     task = make_chat_task(project)
-    open_review(task.pk)
+    open_reviews([task.pk])
     first = flow.give_feedback(review=task.reviews.get(), by=bob, undo_s=60, score=1)
     second = task.reviews.get(state=Review.State.OPEN)
     assert second.purpose == Review.Purpose.SECOND
@@ -141,7 +141,7 @@ def test_too_late_is_said_and_changes_nothing(project: Project, alice: User, bob
     project.review_policy = {"who": "human", "double_review_rate": rate}
     project.save()
     task = make_chat_task(project)
-    open_review(task.pk)
+    open_reviews([task.pk])
     undo_s = 0 if obstacle == "no time given" else 60
     given, by = flow.give_feedback(review=task.reviews.get(), by=bob, undo_s=undo_s, score=1), bob
     if obstacle == "another":
@@ -150,7 +150,7 @@ def test_too_late_is_said_and_changes_nothing(project: Project, alice: User, bob
         Feedback.objects.update(undo_until=Now() - timedelta(seconds=1))
     elif obstacle == "claimed":
         Segment.objects.update(run_after=Now())
-        assert claim_link(Segment.objects.get(kind="learn").pk, 0, owner="a link") is not None
+        assert claim_links([Segment.objects.get(kind="learn").pk], 0, owner="a link") is not None
     elif obstacle == "second held":
         assert claim_review(project, alice) is not None
     elif obstacle == "twice":
@@ -204,7 +204,7 @@ def test_any_sequence_of_actions_and_an_undo_is_the_state_before(
     project.review_policy = {"who": "human", "double_review_rate": double}
     project.save()
     task = make_chat_task(project)
-    open_review(task.pk)
+    open_reviews([task.pk])
     review, given = task.reviews.get(), None
     for action in actions:
         review.refresh_from_db()
@@ -242,8 +242,8 @@ def judged(project: Project, by: User, *, outcome: bool = False, **said: Any) ->
     if not outcome:
         task.attempts.update(outcome=None, score=None)
     given = give_task_feedback(task=task, by=by, **said)
-    extract_hint(task.pk)
-    build_rollouts(task.pk, by="test")
+    extract_hints([task.pk])
+    build_rollouts([task.pk], by="test")
     return task, given
 
 
@@ -287,7 +287,7 @@ def test_what_a_run_has_is_named_and_stays(project: Project, alice: User, bob: U
 def test_before_anything_learnt_the_task_learns_without_it(project: Project, bob: User) -> None:
     review = make_open_review(project)
     given = flow.give_feedback(review=review, by=bob, text="x", hint_text="Say please.", score=0.5)
-    extract_hint(review.task_id)
+    extract_hints([review.task_id])
     task = review.task
     assert (str(find_hint(task)), Hint.objects.get().source) == ("Say please.", "reviewer")
     assert "Nothing has learnt from it yet" in flow.retract_feedback(feedback=given, by=bob, reason="no")
@@ -355,7 +355,7 @@ def test_an_undo_and_a_link_that_takes_the_task_up_never_both_win(
     segment = Segment.objects.get(kind="learn")
     Segment.objects.update(run_after=Now())
     claimed, undone = at_once(
-        lambda: claim_link(segment.pk, 0, owner="a link"), lambda: flow.undo_feedback(feedback=given, by=bob)
+        lambda: claim_links([segment.pk], 0, owner="a link"), lambda: flow.undo_feedback(feedback=given, by=bob)
     )
     assert (claimed is not None) != isinstance(undone, Review), (claimed, undone)
     given.task.refresh_from_db()
@@ -368,7 +368,7 @@ def test_a_retraction_beside_the_building_of_rollouts_is_never_lost(
 ) -> None:
     given, bob = learning
     outcomes = at_once(
-        lambda: build_rollouts(given.task_id, by="test"),
+        lambda: build_rollouts([given.task_id], by="test"),
         lambda: flow.retract_feedback(feedback=given, by=bob, reason="wrong"),
     )
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
@@ -377,7 +377,7 @@ def test_a_retraction_beside_the_building_of_rollouts_is_never_lost(
 
 def test_of_eight_retractions_at_once_one_is_told_and_all_say_the_same(learning: tuple[Feedback, User]) -> None:
     given, bob = learning
-    build_rollouts(given.task_id, by="test")
+    build_rollouts([given.task_id], by="test")
     outcomes = at_once(*[lambda: flow.retract_feedback(feedback=given, by=bob, reason="wrong")] * 8)
     assert outcomes == ["2 rollouts that no run has trained on are judged anew."] * 8
     assert AuditEntry.objects.filter(kind="feedback.retracted").count() == 1

@@ -223,7 +223,7 @@ def test_an_answer_of_a_fallback_trains_nobody(talk: Talk, read: Callable[[Talk]
     exchange = Exchange.objects.order_by("id")[0]
     assert exchange.token_ids
     assert (exchange.has_exact_tokens, exchange.token_fault) == (False, FELL_BACK)
-    build_rollouts(task.pk, by="test")
+    build_rollouts([task.pk], by="test")
     rollout = Rollout.objects.get(task=task)
     assert (rollout.is_usable, rollout.unusable_reason) == (False, FELL_BACK)
 
@@ -235,7 +235,7 @@ def test_nor_does_a_turn_in_which_one_helped(talk: Talk, read: Callable[[Talk], 
     talk.ask(user("Great, thanks"), answer="Bye.")
     task = read(talk)[0].task
     assert task is not None
-    build_rollouts(task.pk, by="test")
+    build_rollouts([task.pk], by="test")
     assert Rollout.objects.get(task=task).unusable_reason == FELL_BACK
 
 

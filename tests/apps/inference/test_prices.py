@@ -149,8 +149,8 @@ def test_a_lookup_asks_the_database_nothing(admin: User, provider: Provider, dja
 def test_an_exchange_keeps_what_it_cost_then(admin: User, project: Project, provider: Provider) -> None:
     add(admin, "gpt", 2, provider=provider, valid_from=NOON)
     draft = AttemptDraft(text="hi", use=TokenUse(prompt=1000, completion=500, cached=0))
-    record_exchanges(project=project, drafts=[draft], worker_name="w", model="gpt", provider=provider, task_id=7)
-    record_exchanges(project=project, drafts=[draft], worker_name="w", model="unknown", provider=provider, task_id=7)
+    record_exchanges(project=project, drafts=[draft], worker_name="w", model="gpt", provider=provider, task_ids=[7])
+    record_exchanges(project=project, drafts=[draft], worker_name="w", model="unknown", provider=provider, task_ids=[7])
     add(admin, "gpt", 9, provider=provider)
     bill = cost_of_task(7)
     assert bill.total == Cost(usd=Decimal("0.006"), exchanges=2, unpriced=1, prompt_tokens=2000, completion_tokens=1000)

@@ -28,7 +28,7 @@ from tests.factories import make_attempt, make_judged_task, make_project, make_t
 
 
 def build(task: Task) -> None:
-    services.build_rollouts(task.pk, by="ledger")
+    services.build_rollouts([task.pk], by="ledger")
 
 
 def test_every_attempt_becomes_one_rollout_in_one_batch_and_the_task_is_done(project: Project) -> None:
@@ -130,8 +130,8 @@ def test_the_task_that_fills_the_batch_starts_its_one_run(db: None) -> None:
     project = make_project(batch_tasks=1)
     task = make_judged_task(project)
     build(task)
-    flow.train_when_full(task.pk)
-    flow.train_when_full(task.pk)
+    flow.train_when_full([task.pk])
+    flow.train_when_full([task.pk])
     run = TrainingRun.objects.get()
     assert run.recipe_hash
     assert Segment.objects.filter(kind="train", subject_id=run.pk).count() == 1

@@ -41,7 +41,7 @@ def make_group(project: Project, texts: tuple[str, ...], outcomes: tuple[float |
 
 
 def build(task: Task) -> None:
-    services.build_rollouts(task.pk, by="ledger")
+    services.build_rollouts([task.pk], by="ledger")
 
 
 def told() -> list[tuple[str, str, str]]:

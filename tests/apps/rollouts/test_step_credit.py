@@ -38,7 +38,7 @@ def learn_from(project: Project, said: dict[str, str]) -> list[list[float] | Non
     sent = client.post(reverse("console:review", args=(project.slug, review.pk)), said)
     assert sent.status_code == 302, sent.content.decode()
     Task.objects.filter(pk=review.task_id).update(state=Task.State.LEARNING)
-    build_rollouts(review.task_id, by="ledger")
+    build_rollouts([review.task_id], by="ledger")
     records = [one for one in iterate_records(Batch.objects.get(project=project)) if one.group_id == review.task_id]
     return token_advantages(records, Recipe())
 

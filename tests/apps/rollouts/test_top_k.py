@@ -33,7 +33,7 @@ def test_a_record_carries_the_likeliest_tokens_and_the_hints_to_choose_from(proj
     tell_top(task)
     give_hint(task, "Be brief. Say why.")
     give_hint(task, "Add a source.", Feedback.Source.AI)
-    services.build_rollouts(task.pk, by="ledger")
+    services.build_rollouts([task.pk], by="ledger")
     for record in iterate_records(Batch.objects.get()):
         assert record.top_token_ids == [[place, place] for place in range(len(record.token_ids))]
         assert record.top_logprobs == [[-0.25, -1.25]] * len(record.token_ids)
@@ -46,7 +46,7 @@ def test_a_record_carries_the_likeliest_tokens_and_the_hints_to_choose_from(proj
 def test_without_likeliest_tokens_there_is_nothing_to_choose_by(project: Project) -> None:
     task = make_judged_task(project)
     give_hint(task, "Be brief. Say why.")
-    services.build_rollouts(task.pk, by="ledger")
+    services.build_rollouts([task.pk], by="ledger")
     for record in iterate_records(Batch.objects.get()):
         assert record.top_token_ids is None
         assert not record.candidate_hints
@@ -61,7 +61,7 @@ def test_a_hint_that_finds_no_place_is_lost_with_its_reason_and_its_batch_is_not
     Exchange.objects.filter(attempt__task=lost).update(messages=[{"role": "user", "content": {"odd": True}}])
     Exchange.objects.filter(attempt__task=kept).update(request=asked)
     for task in (lost, kept):
-        services.build_rollouts(task.pk, by="ledger")
+        services.build_rollouts([task.pk], by="ledger")
     records = list(iterate_records(Batch.objects.get()))
     assert [bool(record.hinted_messages) for record in records] == [False, False, True, True]
     assert [record.hint_fault for record in records[:2]] == [
@@ -91,7 +91,7 @@ def test_a_dapo_batch_fills_on_until_enough_groups_say_something(
     project.save()
     for pair in rewards:
         task = make_judged_task(project)
-        services.build_rollouts(task.pk, by="ledger")
+        services.build_rollouts([task.pk], by="ledger")
         judge(task, *pair)
     batch = Batch.objects.get()
     batch.target_tasks = 2
@@ -103,5 +103,5 @@ def test_a_dapo_batch_fills_on_until_enough_groups_say_something(
 def test_a_batch_below_its_target_is_never_full(project: Project) -> None:
     project.recipe, project.batch_tasks = {"algorithm": "dapo"}, 2
     project.save()
-    services.build_rollouts(make_judged_task(project).pk, by="ledger")
+    services.build_rollouts([make_judged_task(project).pk], by="ledger")
     assert Batch.objects.get().state == "open"

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from apps.accounts.models import Project
 from apps.inference.models import Provider
 from apps.scoring.models import Judge, StepScore
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_chat_task
 from tests.fakes import FakeModelServer
@@ -55,7 +55,7 @@ def test_the_median_counts_and_the_spread_is_kept_for_the_whole_and_each_step(
     judged: Task, server: FakeModelServer
 ) -> None:
     server.reply = in_turn(verdict(0.2, (0.0, 1.0)), verdict(0.9, (0.1, 1.0)), verdict(0.4, (0.6, 1.0)))
-    score_task(judged.pk)
+    score_tasks([judged.pk])
     whole = get_score(judged)
     assert (whole.score, whole.reason) == (0.4, "said 0.4")
     assert whole.spread == pytest.approx(0.7)
@@ -70,7 +70,7 @@ def test_the_median_counts_and_the_spread_is_kept_for_the_whole_and_each_step(
 
 def test_a_broken_vote_is_counted_and_stands_for_no_number(judged: Task, server: FakeModelServer) -> None:
     server.reply = in_turn(verdict(0.2), "I would rather not.", verdict(0.6))
-    score_task(judged.pk)
+    score_tasks([judged.pk])
     whole = get_score(judged)
     assert whole.score == pytest.approx(0.4)
     assert whole.details["invalid_votes"] == 1
@@ -81,7 +81,7 @@ def test_without_a_quorum_of_votes_the_judge_is_unscored_and_its_weight_goes_on(
     judged: Task, server: FakeModelServer
 ) -> None:
     server.reply = in_turn(verdict(0.2), "no", verdict(7))
-    score_task(judged.pk)
+    score_tasks([judged.pk])
     whole = get_score(judged)
     assert whole.score is None
     assert whole.reason.startswith("1 of 3 votes valid, wanted at least half")
@@ -95,13 +95,13 @@ def test_a_judge_that_cannot_be_asked_leaves_the_servers_words(
     judged: Task, server: FakeModelServer, mode: str, error: str
 ) -> None:
     server.mode = mode  # type: ignore[assignment]
-    score_task(judged.pk)
+    score_tasks([judged.pk])
     assert f"3 x {error}" in get_score(judged).reason
 
 
 def test_a_judge_whose_provider_is_switched_off_says_so(judged: Task, server: FakeModelServer) -> None:
     Provider.objects.update(is_active=False)
-    score_task(judged.pk)
+    score_tasks([judged.pk])
     assert "strict cannot be asked: provider 'far' is switched off" in get_score(judged).reason
     assert server.requests == []
 
@@ -115,7 +115,7 @@ def test_all_votes_on_all_attempts_are_cast_at_the_same_time(judged: Task, serve
         return verdict(0.5)
 
     server.reply = reply
-    score_task(task.pk)
+    score_tasks([task.pk])
     assert list(StepScore.objects.filter(scorer="prm", step=None).values_list("score", flat=True)) == [0.5, 0.5]
 
 
@@ -128,7 +128,7 @@ def test_two_judges_votes_are_one_poll_and_a_judge_without_trust_has_none(
             project=judged.project, name=name, provider=provider, model="judge-model", votes=1, trust=trust
         )
     server.reply = in_turn(*[verdict(score) for score in (0.1, 0.2, 0.3, 0.4)])
-    score_task(judged.pk)
+    score_tasks([judged.pk])
     whole = get_score(judged)
     assert whole.score == pytest.approx(0.25)
     assert whole.details["judges"] == ["strict", "mild"]
@@ -141,7 +141,7 @@ def test_the_installations_model_judges_where_a_project_has_no_judge(
     settings.TENTALIS = settings.TENTALIS | changes
     server.reply = lambda prompt, index: verdict(0.75)
     task = make_chat_task(project, ["first"])
-    score_task(task.pk)
+    score_tasks([task.pk])
     assert get_score(task).score == 0.75
     assert StepScore.objects.get(scorer="hallucination", step=None).score == 0.75
     assert judged_words(server) == {"project rubric": False}
@@ -156,5 +156,5 @@ def test_the_judge_reads_the_projects_rubric(judged: Task, server: FakeModelServ
     judged.project.rubric = "Always be kind."
     judged.project.save()
     server.reply = lambda prompt, index: verdict(0.5)
-    score_task(judged.pk)
+    score_tasks([judged.pk])
     assert judged_words(server) == {"project rubric": True}

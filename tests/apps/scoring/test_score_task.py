@@ -9,7 +9,7 @@ from apps.audit.models import AuditEntry
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.services import give_task_feedback
 from apps.scoring.models import StepScore
-from apps.scoring.services import find_profile, score_task
+from apps.scoring.services import find_profile, score_tasks
 from apps.tasks.models import Attempt, Task
 from tentalis.core.scoring.protocol import ScoringError
 from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
@@ -26,7 +26,7 @@ def scores_of(attempt: Attempt) -> dict[tuple[str, int | None], float | None]:
 
 def test_a_desk_attempt_is_scored_as_worked_by_hand(project: Project) -> None:
     task = make_desk_task(project, [write_answer(), write_answer("gift"), write_answer(with_unit=False)])
-    score_task(task.pk)
+    score_tasks([task.pk])
     right, wrong_rule, no_unit = task.attempts.all()
     assert scores_of(right) == {
         ("outcome", None): 1.0,
@@ -59,7 +59,7 @@ def test_a_desk_attempt_is_scored_as_worked_by_hand(project: Project) -> None:
 
 def test_steps_that_are_missing_lower_the_verifiers_score_of_the_whole(project: Project) -> None:
     task = make_desk_task(project, ["<step> 3 * 4 = 12</step>"])
-    score_task(task.pk)
+    score_tasks([task.pk])
     attempt = task.attempts.get()
     assert attempt.missing_steps == 2
     assert scores_of(attempt)["step_verifier", None] == pytest.approx(1 / 3)
@@ -67,7 +67,7 @@ def test_steps_that_are_missing_lower_the_verifiers_score_of_the_whole(project: 
 
 def test_without_a_judge_a_chat_task_is_not_scored_by_effort_alone(project: Project) -> None:
     task = make_chat_task(project, ["first"])
-    score_task(task.pk)
+    score_tasks([task.pk])
     attempt = task.attempts.get()
     assert scores_of(attempt) == {
         ("prm", None): None,
@@ -91,7 +91,7 @@ def test_without_a_judge_a_chat_task_is_not_scored_by_effort_alone(project: Proj
 
 def test_what_was_verified_comes_first_and_stands_where_nobody_scored(project: Project) -> None:
     task = make_chat_task(project, ["A long answer with many words", "7"], reference=7)
-    score_task(task.pk)
+    score_tasks([task.pk])
     task.refresh_from_db()
     assert list(task.attempts.order_by("index").values_list("score", "outcome")) == [(None, 0.0), (None, 1.0)]
     assert (task.score, task.answer) == (0.5, "7")
@@ -101,7 +101,7 @@ def test_an_overall_score_orders_no_attempts_that_nothing_else_orders(project: P
     bob = make_user("bob")
     Member.objects.get_or_create(project=project, user=bob, defaults={"role": "reviewer"})
     task = make_chat_task(project, ["13", "The sum of six and seven, as everybody knows who can count, is 14"])
-    score_task(task.pk)
+    score_tasks([task.pk])
     give_task_feedback(task=task, by=bob, score=0.8)
     assert [one.reward for one in effective_judgement(task).values()] == [0.8, 0.8]
 
@@ -113,7 +113,7 @@ def test_what_an_environment_cannot_measure_is_unscored_and_never_a_number(proje
         environment: {"tests": 0.25, "diff_size": 0.25, "action_validity": 0.25, "success": 0.25}
     }
     project.save()
-    score_task(task.pk)
+    score_tasks([task.pk])
     task.refresh_from_db()
     assert task.score is None
     for attempt in task.attempts.all():
@@ -129,7 +129,7 @@ def test_what_an_environment_cannot_measure_is_unscored_and_never_a_number(proje
 def test_an_attempt_that_failed_is_unscored_and_the_others_are_not(project: Project) -> None:
     task = make_desk_task(project, [write_answer(), ""])
     Attempt.objects.filter(index=1).update(state=Attempt.State.FAILED, error="the engine went away")
-    score_task(task.pk)
+    score_tasks([task.pk])
     good, failed = task.attempts.all()
     assert (good.score, failed.score, failed.outcome) == (1.0, None, None)
     reasons = set(failed.step_scores.values_list("reason", flat=True))
@@ -140,9 +140,9 @@ def test_an_attempt_that_failed_is_unscored_and_the_others_are_not(project: Proj
 
 def test_a_second_run_finds_the_scores_and_writes_nothing(project: Project) -> None:
     task = make_desk_task(project, [write_answer(), write_answer("gift")])
-    score_task(task.pk)
+    score_tasks([task.pk])
     before = list(StepScore.objects.order_by("id").values())
-    score_task(task.pk)
+    score_tasks([task.pk])
     assert list(StepScore.objects.order_by("id").values()) == before
     assert AuditEntry.objects.count() == 1
 
@@ -151,7 +151,7 @@ def test_a_projects_own_weights_stand_in_for_the_built_in_ones(project: Project)
     project.weight_profiles = {"desk": {"step_verifier": 1.0}}
     project.save()
     task = make_desk_task(project, [write_answer("gift")])
-    score_task(task.pk)
+    score_tasks([task.pk])
     attempt = task.attempts.get()
     assert attempt.score == pytest.approx(1 / 3)
     assert attempt.outcome == 0.0
@@ -163,7 +163,7 @@ def test_weights_that_cannot_be_used_stop_the_scoring_by_name(project: Project) 
     project.save()
     task = make_desk_task(project, [write_answer()])
     with pytest.raises(ScoringError, match="found 'beauty'"):
-        score_task(task.pk)
+        score_tasks([task.pk])
     assert not StepScore.objects.exists()
 
 
@@ -182,7 +182,7 @@ def test_how_many_steps_are_expected_is_the_tasks_to_say(
     project.weight_profiles = {"chat": {"effort": 0.5, "efficiency": 0.5}}
     project.save()
     task = make_chat_task(project, ["first"], metadata=metadata)
-    score_task(task.pk)
+    score_tasks([task.pk])
     found = scores_of(task.attempts.get())
     assert found == {("effort", None): pytest.approx(effort), ("efficiency", None): pytest.approx(efficiency)}
 
@@ -191,7 +191,7 @@ def test_a_chat_answer_is_checked_against_its_reference(project: Project) -> Non
     project.weight_profiles = {"chat": {"outcome": 0.5, "step_verifier": 0.5}}
     project.save()
     task = make_chat_task(project, ["first", "second"], reference="second")
-    score_task(task.pk)
+    score_tasks([task.pk])
     assert [(attempt.outcome, attempt.score) for attempt in task.attempts.all()] == [(0.0, 0.0), (1.0, 1.0)]
     step = StepScore.objects.filter(step__isnull=False).first()
     assert step is not None

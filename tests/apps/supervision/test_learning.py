@@ -8,7 +8,7 @@ from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim_review, open_review
+from apps.feedback.services import claim_review, open_reviews
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.supervision.models import Proposal
@@ -108,7 +108,7 @@ def test_no_reward_is_made_of_it_and_who_helped_may_still_review_the_work(projec
     proposal = make_proposal(project, step_index=1)
     decide(proposal=proposal, decision="reject", reason="Too much.", by=bob)
     hand_in(proposal.task)
-    open_review(proposal.task_id)
+    open_reviews([proposal.task_id])
     judged = effective_judgement(proposal.task)
     assert [judgement.reward for judgement in judged.values()] == [None]
     assert all(not judgement.step_words for judgement in judged.values())

@@ -81,7 +81,7 @@ def test_with_several_workers_one_must_be_named(project: Project, worker: Worker
 
 def test_work_writes_the_group_its_steps_and_exchanges_at_once(project: Project, worker: Worker) -> None:
     task = make_task(project, worker, group_size=3)
-    services.work_task(task.pk, by="worker")
+    services.work_tasks([task.pk], by="worker")
     assert Attempt.objects.filter(task=task, state="answered").count() == 3
     assert Step.objects.filter(attempt__task=task).count() == 3
     assert Task.objects.get(pk=task.pk).state == "scoring"
@@ -89,8 +89,8 @@ def test_work_writes_the_group_its_steps_and_exchanges_at_once(project: Project,
 
 def test_work_done_twice_is_done_once(project: Project, worker: Worker) -> None:
     task = make_task(project, worker)
-    services.work_task(task.pk, by="worker")
-    services.work_task(task.pk, by="worker")
+    services.work_tasks([task.pk], by="worker")
+    services.work_tasks([task.pk], by="worker")
     assert Attempt.objects.filter(task=task).count() == 2
 
 
@@ -99,7 +99,7 @@ def test_an_outside_agents_result_takes_the_place_of_our_work(project: Project, 
     flow.submit_own_attempt(task=task, steps=[{"text": "looked it up"}], answer="42", by=alice)
     assert Task.objects.get(pk=task.pk).state == "scoring"
     assert Attempt.objects.get(task=task).answer == "42"
-    services.work_task(task.pk, by="worker")
+    services.work_tasks([task.pk], by="worker")
     assert Attempt.objects.filter(task=task).count() == 1
 
 
@@ -122,7 +122,7 @@ def test_a_step_that_is_none_is_named(project: Project, worker: Worker, alice: U
 def test_a_cancelled_task_is_worked_on_no_more(project: Project, worker: Worker, alice: User) -> None:
     task = submit(project, alice)
     flow.cancel(task=task, by=alice)
-    services.work_task(task.pk, by="worker")
+    services.work_tasks([task.pk], by="worker")
     assert (Task.objects.get(pk=task.pk).state, Attempt.objects.count()) == ("cancelled", 0)
     assert not Segment.objects.filter(state="open").exists()
     with pytest.raises(IllegalMoveError, match="found cancelled"):

@@ -26,7 +26,7 @@ def first(project: Project, settings: Settings, tmp_path: Path) -> TrainingRun:
     settings.ARTIFACTS = tmp_path
     project.batch_tasks = 1
     project.save()
-    ledger.build_rollouts(make_judged_task(project).pk, by="ledger")
+    ledger.build_rollouts([make_judged_task(project).pk], by="ledger")
     run = services.queue_run(batch=Batch.objects.get(), by="ledger")
     services.dispatch_run(run.pk, by="control")
     run.refresh_from_db()

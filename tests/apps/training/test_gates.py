@@ -43,7 +43,7 @@ def store(settings: Settings, tmp_path: Path) -> Path:
 def batch(project: Project, worker: Worker) -> Batch:
     """Two tasks of two attempts each, closed."""
     for _ in range(2):
-        build_rollouts(make_judged_task(project, worker).pk, by="ledger")
+        build_rollouts([make_judged_task(project, worker).pk], by="ledger")
     return close_open_batch(worker, by="ledger")
 
 
@@ -191,7 +191,7 @@ def pairs(project: Project, worker: Worker) -> Batch:
             attempt.text = f"answer {attempt.index}"
             attempt.save()
         give_task_feedback(task=task, by=make_user("alice"), **said)
-        build_rollouts(task.pk, by="ledger")
+        build_rollouts([task.pk], by="ledger")
     return close_open_batch(worker, by="ledger", kind="pairs")
 
 

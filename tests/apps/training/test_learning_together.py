@@ -8,7 +8,7 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
-from apps.adapters.selectors import choose_adapter, find_deployed
+from apps.adapters.selectors import choose_adapters, find_deployed
 from apps.adapters.services import roll_back
 from apps.base.errors import ConflictError
 from apps.inference.models import Provider
@@ -19,7 +19,7 @@ from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.scoring.shadows import find_own_shadow
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services import work_task
+from apps.tasks.services import work_tasks
 from apps.training.models import TrainingRun
 from apps.training.services import dispatch_run
 from apps.workers.models import Worker
@@ -72,14 +72,14 @@ def learn(worker: Worker, adapter: Adapter | None = None) -> Task:
     """A judged task of one worker, made with an adapter, that becomes rollouts."""
     task = make_judged_task(worker.project, worker)
     Attempt.objects.filter(task=task).update(adapter=adapter)
-    build_rollouts(task.pk, by="test")
-    flow.train_when_full(task.pk)
+    build_rollouts([task.pk], by="test")
+    flow.train_when_full([task.pk])
     return task
 
 
 def try_out(worker: Worker) -> Attempt:
     task = make_task(worker.project, worker, group_size=1)
-    work_task(task.pk, by="test")
+    work_tasks([task.pk], by="test")
     return Attempt.objects.select_related("adapter", "exchange").get(task=task)
 
 
@@ -127,9 +127,9 @@ def test_when_it_ends_the_worker_begins_at_the_base_and_what_was_under_way_goes_
     Attempt.objects.filter(task=task).update(adapter=adapter)
     change_worker(worker=second, by=alice, learns_with=None)
     second.refresh_from_db()
-    assert choose_adapter(second, task_id=task.pk, is_new=True) is None
-    assert choose_adapter(first, task_id=task.pk, is_new=True) == adapter
-    build_rollouts(task.pk, by="test")
+    assert choose_adapters(second, {task.pk: True})[task.pk] is None
+    assert choose_adapters(first, {task.pk: True})[task.pk] == adapter
+    build_rollouts([task.pk], by="test")
     learn(second)
     assert sorted(Batch.objects.values_list("worker__name", "task_count")) == [("first", 1), ("second", 1)]
 
@@ -157,7 +157,7 @@ def test_what_is_asked_of_a_line_is_asked_of_whose_it_is(
         roll_back(worker=second, by=alice)
     assert flow.close_batch(worker=first, by=alice).worker == first
     assert find_deployed(roll_back(worker=first, by=alice).worker) is None
-    assert choose_adapter(second, task_id=1, is_new=True) is None, "what is taken from one is taken from all"
+    assert choose_adapters(second, {1: True})[1] is None, "what is taken from one is taken from all"
 
 
 def test_the_line_says_whether_each_person_has_their_own(first: Worker, second: Worker, store: Path) -> None:
@@ -198,7 +198,7 @@ def test_pairs_and_demonstrations_of_both_teach_the_line(first: Worker, second: 
         task = make_judged_task(worker.project, worker, prompt=f"Say hello, {worker.name}.")
         for number, attempt in enumerate(task.attempts.all()):
             Attempt.objects.filter(pk=attempt.pk).update(text=f"{worker.name} {number}")
-        build_rollouts(task.pk, by="test")
+        build_rollouts([task.pk], by="test")
     for kind in (PreferencePair, Demonstration):
         assert sorted(kind.objects.values_list("worker__name", "task__worker__name")) == [
             ("first", "first"),
@@ -220,7 +220,7 @@ def test_a_trial_is_made_on_the_tasks_of_both(
     for number in range(80):
         worker = (first, second)[number % 2]
         task = make_task(worker.project, worker, group_size=1)
-        adapter = choose_adapter(worker, task_id=task.pk, is_new=True)
+        adapter = choose_adapters(worker, {task.pk: True})[task.pk]
         assert adapter is not None
         chosen.add((worker.name, adapter.version))
         make_attempt(task, 0, adapter=adapter)

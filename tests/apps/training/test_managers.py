@@ -13,10 +13,10 @@ from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import open_review, settle_feedback
+from apps.feedback.services import open_reviews, settle_feedback
 from apps.outbox.models import Segment
 from apps.pipeline import flow, meta
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from apps.training import managers
 from apps.training.models import ManagerRun
@@ -49,10 +49,10 @@ def work_round(project: Project, seed: int, *, tickets: int = 6, verified: bool 
     for ticket in make_tickets(random.Random(seed), tickets, held_out=False):
         texts = [render_parts(solve(ticket, option)) for option in ticket.options]
         task = make_desk_task(project, texts, prompt=ticket.text)
-        score_task(task.pk)
+        score_tasks([task.pk])
         if not verified:
             task.attempts.update(outcome=None)
-        open_review(task.pk)
+        open_reviews([task.pk])
         tasks.append(task)
     settle_feedback()
     return tasks
@@ -226,9 +226,9 @@ def test_a_judged_adapter_starts_the_managers_learning_where_it_is_on(project: P
         sha256="0" * 64,
         manifest={},
     )
-    flow.train_after_adoption(adapter.pk)
+    flow.train_after_adoption([adapter.pk])
     assert list(Segment.objects.values_list("kind", "subject_id", "links")) == [("meta", 7, ["training.meta_train"])]
     settings.TENTALIS = settings.TENTALIS | {"META_RL_ENABLED": False}
     Segment.objects.all().delete()
-    flow.train_after_adoption(adapter.pk)
+    flow.train_after_adoption([adapter.pk])
     assert not Segment.objects.exists()

@@ -19,7 +19,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move
 from apps.base.errors import ConflictError, IllegalMoveError
 from apps.conversations.services import cut_session, hear_turn, settle_turn
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.pipeline import canary, flow
 from apps.pipeline.forgetting import forget_person
 from apps.rollouts.models import Batch, Rollout
@@ -66,9 +66,9 @@ def talk_once(worker: Worker, end_user: str, adapter: Adapter | None = None) -> 
     settle_turn(turn.pk)
     turn.refresh_from_db()
     assert turn.task is not None
-    extract_hint(turn.task.pk)
-    build_rollouts(turn.task.pk, by="test")
-    flow.train_when_full(turn.task.pk)
+    extract_hints([turn.task.pk])
+    build_rollouts([turn.task.pk], by="test")
+    flow.train_when_full([turn.task.pk])
     return turn.task
 
 

@@ -177,7 +177,7 @@ def test_choices_and_edited_answers_become_adapters_by_pairs_by_good_and_bad_and
     tasks = work_tickets(ada)
     for task in tasks:
         review(task, alice)
-        build_rollouts(task.pk, by="ledger")
+        build_rollouts([task.pk], by="ledger")
     assert set(PreferencePair.objects.values_list("source", flat=True)) == {"choice", "edit"}, "her words alone order"
     assert set(Demonstration.objects.values_list("source", flat=True)) == {"edit", "attempt"}
     dpo, kto, sft = (learn(ada, alice, algorithm) for algorithm in ("dpo", "kto", "sft"))

@@ -297,7 +297,7 @@ def test_a_workers_next_run_waits_until_the_last_adapter_is_judged(run: Training
     assert not is_sent(second), "the adapter of the first is not judged yet"
     adapter = Adapter.objects.get()
     Segment.objects.filter(kind="adopt").update(state="done")
-    flow.train_after_adoption(adapter.pk)
+    flow.train_after_adoption([adapter.pk])
     assert is_sent(second)
 
 
@@ -351,7 +351,7 @@ def fill(run: TrainingRun, alice: User) -> None:
     """One judged attempt into the run's batch."""
     assert run.batch is not None
     task = make_judged_task(run.project, run.worker)
-    ledger.build_rollouts(task.pk, by="test")
+    ledger.build_rollouts([task.pk], by="test")
     TrainingUse.objects.update(batch=run.batch)
 
 

@@ -20,7 +20,7 @@ from apps.pipeline import flow, trainings
 from apps.scoring.labelling import find_unlabelled, label_steps
 from apps.scoring.models import RewardModel, StepLabel, StepScore
 from apps.scoring.reward_models import read_manifest
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import save_steps
 from apps.training import scorers, services
@@ -128,7 +128,7 @@ def test_steps_become_a_scorer_that_is_gated_used_and_replaced_only_by_one_as_go
     head.write_bytes(whole_head)
 
     [task] = attempt_tickets(ada, 1, seed=3)
-    score_task(task.pk)
+    score_tasks([task.pk])
     said = StepScore.objects.filter(attempt__task=task, scorer="prm")
     whole = said.get(step=None)
     assert whole.details["model"] == model.name
@@ -172,7 +172,7 @@ def test_a_scorer_whose_engine_is_away_leaves_its_reason_and_no_number(
         manifest={},
         state="live",
     )
-    score_task(task.pk)
+    score_tasks([task.pk])
     said = StepScore.objects.get(attempt__task=task, scorer="prm")
     assert said.score is None
     assert "shop.ada.prm@v1-00000000 is away" in said.reason

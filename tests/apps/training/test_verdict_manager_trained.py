@@ -10,12 +10,12 @@ from pytest_django import Settings
 from apps.accounts.models import Project
 from apps.calibration.models import Comparison, Rater
 from apps.feedback.models import Feedback, StepFeedback
-from apps.feedback.services import open_review, settle_feedback
+from apps.feedback.services import open_reviews, settle_feedback
 from apps.inference.models import Provider
 from apps.inference.services import open_client
 from apps.outbox.models import Segment
 from apps.pipeline import flow
-from apps.scoring.services import score_task
+from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from apps.training import verdict_managers
 from apps.training.models import ManagerRun
@@ -57,8 +57,8 @@ def work(worker: Worker, seed: int, tickets: int) -> list[Task]:
     for ticket in make_tickets(random.Random(seed), tickets, held_out=False):
         texts = [render_parts(solve(ticket, option)) for option in ticket.options]
         task = make_desk_task(worker.project, texts, worker=worker, prompt=ticket.text)
-        score_task(task.pk)
-        open_review(task.pk)
+        score_tasks([task.pk])
+        open_reviews([task.pk])
         tasks.append(task)
     settle_feedback()
     return tasks

@@ -14,7 +14,7 @@ from apps.base.errors import ConflictError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.services import set_adapter
 from apps.feedback.models import Feedback
-from apps.feedback.services import open_review
+from apps.feedback.services import open_reviews
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.pipeline import flow, meta, trainings
@@ -95,14 +95,14 @@ def use(worker: Worker, **values: object) -> ManagerRun:
 
 def test_a_server_that_is_away_is_no_word(worker: Worker) -> None:
     task = make_desk_task(worker.project, [write_answer()], worker=worker)
-    open_review(task.pk)
+    open_reviews([task.pk])
     assert not Feedback.objects.exists()
     assert "the AI manager had no word: the model cannot be asked" in task.reviews.get().reason
 
 
 def test_a_worker_without_a_model_has_nothing_to_be_judged_by(project: Project) -> None:
     task = make_desk_task(project, [write_answer()])
-    open_review(task.pk)
+    open_reviews([task.pk])
     assert "echo has no model to judge by" in task.reviews.get().reason
 
 
@@ -118,7 +118,7 @@ def test_enough_audits_start_one_and_only_one(worker: Worker) -> None:
     assert fit.learnt_from == [task.pk for task in tasks[:40]]
     assert run.recipe["algorithm"] == "sft"
     assert learn(worker) == fit
-    flow.make_room(run.pk)
+    flow.make_room([run.pk])
     assert Segment.objects.get(kind="train").subject_id == run.pk
 
 

@@ -16,7 +16,7 @@ from apps.inference.openclaw import OpenClawServer
 from apps.inference.providers import create_provider
 from apps.pipeline import flow
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services import work_task
+from apps.tasks.services import work_tasks
 from apps.workers.agents import get_agent
 from apps.workers.agents.openclaw import NOT_SEEN, OpenClawAgent
 from apps.workers.models import Worker
@@ -113,7 +113,7 @@ def test_a_task_is_done_and_its_calls_are_its_tokens(
 
     openclaw.answer = answer
     task = submit(project, claw, admin)
-    work_task(task.pk, by="test")
+    work_tasks([task.pk], by="test")
     attempt = Attempt.objects.select_related("exchange").get()
     assert attempt.exchange is not None
     assert attempt.exchange.unpack_token_ids() == [3, 4, 5]
@@ -138,7 +138,7 @@ def test_each_try_of_a_group_has_a_session_of_its_own(
 
     openclaw.answer = answer
     change_worker(worker=claw, by=admin, agent_id="clerk", system_prompt="Be kind.", sampling={"temperature": 0.5})
-    work_task(submit(project, claw, admin, group_size=6, seed=40).pk, by="test")
+    work_tasks([submit(project, claw, admin, group_size=6, seed=40).pk], by="test")
     attempts = list(Attempt.objects.select_related("exchange"))
     assert [attempt.answer for attempt in attempts] == [f"Answer {40 + place}." for place in range(6)]
     assert [attempt.exchange and attempt.exchange.unpack_token_ids() for attempt in attempts] == [
@@ -173,7 +173,7 @@ def test_all_calls_are_learnt_from_those_that_follow_each_other_as_one(
         return "Refunded."
 
     openclaw.answer = answer
-    work_task(submit(project, claw, admin).pk, by="test")
+    work_tasks([submit(project, claw, admin).pk], by="test")
     attempt = Attempt.objects.get()
     assert 1 + attempt.further.count() == 2
     assert list(attempt.steps.values_list("kind", "text", "tool_name", "tool_result")) == [
@@ -199,7 +199,7 @@ def test_what_served_is_what_the_gateway_says(
         return "Yes."
 
     openclaw.answer = answer
-    work_task(submit(project, claw, admin).pk, by="test")
+    work_tasks([submit(project, claw, admin).pk], by="test")
     assert Attempt.objects.get().adapter == adapter
 
 
@@ -217,7 +217,7 @@ def test_an_agent_with_its_own_model_is_not_looked_for(
     openclaw: StubOpenClaw, project: Project, claw: Worker, admin: User
 ) -> None:
     change_worker(worker=claw, by=admin, base_model="")
-    work_task(submit(project, claw, admin).pk, by="test")
+    work_tasks([submit(project, claw, admin).pk], by="test")
     attempt = Attempt.objects.get()
     assert (attempt.answer, attempt.unfit, openclaw.runs[0].model) == ("done: Refund order 17.", "", "")
 
