@@ -138,6 +138,7 @@ def record_exchanges(
     kind = provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"]
     rates = find_price(provider=provider, kind=kind, model=model) if drafts else None
     tells = find_kind(kind).name_told(is_declared=provider is not None and provider.tells_processed)
+    of_tasks: Sequence[int | None] = task_ids or [None] * len(drafts)
     return Exchange.objects.bulk_create(
         Exchange(
             project=project,
@@ -166,7 +167,7 @@ def record_exchanges(
             latency_ms=None if draft.elapsed_s is None else draft.elapsed_s * 1000,
             error=draft.error,
         )
-        for draft, task_id in zip(drafts, task_ids or [None] * len(drafts), strict=True)
+        for draft, task_id in zip(drafts, of_tasks, strict=True)
     )
 
 

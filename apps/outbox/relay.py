@@ -100,8 +100,7 @@ def bundle(kept: Kept, segments: Sequence[Segment]) -> Iterator[Message]:
     together = KINDS[kept.kind].together if kept.kind in KINDS else None
     for links, pks in by_links.items():
         subjects = list(pks)
-        alone = together is None or len(subjects) < 2
-        sets = [[one] for one in subjects] if alone else together(subjects)
+        sets = [[one] for one in subjects] if together is None or len(subjects) < 2 else together(subjects)
         for found in sets:
             for first in range(0, len(found), MAX_SET):
                 some = [pks[subject] for subject in found[first : first + MAX_SET]]

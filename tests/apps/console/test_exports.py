@@ -24,7 +24,7 @@ from apps.console.exports.delivery import begin_export
 from apps.console.exports.sources import SOURCES
 from apps.console.exports.writers import guard, unguard, write_csv
 from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.pipeline.importing import import_all
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
@@ -316,8 +316,8 @@ def learn_all(project: Project) -> None:
     for found in RowImport.objects.filter(project=project, state="running"):
         import_all(found.pk)
     for task in Task.objects.filter(project=project, state="learning").order_by("pk"):
-        extract_hint(task.pk)
-        build_rollouts(task.pk, by="test")
+        extract_hints([task.pk])
+        build_rollouts([task.pk], by="test")
 
 
 def test_exported_judgements_are_the_same_content_in_another_project(scene: Scene) -> None:

@@ -13,6 +13,7 @@ from apps.base.errors import BadInputError
 from apps.outbox import links, relay, services
 from apps.outbox.links import LINKS, run_claim, run_links
 from apps.outbox.models import Segment
+from apps.outbox.places import Kept
 from apps.outbox.registry import KINDS, register_kind
 
 POISON = 3
@@ -97,11 +98,11 @@ def test_what_was_cancelled_or_taken_over_of_a_set_is_not_written(db: None) -> N
 
 @pytest.mark.django_db(transaction=True)
 def test_due_segments_are_sent_as_sets_and_what_failed_before_alone(project: Project, settings: Settings) -> None:
-    sent: list[Sequence[int]] = []
+    sent: list[list[int]] = []
     pks = start(1, 2, 4, 5, 6)
     Segment.objects.filter(subject_id=6).update(attempts=1)
     by_pk = dict(Segment.objects.values_list("pk", "subject_id"))
-    kept = relay.Kept("sets", 0, None, len(pks))
+    kept = Kept("sets", 0, None, len(pks))
     rows = list(Segment.objects.order_by("id"))
     for message in relay.bundle(kept, rows):
         assert (message.link, message.position) == ("tasks.first", 0)
