@@ -1,0 +1,148 @@
+"""Finished work that is imported: whole or not at all, none lost and none twice, and what learning makes of it."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, transaction
+
+from apps.accounts.models import Project, User
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError, NotAllowedError
+from apps.feedback.importing import read_import
+from apps.feedback.models import Feedback, RowImport
+from apps.feedback.services import extract_hint
+from apps.outbox.models import Segment
+from apps.pipeline import flow
+from apps.pipeline.importing import import_all, import_next
+from apps.rollouts.examples import iterate_demonstrations, iterate_pairs
+from apps.rollouts.models import Demonstration, PreferencePair
+from apps.rollouts.rejudging import rejudge_rollouts
+from apps.rollouts.services import build_rollouts, close_open_batch
+from apps.tasks.models import Task
+from tests.factories import make_project, make_user, make_worker
+
+PAIR = {"prompt": "Say hello.", "chosen": "Hello!", "rejected": "No."}
+SHOWN = {"messages": [{"role": "user", "content": "Say hello."}, {"role": "assistant", "content": "Hello!"}]}
+LABELLED = {"prompt": "Say hello.", "completion": "Hello!", "label": True}
+STEPS = {"prompt": "1 + 1?", "completions": ["Add.", "It is 3."], "labels": [True, False]}
+
+
+def write(*rows: Any) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def bring(project: Project, by: User, *rows: Any, **said: Any) -> Any:
+    values: dict[str, Any] = {"form": "jsonl", "environment": "chat", "name": "rows.jsonl", "text": write(*rows)}
+    return flow.import_file(project=project, by=by, **values | said)
+
+
+def learn(made: RowImport) -> None:
+    import_all(made.pk)
+    for task in Task.objects.filter(state="learning").order_by("pk"):
+        extract_hint(task.pk)
+        build_rollouts(task.pk, by="test")
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (PAIR | {"rejected": "Hello!"}, "another answer than chosen"),
+        (PAIR | {"chosen": " "}, "chosen: wanted some text"),
+        (PAIR | {"prompt": [{"role": "user", "content": "Hi"}]}, "prompt: wanted some text, found [{"),
+        (
+            {"messages": [{"role": "system", "content": "Be kind."}, *SHOWN["messages"]]},
+            "found system, user, assistant",
+        ),
+        ({"messages": [{"role": "user", "content": "a", "name": "b"}, SHOWN["messages"][1]]}, "found name too"),
+        (LABELLED | {"label": "yes"}, "label: wanted true or false, found 'yes'"),
+        (LABELLED | {"reward": 0.2}, "above 0.5 as its label says, found 0.2"),
+        (STEPS | {"labels": [True]}, "for each of the 2 completions"),
+        ({"prompt_token_ids": [1], "token_ids": [2]}, "the very weights that sampled them"),
+        ({"review": 1, "preferred_attempt": 0}, "reviews are not imported"),
+    ],
+)
+def test_a_row_that_is_not_what_is_wanted_is_named_and_nothing_is_taken(
+    project: Project, alice: User, row: dict[str, Any], words: str
+) -> None:
+    make_worker(project)
+    with pytest.raises(BadInputError, match=re.escape(words)):
+        bring(project, alice, row, row)
+    assert not RowImport.objects.exists()
+
+
+def test_only_who_leads_the_project_imports_judgements_and_only_where_they_fit(
+    project: Project, alice: User, bob: User
+) -> None:
+    make_worker(project)
+    with pytest.raises(NotAllowedError):
+        bring(project, bob, PAIR)
+    for said, words in (
+        ({"form": "csv", "rows": "sft"}, "sft as JSON lines"),
+        ({"group_size": 4}, "are done already"),
+        ({"rows": "kto"}, "completion, label is not there"),
+        ({"environment": "swe"}, "environment"),
+    ):
+        with pytest.raises(BadInputError, match=words):
+            bring(project, alice, PAIR, **said)
+
+
+def test_imported_pairs_and_answers_are_learnt_in_words_and_the_rest_says_why_not(
+    project: Project, alice: User
+) -> None:
+    worker = make_worker(project)
+    for rows in ((PAIR, PAIR | {"rejected": ""}), (SHOWN,), (LABELLED, LABELLED | {"label": False}), (STEPS,)):
+        learn(bring(project, alice, *rows))
+    assert set(Task.objects.values_list("state", flat=True)) == {"done"}
+    pairs = list(iterate_pairs(close_open_batch(worker, by="user:alice", kind="pairs"), None))
+    asked = [{"role": "user", "content": "Say hello."}]
+    told = [(one.source, one.messages, one.chosen_answer, one.rejected_answer, one.chosen_logprobs) for one in pairs]
+    assert told == [("imported", asked, "Hello!", "No.", None)], "a blank answer cannot be learnt from"
+    shown = list(iterate_demonstrations(close_open_batch(worker, by="user:alice", kind="demonstrations")))
+    assert [(one.source, one.messages, one.answer, one.token_ids) for one in shown] == [
+        ("imported", asked, "Hello!", ())
+    ] * 2, "of the answers to imitate, and of those labelled good"
+    given = Feedback.objects.order_by("pk")
+    assert [one.score for one in given] == [None, None, None, 1.0, 0.0, None], "nothing is made up"
+    assert list(given.last().steps.order_by("step__index").values_list("score", flat=True)) == [1.0, 0.0]  # type: ignore[union-attr]
+
+
+def test_what_was_imported_and_taken_back_teaches_nothing(project: Project, alice: User) -> None:
+    make_worker(project)
+    learn(bring(project, alice, PAIR))
+    given = Feedback.objects.get()
+    assert PreferencePair.objects.get().feedback == given
+    flow.retract_feedback(feedback=given, by=alice, reason="wrong file")
+    rejudge_rollouts(given.task, by="test")
+    assert not PreferencePair.objects.exists()
+    assert not Demonstration.objects.exists()
+
+
+def die_before_commit(work: Callable[[], object]) -> None:
+    """What the database sees of a process that is killed in the middle of it."""
+    with pytest.raises(OperationalError), transaction.atomic():
+        work()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    connection.close()
+
+
+def test_a_killed_process_goes_on_where_the_last_chunk_ended(transactional_db: None) -> None:
+    project, alice = make_project(), make_user("alice")
+    make_worker(project)
+    rows = [PAIR | {"prompt": f"Say {number}."} for number in range(7)]
+    made = bring(project, alice, *rows)
+    assert not import_next(made.pk, read_import(made.pk), limit=3)
+    die_before_commit(lambda: import_next(made.pk, read_import(made.pk), limit=3))
+    made.refresh_from_db()
+    assert (made.done, Task.objects.count(), Segment.objects.filter(kind="learn").count()) == (3, 3, 3)
+    import_all(made.pk)
+    import_all(made.pk)  # a message that comes twice
+    made.refresh_from_db()
+    assert (made.state, made.done, made.text) == ("done", 7, "")
+    assert [one.prompt for one in Task.objects.order_by("pk")] == [row["prompt"] for row in rows]
+    assert Feedback.objects.count() == Segment.objects.filter(kind="learn").count() == 7
+    told = AuditEntry.objects.filter(kind="feedback.given").order_by("pk")
+    assert [entry.payload["row"] for entry in told] == list(range(1, 8))
