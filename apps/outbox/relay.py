@@ -51,7 +51,7 @@ def publish_due(through: Celery = app) -> int:
     cap = settings.TENTALIS["IN_FLIGHT_CAP"]
     room = {kind: min(cap - out[kind], PUBLISH_LIMIT) for kind in {kept.kind for kept in waiting}}
     granted = places.share_out(waiting, room=room)
-    return sum(_publish_some(kept, count, through) for kept, count in granted.items())
+    return sum(_publish_some(kept, count, places, through) for kept, count in granted.items())
 
 
 def _count(segments: QuerySet[Segment]) -> list[Kept]:
@@ -59,7 +59,7 @@ def _count(segments: QuerySet[Segment]) -> list[Kept]:
     return [Kept(*row) for row in grouped.order_by("kind", "position", "project_id")]
 
 
-def _publish_some(kept: Kept, count: int, through: Celery) -> int:
+def _publish_some(kept: Kept, count: int, places: Places, through: Celery) -> int:
     with transaction.atomic():
         segments = list(
             Segment.objects.select_for_update(skip_locked=True)
@@ -74,11 +74,30 @@ def _publish_some(kept: Kept, count: int, through: Celery) -> int:
             .only("subject_id", "links", "attempts", "away_since")
             .order_by("id")[:count]
         )
+        if _is_to_grow(kept, segments, places):
+            return 0
         Segment.objects.filter(pk__in=[segment.pk for segment in segments]).update(published_at=Now())
         pass_crash_point(CrashPoint.BEFORE_PUBLISH)
         send(bundle(kept, segments), through)
         pass_crash_point(CrashPoint.AFTER_PUBLISH)
     return len(segments)
+
+
+def _is_to_grow(kept: Kept, segments: Sequence[Segment], places: Places) -> bool:
+    """Whether these wait until they are as many as hold places now, where all of them could go as one set.
+
+    So sets grow while there is much to do, half of the places work on while the others are filled, and what comes
+    alone waits for nothing. Whoever frees a place nudges the relay.
+    """
+    together = KINDS[kept.kind].together if kept.kind in KINDS else None
+    if together is None or any(segment.attempts or segment.away_since for segment in segments):
+        return False
+    sent = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=False)
+    of_project = sent.filter(kind=kept.kind, project_id=kept.project_id).values_list("subject_id", "position")
+    held = [subject for subject, position in of_project if places.find_ahead(kept.kind, position)]
+    if len(segments) >= len(held):
+        return False
+    return len(list(together([*held, *(segment.subject_id for segment in segments)]))) == 1
 
 
 class Message(NamedTuple):

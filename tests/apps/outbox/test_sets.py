@@ -112,6 +112,18 @@ def test_due_segments_are_sent_as_sets_and_what_failed_before_alone(project: Pro
     assert relay.count_waiting(["workers"]) == {"workers": 3}
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_set_waits_until_it_is_as_large_as_what_is_under_way(project: Project) -> None:
+    sent = []
+    for subject in (2, 4, 6, 8, 10):
+        services.start("sets", subject_id=subject, project_id=project.pk)
+        sent.append(relay.publish_due())
+    assert sent == [1, 1, 0, 2, 0]
+    services.start("sets", subject_id=1, project_id=project.pk)
+    assert relay.publish_due() == 2, "what cannot go with them is held up by none"
+    assert relay.count_waiting(["workers"]) == {"workers": 5}
+
+
 def test_where_another_process_serves_the_next_link_it_is_sent_a_message(db: None) -> None:
     links.served.discard("scorers")
     run_links(start(2, 4), 0)
