@@ -13,7 +13,7 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
 from apps.feedback.importing import read_import
 from apps.feedback.models import Feedback, RowImport
-from apps.feedback.services import extract_hint
+from apps.feedback.services import extract_hints
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.pipeline.importing import import_all, import_next
@@ -42,8 +42,8 @@ def bring(project: Project, by: User, *rows: Any, **said: Any) -> Any:
 def learn(made: RowImport) -> None:
     import_all(made.pk)
     for task in Task.objects.filter(state="learning").order_by("pk"):
-        extract_hint(task.pk)
-        build_rollouts(task.pk, by="test")
+        extract_hints([task.pk])
+        build_rollouts([task.pk], by="test")
 
 
 @pytest.mark.parametrize(
