@@ -166,6 +166,8 @@ class GatewayServer:
             caller = await find_caller(request.headers, self.edge.knowledge)
             REQUIRE[closed.takes](caller)
             return await closed.answer(self, request, caller, named)
+        if (instead := NOT_SERVED.get(path)) is not None:
+            raise RefusalError(f"{path}: not found here; {instead}", status=404, code="not_found")
         verbs = sorted(known.split(" ")[0] for known in list_routes() if known.split(" ")[1] == shown)
         if verbs:
             message = f"{path[:200]} takes {' or '.join(verbs)}"
@@ -319,6 +321,13 @@ CLOSED: Mapping[str, Closed] = {
     "POST /sessions/{session}/done": Closed(Right.GATEWAY_USE, GatewayServer._close),
 }
 """Everything that is served but for the dialects. All below /v1 is served below /sessions/{session}/v1 too."""
+NOT_SERVED: Mapping[str, str] = {
+    "/v1/logs": "of OpenTelemetry only spans are taken, at /v1/traces: set OTEL_LOGS_EXPORTER=none",
+    "/v1/metrics": "of OpenTelemetry only spans are taken, at /v1/traces: set OTEL_METRICS_EXPORTER=none",
+    "/v1/responses/compact": "send the whole conversation",
+    "/v1/responses/input_tokens": "tokens are counted at /v1/messages/count_tokens",
+}
+"""Paths that clients ask for and that nothing answers -> what they can do instead."""
 
 
 def list_short_paths() -> list[str]:

@@ -524,6 +524,23 @@ def test_other_paths_are_refused_in_the_same_shape(gateway: GatewayThread, metho
     assert response.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/v1/logs", "OTEL_LOGS_EXPORTER=none"),
+        ("/v1/metrics", "OTEL_METRICS_EXPORTER=none"),
+        ("/v1/responses/compact", "send the whole conversation"),
+        ("/responses/input_tokens", "/v1/messages/count_tokens"),
+    ],
+)
+def test_what_clients_ask_for_and_nothing_answers_says_what_to_do_instead(
+    gateway: GatewayThread, path: str, words: str
+) -> None:
+    response = gateway.client.post(path, json={})
+    assert response.status_code == 404
+    assert words in response.json()["error"]["message"]
+
+
 def test_health_and_metrics_need_no_token(gateway: GatewayThread, token: str) -> None:
     gateway.chat("helper", token=token)
     assert gateway.client.get("/health").json()["status"] == "ok"
