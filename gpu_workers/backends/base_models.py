@@ -1,5 +1,6 @@
 """Base models and tokenizers of this process: loaded once, frozen, shared by every run."""
 
+import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -220,7 +221,11 @@ def load_base(name: str, *, precision: str = "float32") -> BaseModel:
     directory = locate_base(name)
     files = sorted(directory.glob("*.safetensors")) if directory.is_dir() else []
     if not files:
-        raise BaseModelError(f"wanted a model directory with *.safetensors, found none at {directory}")
+        raise BaseModelError(
+            f"the training process on {socket.gethostname()} wanted a model directory with *.safetensors, found none "
+            f"at {directory}. A worker's base directory (base_directory) stands under the same path for the web, the "
+            "queue processes and this one: mount it here, or change the worker's"
+        )
     watched = [*files, *sorted(directory.glob("*.json")), *sorted(directory.glob("*.jinja"))]
     stamps = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in watched)
     return _load(directory, stamps, precision)

@@ -203,7 +203,11 @@ def test_an_output_directory_of_another_spec_is_refused(tmp_path: Path) -> None:
         ({"rollouts_sha256": "0" * 64}, "ArtifactError", "must hash to 000"),
         ({"rollouts_uri": "s3://bucket/rollouts"}, "ArtifactError", "wanted a URI like file:///dir/name"),
         ({"rollouts_uri": "file:///no/such/rollouts.jsonl"}, "ArtifactError", "cannot read /no/such/rollouts.jsonl"),
-        ({"base_model": "/no/such/model"}, "BaseModelError", "found none at /no/such/model"),
+        (
+            {"base_model": "/no/such/model"},
+            "BaseModelError",
+            "found none at /no/such/model. A worker's base directory (base_directory) stands under the same path",
+        ),
         ({"backend": "openrlhf"}, "ClusterOptionsError", "TENTALIS_RAY_URL must name the dashboard"),
         ({"backend": "wishes"}, "BackendNotInstalledError", "no backend is named 'wishes'; there are standalone"),
         ({"recipe": {"clip_low": 7}}, "RecipeError", "recipe.clip_low: wanted a number above 0 and at most 1, found 7"),
