@@ -1,19 +1,24 @@
-"""Tasks: submit, look, cancel."""
+"""Tasks: submit, look, follow, cancel."""
 
 import base64
 import json
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
 
+if TYPE_CHECKING:
+    from tentalis.client import Client, Json
+
 app = typer.Typer(no_args_is_help=True)
 COLUMNS = ("id", "project", "worker", "environment", "state", "score", "prompt")
 PACKED = (".parquet", ".zip")
+ENDED = ("done", "failed", "cancelled")
+LOOK_S = 20
 TaskId = Annotated[int, typer.Argument(min=1, help="Number of the task.")]
 
 
@@ -32,6 +37,7 @@ def submit(
     metadata: Annotated[str, typer.Option(help="A JSON object kept with the task.")] = "",
     parent: Annotated[int | None, typer.Option(min=1, help="Task this one is part of.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed and adapter give the same attempts.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; says what it waits for.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Submit a task."""
@@ -50,10 +56,17 @@ def submit(
             parent=parent,
             seed=seed,
         )
+        if wait:
+            typer.echo(f"task {task['id']} is {task['state']} for {task['worker']}", err=True)
+            task = follow_task(client, task)
     if as_json:
         print_json(task)
+    elif wait:
+        typer.echo(f"task {task['id']} is {task['state']}: {task['failure'] or task['answer']}")
     else:
         typer.echo(f"task {task['id']} is {task['state']} for {task['worker']}")
+    if task["state"] in ("failed", "cancelled"):
+        raise typer.Exit(1)
 
 
 @app.command("import")
@@ -179,6 +192,32 @@ def _print_made(made: dict[str, Any], *, as_json: bool) -> None:
         typer.echo(f"{made['count']} rows are being made into tasks by import {made['import_id']}")
     else:
         typer.echo(f"{made['count']} tasks are queued, {made['tasks'][0]} to {made['tasks'][-1]}")
+
+
+def follow_task(client: "Client", task: "Json") -> "Json":
+    """The task when it has ended; meanwhile each change of its state, and whom it waits for, in words."""
+    told = task["state"]
+    while task["state"] not in ENDED:
+        task = client.get_task(task["id"], wait_s=LOOK_S, seen=told)
+        if task["state"] != told:
+            told = task["state"]
+            waits = _say_waiting(client, task) if told == "in_review" else ""
+            typer.echo(f"task {task['id']} is {told}{waits}", err=True)
+    return task
+
+
+def _say_waiting(client: "Client", task: "Json") -> str:
+    """That a person is waited for, where they judge, until when, and what there is already."""
+    reviews = client.list_reviews(task=task["id"], state="open", audience="human", limit=1)["results"]
+    if not reviews:
+        return ""
+    (review,) = reviews
+    place = f"{client.url}/p/{task['project']}/reviews/{review['id']}/"
+    until = f", until {review['due_at']} at the latest" if review["due_at"] else ""
+    return (
+        f": a person is to judge it at {place}{until}; its answer is there already (tentalis task show {task['id']}). "
+        "Ctrl-C leaves it waiting. Who reviews is said in the project's settings (review_policy)"
+    )
 
 
 def _read_prompt(text: str) -> str:

@@ -106,6 +106,7 @@ class Client(Endpoints[Json]):
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self.url = url.rstrip("/")
         self._http = httpx.Client(**make_options(url, token, timeout_s), transport=transport)
         self._retries = retries or Retries()
         self._sleep = sleep

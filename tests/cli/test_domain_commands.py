@@ -7,10 +7,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import httpx
 import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.test import override_settings
+from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import ApiToken, Member, Project, Role, User
@@ -22,6 +24,8 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.cli import COMMANDS
+from tentalis.cli.task import follow_task
+from tentalis.client import Client
 from tentalis.platform.home import Home
 from tentalis.platform.state import StackState
 from tests.cli.conftest import Run
@@ -42,6 +46,24 @@ def test_a_task_goes_in_and_comes_out(signed_in: Run, tmp_path: Path) -> None:
     file.write_text("From a file.")
     assert signed_in("task", "submit", f"@{file}", "--json").json["prompt"] == "From a file."
     assert [row["prompt"] for row in signed_in("task", "list", "--json", "-n", "1").json] == ["From a file."]
+
+
+def test_who_follows_a_task_hears_that_it_waits_for_a_person_and_where(capsys: pytest.CaptureFixture[str]) -> None:
+    states = iter(("in_review", "in_review", "done"))
+    review = {"id": 7, "due_at": "2031-01-02T03:04:05Z"}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/reviews"):
+            assert dict(request.url.params) == {"task": "5", "state": "open", "audience": "human", "limit": "1"}
+            return httpx.Response(200, json={"results": [review], "next_cursor": None})
+        return httpx.Response(200, json={"id": 5, "project": "shop", "state": next(states)})
+
+    with Client("http://platform.test/", transport=httpx.MockTransport(answer)) as client:
+        assert follow_task(client, {"id": 5, "project": "shop", "state": "queued"})["state"] == "done"
+    waiting, done = capsys.readouterr().err.splitlines()
+    place = f"http://platform.test{reverse('console:review', args=('shop', 7))}"
+    assert waiting.startswith(f"task 5 is in_review: a person is to judge it at {place}, until 2031-01-02T03:04:05Z")
+    assert done == "task 5 is done"
 
 
 def test_a_file_of_tasks_goes_in(signed_in: Run, tmp_path: Path) -> None:
