@@ -81,6 +81,10 @@ ALARMS: Mapping[str, Asked] = {
         _("Use truncated weights, or learn from fresher attempts (maximum staleness)."),
     ),
     "divergence": Asked(_("KL to the policy that answered"), _("Lower the learning rate, or use fewer epochs.")),
+    "displacement": Asked(
+        _("Rewarded answers that became less likely"),
+        _("It unlearns what it is rewarded for: use fewer epochs, narrower clipping, or a lower learning rate."),
+    ),
     "base_divergence": Asked(_("KL to the base model"), _("Raise the KL coefficient.")),
     "staleness": Asked(
         _("Staleness of the attempts"), _("Train sooner: smaller batches, or more hours; too old ones are left out.")

@@ -86,6 +86,13 @@ class Lesson:
         """Whether a mean of the recipe's loss is over its tokens, whatever they teach."""
         return self.is_hinted or (self.advantages is not None and recipe.w_rl > 0)
 
+    def is_better(self, recipe: Recipe, version: int) -> bool:
+        """Whether this version's own answer was worth more than what it was compared with, and the recipe asks that."""
+        if recipe.w_rl == 0 or self.advantages is None or self.rollout.policy_version != version:
+            return False
+        gained = sum(value for value, drawn in zip(self.advantages, self.rollout.sampled, strict=True) if drawn)
+        return gained > SMALLEST_ADVANTAGE
+
     def teaches(self, recipe: Recipe) -> bool:
         """Whether reward or hint would move a weight."""
         if self.is_hinted:

@@ -1,5 +1,6 @@
 """Learning from rollouts: the policy losses, the teacher's, and one optimiser update of both."""
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,9 @@ class Tokens(NamedTuple):
     importance: Tensor | None
 
 
+HALVED_NATS = math.log(2)
+LEAST_BETTER = 10
+"""Of fewer answers the share that became less likely is taken as of so many: one says nothing."""
 COMPARED = 8
 MOST_FIRST_GAP_NATS = 0.5
 """Half precision at the server differs by at most 0.33 nats at its worst token; another model by nats on average."""
@@ -103,6 +107,7 @@ class PolicyCourse:
             TrainingError, ContractError, ArtifactError: see `gpu_workers.backends.errors`.
         """
         self._recipe = recipe
+        self._version = spec.policy_version
         self._base = base
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
@@ -127,7 +132,8 @@ class PolicyCourse:
         """Make update `number`, from 1; its metrics."""
         started = time.perf_counter()
         dealt = [self._lessons[index] for index in self._plan[number - 1]]
-        totals = count_totals(dealt, self._recipe)
+        better = sum(lesson.is_better(self._recipe, self._version) for lesson in dealt)
+        totals = count_totals(dealt, self._recipe) | {"better": max(better, LEAST_BETTER)}
         lessons = [lesson for lesson in dealt if lesson.moves(self._recipe)]
         tokens = sum(lesson.sampled_tokens for lesson in lessons)
         sums: defaultdict[str, float] = defaultdict(float)
@@ -290,8 +296,14 @@ class PolicyCourse:
             loss = loss + recipe.kl_coef * terms["kl_base"]
         torch.autograd.backward(loss)
         drift = measure_drift(found.logprobs, behaviour, sampled, clip_low=recipe.clip_low, clip_high=recipe.clip_high)
+        gained = torch.where(sampled, found.logprobs.detach() - behaviour, 0.0).split(list(sizes))
+        displaced = sum(
+            gap < -HALVED_NATS and item.is_better(recipe, self._version)
+            for item, gap in zip(lessons, torch.stack([one.sum() for one in gained]).tolist(), strict=True)
+        )
         return {name: float(term.detach()) for name, term in terms.items()} | {
             "loss": float(loss.detach()),
+            "displaced": displaced / totals["better"],
             "kl": float(drift.divergence) / totals["sampled"],
             "clip_fraction": float(drift.clipped) / totals["sampled"],
         }, float(drift.max_ratio)

@@ -64,6 +64,12 @@ WORDS: Mapping[str, MetricWords] = {
     "clip_fraction": MetricWords(
         "drift", _("Clipped tokens"), _("share"), _("Tokens whose change was cut off for being too large.")
     ),
+    "displaced": MetricWords(
+        "drift",
+        _("Displaced answers"),
+        _("share"),
+        _("Of the answers it rewards, those that became less than half as likely: it unlearns them."),
+    ),
     "grad_norm": MetricWords(
         "drift", _("Gradient norm"), "", _("Length of the step before it is cut to the recipe's limit.")
     ),

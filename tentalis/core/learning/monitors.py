@@ -27,6 +27,10 @@ class MonitorLimits:
         most_divergence: nats a token between the behaviour and the present policy (k3): above half a nat an update has
             left what its data can say anything about.
         most_base_divergence: the same against the frozen base model.
+        most_displaced: by how much the share may grow, over the first update's, of rewarded answers that are less than
+            half as likely as when they were drawn: the run unlearns what it is rewarded for, though its loss falls.
+            Many passes with wide clipping do so on the desk, at .2 and more while right answers vanish; where it learns
+            it stays at .01 and less. At the first update it is what the server's and the trainer's kernels differ by.
         most_length_drift: of the answers' mean length, relative to the first update: what is paid by length drifts.
         most_stale: share of a batch that was too old to train on: more means that serving and training have parted.
         most_proxy_gap: mean reward over mean verified outcome of the same attempts: a reward so far above is earned by
@@ -34,6 +38,9 @@ class MonitorLimits:
         most_logprob_drift: nats a token between the log-probs that were served and those recomputed under that name;
             one server's kernels differ by 1e-5, another adapter by far more than .02.
         least_answers: live answers before anything is said of them.
+    Source:
+        Displacement: likelihood of right answers falling under GRPO, from the penalties on wrong ones that share tokens
+        with them, arXiv:2505.18830; under DPO, arXiv:2410.08847. The bar is ours.
     """
 
     least_entropy_ratio: float = 0.25
@@ -42,6 +49,7 @@ class MonitorLimits:
     most_ratio: float = 20.0
     most_divergence: float = 0.5
     most_base_divergence: float = 5.0
+    most_displaced: float = 0.1
     most_length_drift: float = 0.5
     most_stale: float = 0.25
     most_proxy_gap: float = 0.25
@@ -71,6 +79,9 @@ def watch_update(metrics: Sequence[Mapping[str, Any]], *, limits: MonitorLimits 
     if (before := _number(first, "mean_length_tokens")) and (now := _number(last, "mean_length_tokens")) is not None:
         drift, words = now / before - 1, f"answers of {now:.1f} tokens where they were {before:.1f}"
         found += _above("length_drift", abs(drift), limits.most_length_drift, words)
+    if (before := _number(first, "displaced")) is not None and (now := _number(last, "displaced")) is not None:
+        words = f"{now:.0%} of rewarded answers are less than half as likely as when they were drawn"
+        found += _above("displacement", now - before, limits.most_displaced, words)
     named: Sequence[tuple[str, str, float, Callable[[float], str]]] = (
         ("clip_fraction", "clip_fraction", limits.most_clip_fraction, "{:.0%} of tokens were clipped".format),
         ("max_ratio", "max_ratio", limits.most_ratio, "a token became {:.3g} times as likely".format),
