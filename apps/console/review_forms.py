@@ -20,6 +20,7 @@ from apps.feedback.words import MAX_ACTIVE_S, MAX_LABEL_CHARS, MAX_SPANS
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step
 from tentalis.core.field_limits import MAX_APPEAL_CHARS, MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS, MAX_REASON_CHARS
+from tentalis.core.hints import MAX_HINT_CHARS
 
 NO_PREFERENCE, TIE, NONE_GOOD = "", "tie", "none"
 Scores = Mapping[tuple[int, int | None], Sequence[StepScore]]
@@ -140,6 +141,9 @@ class FeedbackForm(forms.Form):
         max_length=MAX_JUDGEMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text=gettext_lazy("The rule behind your judgement teaches more than the verdict; praise teaches nothing."),
+    )
+    teaches = forms.BooleanField(
+        label=gettext_lazy("Teach these words as they stand, also beside full marks"), required=False
     )
     preferred_attempt = forms.ChoiceField(label=gettext_lazy("Best answer"), required=False, widget=forms.RadioSelect)
     none_good = forms.BooleanField(
@@ -321,11 +325,17 @@ class FeedbackForm(forms.Form):
         return bool(self.cleaned_data["none_good"]) or self.cleaned_data["preferred_attempt"] == NONE_GOOD
 
     @property
+    def hint_text(self) -> str:
+        """The words as the hint itself, where their writer says so."""
+        return str(self.cleaned_data.get("text") or "") if self.cleaned_data.get("teaches") else ""
+
+    @property
     def said(self) -> Said:
         """The judgement as the services take it."""
         return {
             "score": self.cleaned_data["score"],
             "text": self.cleaned_data["text"],
+            "hint_text": self.hint_text,
             "steps": self.words,
             "preferred_attempt": self.preferred,
             "edited_answer": self.cleaned_data["edited_answer"],
@@ -341,7 +351,10 @@ class FeedbackForm(forms.Form):
             for step in one.steps:
                 name = f"{place_name(one.attempt, step)}-spans"
                 data[name] = self._clean_spans(name, step)
-        apart = {"active_s", "draft_version"}
+        if data.get("teaches") and not 0 < len(str(data.get("text") or "").strip()) <= MAX_HINT_CHARS:
+            wanted = _("Write what should be learned in at most %(most)s characters.") % {"most": MAX_HINT_CHARS}
+            self.add_error("text", wanted)
+        apart = {"active_s", "draft_version", "teaches"}
         if not self.errors and not any(_is_said(value) for name, value in data.items() if name not in apart):
             raise ValidationError(_("Enter a score, a comment, a best answer or a corrected answer."))
         return data
@@ -488,7 +501,8 @@ def read_draft(data: Mapping[str, Any]) -> dict[str, Any]:
         return dict(data)
     fields = {name: words[name] for name in ("score", "text", "edited_answer", "none_good") if name in words}
     if "hint_text" in words:  # said beside the words elsewhere; here there is one box for both
-        fields["text"] = "\n".join(filter(None, (fields.get("text", ""), words["hint_text"])))
+        fields["text"] = "\n".join(dict.fromkeys(filter(None, (fields.get("text", ""), words["hint_text"]))))
+        fields["teaches"] = True
     if "preferred_attempt" in words:
         fields["preferred_attempt"] = str(words["preferred_attempt"])
     for rank, group in enumerate(words.get("ranking", ()), start=1):

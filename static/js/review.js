@@ -4,7 +4,7 @@ import { Draft } from "./draft.js";
 import { Marks } from "./compare.js";
 import "./queue.js";
 
-const TEACHING = "#id_text, #id_edited_answer, [data-comment], [data-score], [data-rank], input[type=radio], [name=none_good]";
+const TEACHING = "#id_text, #id_edited_answer, [data-comment], [data-score], [data-rank], input[type=radio], [name=none_good], [name=teaches]";
 const SCORES = { 1: "0", 2: "0.25", 3: "0.5", 4: "0.75", 5: "1" };
 const form = document.getElementById("judgement");
 const answers = [...document.querySelectorAll(".answer")];

@@ -28,7 +28,7 @@ COUNT = """
 # each control that a person can use, alone on an empty form: [its name, what would be sent then]
 GESTURES = """() => {
     const form = document.getElementById("judgement");
-    const silent = ["csrfmiddlewaretoken", "review", "active_s", "draft_version"];
+    const silent = ["csrfmiddlewaretoken", "review", "active_s", "draft_version", "teaches"];
     const read = () => Object.fromEntries([...new FormData(form)].filter(([name]) => !silent.includes(name)));
     const found = [];
     const tell = (one) => one.dispatchEvent(new Event("input", { bubbles: true }));

@@ -16,7 +16,7 @@ from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
 
-SILENT = ("csrfmiddlewaretoken", "review", "active_s", "draft_version")
+SILENT = ("csrfmiddlewaretoken", "review", "active_s", "draft_version", "teaches")
 """Fields that carry the form, and no word on the work."""
 
 

@@ -11,12 +11,13 @@ from django.urls import reverse
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.calibration.models import Rater
+from apps.console.review_forms import read_draft
 from apps.console.selectors.review import name_place, shuffle_attempts
 from apps.console.words_facts import name_fact
 from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim, find_queue
+from apps.feedback.services import claim, find_queue, read_words
 from apps.inference.models import Exchange
 from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore
@@ -239,6 +240,23 @@ def test_the_preview_says_what_would_be_taught_and_how_the_answer_changes(projec
     own = client.post(path("feedback-preview", task.pk), data | {"text": "Prices rose by one."}).content.decode()
     assert "Prices rose by one." in own
     assert not Feedback.objects.exists()
+
+
+def test_words_beside_full_marks_teach_where_their_writer_says_so(project: Project, bob: User) -> None:
+    client = sign_in(bob)
+    said = {"score": "1", "text": "Always answer in cents."}
+    for ticked, taught in (({}, ""), ({"teaches": "on"}, "Always answer in cents.")):
+        review = make_open_review(project)
+        claim(review=review, by=bob)
+        preview = client.post(path("feedback-preview", review.task_id), said | ticked).content.decode()
+        assert ("taken for praise" in preview) is not bool(taught)
+        refused = client.post(path("review", review.pk), {"score": "1", "teaches": "on"})
+        assert "Write what should be learned" in refused.content.decode()
+        assert client.post(path("review", review.pk), said | ticked).status_code == 302
+        given = review.given.get()
+        assert (given.text, given.hint_text) == ("Always answer in cents.", taught)
+        again = read_draft({"words": read_words(given).to_json()})
+        assert (again["text"], again.get("teaches", False)) == ("Always answer in cents.", bool(taught))
 
 
 def test_a_draft_is_kept_by_version_and_comes_back_into_the_form(project: Project, bob: User) -> None:
