@@ -133,7 +133,7 @@ class PolicyCourse:
         started = time.perf_counter()
         dealt = [self._lessons[index] for index in self._plan[number - 1]]
         better = sum(lesson.is_better(self._recipe, self._version) for lesson in dealt)
-        totals = count_totals(dealt, self._recipe) | {"better": max(better, LEAST_BETTER)}
+        totals = count_totals(dealt, self._recipe) | {"better": float(max(better, LEAST_BETTER))}
         lessons = [lesson for lesson in dealt if lesson.moves(self._recipe)]
         tokens = sum(lesson.sampled_tokens for lesson in lessons)
         sums: defaultdict[str, float] = defaultdict(float)
@@ -296,7 +296,7 @@ class PolicyCourse:
             loss = loss + recipe.kl_coef * terms["kl_base"]
         torch.autograd.backward(loss)
         drift = measure_drift(found.logprobs, behaviour, sampled, clip_low=recipe.clip_low, clip_high=recipe.clip_high)
-        gained = torch.where(sampled, found.logprobs.detach() - behaviour, 0.0).split(list(sizes))
+        gained = torch.split(torch.where(sampled, found.logprobs.detach() - behaviour, 0.0), list(sizes))
         displaced = sum(
             gap < -HALVED_NATS and item.is_better(recipe, self._version)
             for item, gap in zip(lessons, torch.stack([one.sum() for one in gained]).tolist(), strict=True)
