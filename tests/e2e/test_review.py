@@ -28,12 +28,13 @@ COUNT = """
 # each control that a person can use, alone on an empty form: [its name, what would be sent then]
 GESTURES = """() => {
     const form = document.getElementById("judgement");
-    const silent = ["csrfmiddlewaretoken", "review", "active_s", "draft_version", "teaches"];
+    const silent = ["csrfmiddlewaretoken", "review", "active_s", "draft_version"];
     const read = () => Object.fromEntries([...new FormData(form)].filter(([name]) => !silent.includes(name)));
     const found = [];
     const tell = (one) => one.dispatchEvent(new Event("input", { bubbles: true }));
     for (const one of form.querySelectorAll("button[type=button], input:not([type=hidden]), textarea")) {
         if (one.type === "radio" && one.value === "") continue;
+        if (one.name === "teaches") continue;  // says how the words are meant, and nothing without them
         form.reset();
         if (one.type === "range") { one.value = "0"; tell(one); }
         else if (one.type === "number") { one.value = "rank" in one.dataset ? "1" : "0"; tell(one); }
