@@ -196,7 +196,7 @@ def test_a_judgement_becomes_a_control_item_on_its_page_and_is_seen_and_removed_
     assert taken is not None
     give_feedback(review=taken, by=bob, score=0.0)
     shown = " ".join(client.get(quality).content.decode().split())
-    assert "100.0 % of the reviews handed out" in shown
+    assert "100.0 % of reviews" in shown
     assert 'class="right">0 of 1</td>' in shown
     assert "Control items" not in sign_in(bob).get(quality).content.decode()
     item = GoldItem.objects.get()
