@@ -18,7 +18,7 @@ from pytest_django.live_server_helper import LiveServer
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.adapters.models import Adapter, Verdict
 from apps.base.counting import forget_callers
-from apps.feedback.models import Feedback, Review
+from apps.feedback.models import Feedback, Review, RowImport
 from apps.rollouts.models import Batch, PreferencePair
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
@@ -76,6 +76,9 @@ def test_a_file_of_tasks_goes_in(signed_in: Run, tmp_path: Path) -> None:
         archive.writestr("tasks.jsonl", '{"prompt": "Three"}\n')
     made = signed_in("task", "import", str(tmp_path / "tasks.zip"), "--json")
     assert Task.objects.get(pk=made.json["tasks"][0]).prompt == "Three"
+    file.write_text('{"prompt": "Say hello.", "completion": "Hello!", "label": true}\n')
+    done = signed_in("task", "import", str(file), "--rows", "kto")
+    assert done.out == f"1 rows are being made into tasks by import {RowImport.objects.get(file='tasks.jsonl').pk}\n"
     file.write_text('{"question": "One"}\n')
     refused = signed_in("task", "import", str(file))
     assert refused.code == 1

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.console.models import SavedView
-from apps.feedback.models import Review
+from apps.feedback.models import Review, RowImport
 from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -169,6 +169,21 @@ def test_a_packed_file_of_tasks_is_read_and_what_is_none_is_refused_by_name(
         refused = as_alice.post("tasks/import", body | {"text": text})
         assert refused.status == 400
         assert words in refused.body["errors"]["text"][0]
+
+
+def test_finished_work_comes_in_by_the_door_of_tasks(
+    as_alice: Caller, as_bob: Caller, project: Project, worker: Worker
+) -> None:
+    row = '{"prompt": "Say hello.", "chosen": "Hello!", "rejected": "No."}\n'
+    body = {"project": project.slug, "environment": "chat", "form": "jsonl", "text": row, "name": "pairs.jsonl"}
+    made = as_alice.post("tasks/import", body)
+    found = RowImport.objects.get()
+    assert (made.status, made.body) == (201, {"count": 1, "tasks": [], "import_id": found.pk}), made
+    assert (found.kind, found.file, found.by.username, found.worker) == ("preferences", "pairs.jsonl", "alice", worker)
+    assert Segment.objects.filter(kind="import", subject_id=found.pk).count() == 1
+    assert as_bob.post("tasks/import", body).status == 403
+    refused = as_alice.post("tasks/import", body | {"rows": "sft"})
+    assert (refused.status, refused.body["errors"]["text"][0][:7]) == (400, "line 1:"), refused
 
 
 def test_an_outside_agent_hands_in_its_own_work(as_alice: Caller, project: Project, worker: Worker) -> None:
