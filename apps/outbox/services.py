@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,11 +41,12 @@ FROM (
     ORDER BY id FOR NO KEY UPDATE
 ) AS due
 WHERE segment.id = due.id
-RETURNING segment.id, kind, subject_id, project_id, links, queue
+RETURNING segment.id, kind, subject_id, project_id, links
 """
 _END = """
 UPDATE outbox_segment AS segment
-SET position = position + 1, away_since = NULL, queue = %(queue)s, state = %(state)s, fence = %(next_fence)s,
+SET position = position + 1, away_since = NULL, queue = coalesce(%(queue)s, queue), state = %(state)s,
+    fence = %(next_fence)s,
     attempts = CASE WHEN %(next_fence)s::uuid IS NULL THEN 0 ELSE 1 END,
     lease_until = CASE WHEN %(next_fence)s::uuid IS NULL THEN NULL
                        ELSE statement_timestamp() + %(lease_s)s * interval '1 second' END,
@@ -88,9 +89,16 @@ class Claim:
     project_id: int | None
     links: Sequence[str]
     position: int
-    next_queue: str
     fence: uuid.UUID
-    next_fence: uuid.UUID | None
+    next_fence: uuid.UUID | None = None
+
+    @property
+    def next_queue(self) -> str | None:
+        return None if self.is_last else queue_of(self.links[self.position + 1])
+
+    def going_on(self, served: Collection[str]) -> "Claim":
+        """The claim of a process that serves these queues."""
+        return replace(self, next_fence=uuid.uuid4() if self.next_queue in served else None)
 
     @property
     def link(self) -> str:
@@ -164,26 +172,10 @@ def claim_links(segment_ids: Sequence[int], position: int, *, owner: str, served
         rows = cursor.fetchall()
     if not rows:
         return None
-    _, kind, _, project_id, written, queue = rows[0]
+    _, kind, _, project_id, links = rows[0]
     pass_crash_point(CrashPoint.AFTER_CLAIM)
     subjects = {pk: subject for pk, _, subject, *_ in sorted(rows)}
-    return _make_claim(subjects, kind, project_id, json.loads(written), position, queue, fence, served)
-
-
-def _make_claim(
-    subjects: Mapping[int, int],
-    kind: str,
-    project_id: int | None,
-    links: Sequence[str],
-    position: int,
-    queue: str,
-    fence: uuid.UUID,
-    served: Collection[str],
-) -> Claim:
-    is_last = position + 1 >= len(links)
-    next_queue = queue if is_last else queue_of(links[position + 1])
-    next_fence = None if is_last or next_queue not in served else uuid.uuid4()
-    return Claim(subjects, kind, project_id, links, position, next_queue, fence, next_fence)
+    return Claim(subjects, kind, project_id, json.loads(links), position, fence).going_on(served)
 
 
 def find_next(held: Hold, *, served: Collection[str]) -> Claim | None:
@@ -191,16 +183,8 @@ def find_next(held: Hold, *, served: Collection[str]) -> Claim | None:
     claim = held.claim
     if claim.next_fence is None or not held.ended:
         return None
-    return _make_claim(
-        held.ended,
-        claim.kind,
-        claim.project_id,
-        claim.links,
-        claim.position + 1,
-        claim.next_queue,
-        claim.next_fence,
-        served,
-    )
+    following = replace(claim, subjects=held.ended, position=claim.position + 1, fence=claim.next_fence)
+    return following.going_on(served)
 
 
 def renew_leases(claims: Sequence[Claim]) -> None:
