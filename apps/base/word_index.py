@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from django.contrib.postgres.search import SearchQuery, SearchVectorField
-from django.db.models import Func, JSONField
+from django.db.models import Func, JSONField, Q, QuerySet
 from django.db.models.sql.compiler import SQLCompiler
 
 from apps.base.errors import BadInputError
@@ -65,3 +65,24 @@ def read_words(text: str) -> SearchQuery:
         raise BadInputError(f"wanted words or numbers to look for, found {text[:40]!r}")
     asked = " & ".join(f"'{word}'{':*' if len(word) >= SHORTEST_START else ''}" for word in words)
     return SearchQuery(asked, config="simple", search_type="raw")
+
+
+def with_words(
+    rows: QuerySet[Any], columns: tuple[Any, ...], text: str, *, indexed: Q | None = None, others: Q | None = None
+) -> QuerySet[Any]:
+    """Rows whose columns hold all words of a text, on the index of `Words(*columns)`.
+
+    Args:
+        indexed: which rows stand in the index, where not all do; others: the rest, which is looked through.
+    Raises:
+        BadInputError: a text without words.
+    """
+    try:
+        wanted = read_words(text)
+    except BadInputError as error:
+        raise BadInputError.at("text", str(error)) from None
+    found: QuerySet[Any] = rows.alias(words=Words(*columns)).filter(words=wanted)
+    if indexed is None or others is None:
+        return found
+    ids = found.filter(indexed).values("pk").union(found.filter(others).values("pk"))
+    return rows.filter(pk__in=ids)

@@ -19,11 +19,12 @@ from apps.feedback.errors import CountChangedError
 from apps.feedback.giving import carry_on
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewQuerySet
 from apps.feedback.opening import decide_reviewers
-from apps.feedback.queue import COUNT_CAP, QueueCount, QueueFilter, count_queue, narrow
+from apps.feedback.queue import COUNT_CAP, QueueFilter, count_queue, narrow
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.words import Words, find_faults
 from apps.tasks.models import Task
+from apps.tasks.selectors import Count
 from tentalis.core.review_policy import ReviewPolicy
 
 MAX_REVIEWS = COUNT_CAP
@@ -71,20 +72,20 @@ def start_bulk(
     if errors := find_faults(Words(**said), {}):
         raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
     with transaction.atomic():
-        count = QueueCount(len(chosen), is_more=len(chosen) > MAX_REVIEWS) if chosen else None
-        count = count or count_queue(project, by, filters, cap=MAX_REVIEWS)
+        count = Count(len(chosen), is_more=len(chosen) > MAX_REVIEWS) if chosen else None
+        count = count_queue(project, by, filters, cap=MAX_REVIEWS) if count is None else count
         if count.is_more:
             raise BadInputError(f"filters: wanted at most {MAX_REVIEWS:,} reviews at once, found more; narrow them")
-        if count.number != confirmed:
-            message = f"wanted the {confirmed:,} reviews that were confirmed, found {count.number:,} now"
-            raise CountChangedError(message, found=count.number)
+        if count != confirmed:
+            message = f"wanted the {confirmed:,} reviews that were confirmed, found {count} now"
+            raise CountChangedError(message, found=int(count))
         bulk = BulkJudgement.objects.create(
             project=project,
             by=by,
             filters=filters.to_query(),
             chosen=sorted(chosen),
             words=said,
-            total=count.number,
+            total=count,
         )
         payload = {"filters": bulk.filters, "words": said, "total": bulk.total}
         record(Kind.BULK_STARTED, subject=bulk, by=by.handle, payload=payload)
@@ -138,7 +139,7 @@ def judge_chunk(bulk_id: int, *, limit: int) -> Chunk:
 
 def _find_reviews(bulk: BulkJudgement) -> ReviewQuerySet:
     """What it has still to look at: what was open when it began, behind where it came to."""
-    rows = narrow(bulk.project, bulk.by, QueueFilter.from_query({} if bulk.chosen else bulk.filters))
+    rows = narrow(bulk.project, bulk.by, QueueFilter.from_kept({} if bulk.chosen else bulk.filters))
     if bulk.chosen:
         rows = rows.filter(pk__in=bulk.chosen)
     return rows.filter(pk__gt=bulk.last_review_id, created_at__lte=bulk.created_at)

@@ -55,6 +55,8 @@ ASKED = {
     for held in ("", "free")
 }
 """Filters' purpose, assigned, held and due under which a gold item passes for the next review."""
+NEVER_OF_GOLD = frozenset({"text", "reviewer", "min_score", "since", "until"})
+"""Filters under which none does."""
 
 
 def add_gold(
@@ -118,7 +120,8 @@ def draw_gold(project: Project, by: User, filters: QueueFilter, *, lease: timede
     what a new review for anybody is not.
     """
     rules = validate_review_policy(project.review_policy)
-    is_asked = (filters.purpose, filters.assigned, filters.held, filters.due) in ASKED and filters.min_score is None
+    is_asked = (filters.purpose, filters.assigned, filters.held, filters.due) in ASKED
+    is_asked = is_asked and NEVER_OF_GOLD.isdisjoint(filters.to_query())
     if not is_asked or rules.gold_rate == 0 or _LOTTERY.random() >= rules.gold_rate:
         return None
     said = Feedback.objects.filter(task=OuterRef("task"), author=by.handle)

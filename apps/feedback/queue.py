@@ -1,7 +1,7 @@
-"""The queue of open reviews: what it can be narrowed to, its pages, and how long it is."""
+"""The queue of open reviews: what it can be narrowed to, and how long it is."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -11,11 +11,10 @@ from django.db.models.functions import Now
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.base.errors import BadInputError
 from apps.feedback.models import Review, ReviewQuerySet
-from apps.tasks.models import Environment
+from apps.tasks.models import Environment, Task
+from apps.tasks.selectors import Count, find_by_words
 
-MAX_LISTED = 200
 COUNT_CAP = 10_000
 DUE_SOON = timedelta(hours=1)
 PURPOSES = (Review.Purpose.WORK.value, Review.Purpose.SECOND.value, Review.Purpose.APPEAL.value)
@@ -28,6 +27,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "due": ("soon", "late"),
 }
 MAX_FILTER_CHARS = 100
+READERS = dict.fromkeys(("min_priority", "min_score"), float) | dict.fromkeys(
+    ("since", "until"), datetime.fromisoformat
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,110 +37,48 @@ class QueueFilter:
     """What a queue is narrowed to; "" and None do not narrow it.
 
     Args:
+        text: words of the task.
         environment: one of the environments.
         worker: name of the worker that did the task.
         purpose: work, second or appeal; gold items are among the work.
+        reviewer: user name of whom it is assigned to, or who has it open.
         assigned: to me, to nobody, or to anyone at all.
         held: free (nobody has it open), me, others, or snoozed. Snoozed reviews are left out unless asked for.
         due: soon (within an hour) or late.
         min_priority: in [0, 1].
         min_score: in [0, 1]: every scorer said so much or more of every attempt, and somebody said something.
+        since, until: when it was opened, `until` excluded.
     """
 
+    text: str = ""
     environment: str = ""
     worker: str = ""
     purpose: str = ""
+    reviewer: str = ""
     assigned: str = ""
     held: str = ""
     due: str = ""
     min_priority: float | None = None
     min_score: float | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
     @classmethod
-    def from_query(cls, parameters: Mapping[str, Any]) -> Self:
-        """Read an address's parameters; those of other names are not looked at.
-
-        Raises:
-            BadInputError: naming each that cannot be.
-        """
-        values: dict[str, Any] = {}
-        errors: dict[str, list[str]] = {}
-        for field in fields(cls):
-            text = str(parameters.get(field.name) or "").strip()
-            if not text:
-                continue
-            if field.name.startswith("min_"):
-                values[field.name] = _read_share(field.name, text, errors)
-            elif field.name in CHOICES and text not in CHOICES[field.name]:
-                errors[field.name] = [f"wanted one of {', '.join(CHOICES[field.name])}, found {text[:40]!r}"]
-            elif len(text) > MAX_FILTER_CHARS or "\x00" in text:
-                errors[field.name] = [f"wanted a name of at most {MAX_FILTER_CHARS} characters, found another"]
-            else:
-                values[field.name] = text
-        if errors:
-            raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
+    def from_kept(cls, kept: Mapping[str, str]) -> Self:
+        """What `to_query` wrote."""
+        values: dict[str, Any] = {name: READERS.get(name, str)(value) for name, value in kept.items()}
         return cls(**values)
 
     def to_query(self) -> dict[str, str]:
         """The parameters that say the same; what does not narrow is left out."""
-        return {
-            name: f"{value:g}" if isinstance(value, float) else str(value)
-            for name, value in asdict(self).items()
-            if value not in ("", None)
-        }
+        said = {name: value for name, value in asdict(self).items() if value not in ("", None)}
+        return {name: _write(value) for name, value in said.items()}
 
 
 EVERYTHING = QueueFilter()
 
 
-@dataclass(frozen=True)
-class QueuePage:
-    """Reviews by their place in the queue, and where the next page starts ("": no more)."""
-
-    reviews: Sequence[Review]
-    next_after: str
-
-
-@dataclass(frozen=True)
-class QueueCount:
-    """How many reviews there are; `is_more`: counting stopped there."""
-
-    number: int
-    is_more: bool
-
-    def __str__(self) -> str:
-        return f"{self.number:,}{'+' if self.is_more else ''}"
-
-
-def find_queue(
-    project: Project, by: User, filters: QueueFilter = EVERYTHING, *, after: str = "", limit: int = 25
-) -> QueuePage:
-    """One page of the open reviews that wait for people, the first to be taken first.
-
-    Pages start behind the last review seen, so that what is opened or closed meanwhile moves nothing. One query; the
-    task with its worker, and who holds it or is to have it, come with each review.
-
-    Args:
-        after: `next_after` of the page before.
-        limit: 1 to 200.
-    Raises:
-        NotFoundError, NotAllowedError: `by` may not read the reviews.
-        BadInputError: a limit or place that cannot be.
-    """
-    require_right(by, project, Right.REVIEWS_READ)
-    if not 1 <= limit <= MAX_LISTED:
-        raise BadInputError(f"limit: wanted 1 to {MAX_LISTED}, found {limit}")
-    rows = narrow(project, by, filters).select_related("project", "task__worker", "claimed_by", "assigned_to")
-    if after:
-        rank_at, pk = _read_place(after)
-        rows = rows.filter(Q(rank_at__gt=rank_at) | Q(rank_at=rank_at, pk__gt=pk), rank_at__gte=rank_at)
-    page = list(rows.order_by("rank_at", "pk")[: limit + 1])
-    is_more = len(page) > limit
-    page = page[:limit]
-    return QueuePage(page, _write_place(page[-1]) if is_more else "")
-
-
-def count_queue(project: Project, by: User, filters: QueueFilter = EVERYTHING, *, cap: int = COUNT_CAP) -> QueueCount:
+def count_queue(project: Project, by: User, filters: QueueFilter = EVERYTHING, *, cap: int = COUNT_CAP) -> Count:
     """How many reviews match; counting stops at `cap`.
 
     Raises:
@@ -146,15 +86,18 @@ def count_queue(project: Project, by: User, filters: QueueFilter = EVERYTHING, *
     """
     require_right(by, project, Right.REVIEWS_READ)
     found = narrow(project, by, filters).order_by()[: cap + 1].count()
-    return QueueCount(min(found, cap), found > cap)
+    return Count(min(found, cap), is_more=found > cap)
+
+
+def find_waiting(project: Project, *, with_snoozed: bool = False) -> ReviewQuerySet:
+    """The project's open reviews for people, in no order."""
+    rows = Review.objects.filter(project=project, audience=Review.Audience.HUMAN, state=Review.State.OPEN)
+    return rows if with_snoozed else rows.filter(Q(snoozed_until__isnull=True) | Q(snoozed_until__lt=Now()))
 
 
 def narrow(project: Project, by: User, filters: QueueFilter) -> ReviewQuerySet:
-    """The project's open reviews for people that match, in no order."""
-    rows = Review.objects.filter(project=project, audience=Review.Audience.HUMAN, state=Review.State.OPEN)
-    if filters.held != "snoozed":
-        rows = rows.filter(Q(snoozed_until__isnull=True) | Q(snoozed_until__lt=Now()))
-    return narrow_rows(rows, by, filters)
+    """Those of them that match."""
+    return narrow_rows(find_waiting(project, with_snoozed=filters.held == "snoozed"), by, filters)
 
 
 def narrow_rows(rows: ReviewQuerySet, by: User, filters: QueueFilter) -> ReviewQuerySet:
@@ -168,6 +111,15 @@ def narrow_rows(rows: ReviewQuerySet, by: User, filters: QueueFilter) -> ReviewQ
         rows = rows.filter(is_held, claimed_by=by)
     elif filters.held == "others":
         rows = rows.filter(is_held).exclude(claimed_by=by)
+    if filters.text:
+        rows = rows.filter(task__in=find_by_words(Task.objects.all(), filters.text).values("pk"))
+    if filters.reviewer:
+        name = filters.reviewer.removeprefix("user:")
+        rows = rows.filter(Q(assigned_to__username=name) | is_held & Q(claimed_by__username=name))
+    if filters.since is not None:
+        rows = rows.filter(created_at__gte=filters.since)
+    if filters.until is not None:
+        rows = rows.filter(created_at__lt=filters.until)
     if filters.environment:
         rows = rows.filter(task__environment=filters.environment)
     if filters.worker:
@@ -194,27 +146,7 @@ def narrow_rows(rows: ReviewQuerySet, by: User, filters: QueueFilter) -> ReviewQ
     return rows
 
 
-def _read_share(name: str, text: str, errors: dict[str, list[str]]) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if 0 <= value <= 1:  # NaN fails this too
-        return value
-    errors[name] = [f"wanted a number from 0 to 1, found {text[:40]!r}"]
-    return None
-
-
-def _write_place(review: Review) -> str:
-    return f"{review.rank_at.isoformat()}~{review.pk}"
-
-
-def _read_place(text: str) -> tuple[datetime, int]:
-    moment, _, number = text.partition("~")
-    try:
-        rank_at, pk = datetime.fromisoformat(moment), int(number)
-        if rank_at.tzinfo is not None and 0 <= pk < 2**63:
-            return rank_at, pk
-    except ValueError:
-        pass
-    raise BadInputError(f"after: wanted the place at which another page ended, found {text[:60]!r}")
+def _write(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return f"{value:g}" if isinstance(value, float) else str(value)

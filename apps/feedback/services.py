@@ -17,7 +17,7 @@ from apps.feedback.giving import give_feedback, give_task_feedback, note_signal
 from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold, with_gold_counts
 from apps.feedback.hints import NOTHING, Drawn, extract_hints, hints_ask_models, needs_model, preview_hint
 from apps.feedback.opening import open_reviews, reviews_ask_models
-from apps.feedback.queue import QueueCount, QueueFilter, QueuePage, count_queue, find_queue
+from apps.feedback.queue import QueueFilter, count_queue
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.skipping import skip_review
 from apps.feedback.standing import find_undo_until, settle_feedback
@@ -31,9 +31,7 @@ __all__ = [
     "NOTHING",
     "Chunk",
     "Drawn",
-    "QueueCount",
     "QueueFilter",
-    "QueuePage",
     "Said",
     "StepWord",
     "Words",
@@ -51,7 +49,6 @@ __all__ = [
     "find_contradiction",
     "find_draft",
     "find_expected",
-    "find_queue",
     "find_undo_until",
     "find_undoing",
     "give_feedback",

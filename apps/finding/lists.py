@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import django_filters as filters
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
@@ -17,14 +17,16 @@ from django.utils.translation import gettext_lazy
 
 from apps.accounts.models import User
 from apps.base.errors import BadInputError
-from apps.base.word_index import MOST_TYPED, Words, read_words
+from apps.base.word_index import MOST_TYPED, read_words
 from apps.finding.bounds import TooBroadError, find_first_since, within
 from apps.finding.pages import Order, turn_page
+from apps.tasks.selectors import Count
 
 MOST_COUNTED = 1_000
 COUNT_S = 2.0
 MAX_NAME = 200
 SORT = "sort"
+YES, NO = "true", "false"
 PAGING = frozenset({"after", "fragment"})
 """What an address may hold beside filters and order."""
 
@@ -56,6 +58,22 @@ class MomentField(forms.CharField):
 
 class MomentFilter(filters.Filter):  # type: ignore[misc]
     field_class = MomentField
+
+
+class WordsField(forms.CharField):
+    """Words that can be looked for on an index."""
+
+    def validate(self, value: Any) -> None:
+        super().validate(value)
+        try:
+            if value:
+                read_words(value)
+        except BadInputError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+class WordsFilter(filters.CharFilter):  # type: ignore[misc]
+    field_class = WordsField
 
 
 class ListFilters(filters.FilterSet):  # type: ignore[misc]
@@ -96,6 +114,7 @@ class ListFilters(filters.FilterSet):  # type: ignore[misc]
             raise _refuse(errors)
         if isinstance(query, QueryDict) and (several := sorted(name for name in query if len(query.getlist(name)) > 1)):
             raise _refuse({name: ["wanted one value, found several"] for name in several})
+        cls.read_order(query.get(SORT, ""))
         made = cls(data=query, queryset=rows, request=SimpleNamespace(user=user))
         if not made.is_valid():
             raise _refuse({name: [str(one) for one in found] for name, found in made.errors.items()})
@@ -125,53 +144,22 @@ class ListFilters(filters.FilterSet):  # type: ignore[misc]
         return rows
 
 
-def text_filter(**said: Any) -> filters.CharFilter:
+def text_filter(**said: Any) -> WordsFilter:
     """Words; the filter set says how they are looked for in its method `that_say`."""
-    return filters.CharFilter(method="that_say", label=said.pop("label", gettext_lazy("Words")), max_length=MOST_TYPED)
+    said = {"method": "that_say", "label": gettext_lazy("Words"), "max_length": MOST_TYPED} | said
+    return WordsFilter(**said)
 
 
-def since_filter() -> MomentFilter:
-    return MomentFilter(method="begin_at", label=gettext_lazy("From"))
+def since_filter(**said: Any) -> MomentFilter:
+    return MomentFilter(**({"method": "begin_at", "label": gettext_lazy("From")} | said))
 
 
-def until_filter() -> MomentFilter:
-    return MomentFilter(method="end_before", label=gettext_lazy("Until"), is_end=True)
+def until_filter(**said: Any) -> MomentFilter:
+    return MomentFilter(**({"method": "end_before", "label": gettext_lazy("Until"), "is_end": True} | said))
 
 
 def least_filter(**said: Any) -> filters.NumberFilter:
     return filters.NumberFilter(min_value=0, max_value=1, decimal_places=4, max_digits=5, **said)
-
-
-def with_words(
-    rows: QuerySet[Any], columns: tuple[Any, ...], text: str, *, indexed: Q | None = None, others: Q | None = None
-) -> QuerySet[Any]:
-    """Rows whose columns hold all words of a text, on the index of `Words(*columns)`.
-
-    Args:
-        indexed: which rows stand in the index, where not all do; others: the rest, which is looked through.
-    Raises:
-        BadInputError: a text without words.
-    """
-    try:
-        wanted = read_words(text)
-    except BadInputError as error:
-        raise BadInputError.at("text", str(error)) from None
-    found: QuerySet[Any] = rows.alias(words=Words(*columns)).filter(words=wanted)
-    if indexed is None or others is None:
-        return found
-    ids = found.filter(indexed).values("pk").union(found.filter(others).values("pk"))
-    return rows.filter(pk__in=ids)
-
-
-@dataclass(frozen=True)
-class Count:
-    """How many there are; `is_more`: counting stopped there."""
-
-    number: int
-    is_more: bool
-
-    def __str__(self) -> str:
-        return f"{self.number:,}{'+' if self.is_more else ''}"
 
 
 @dataclass(frozen=True)
@@ -222,12 +210,18 @@ def list_rows(
         with within():
             page = turn_page(bound.qs, order, place=query.get("after", ""), limit=limit)
         is_all = not query.get("after") and not page.next_place
-        count = Count(len(page.rows), False) if is_all else count_rows(bound.qs) if bound.is_narrow else None
+        count = Count(len(page.rows)) if is_all else count_rows(bound.qs) if bound.is_narrow else None
     except BadInputError as error:
-        empty = filter_class(data=query, queryset=rows.none(), request=SimpleNamespace(user=user))
-        errors: Mapping[str, Any] = error.errors or {"": [str(error)]}
-        return Listing(empty, [], "", None, query.get(SORT, ""), errors)
+        return _tell_faults(filter_class, rows, query, user, error)
     return Listing(bound, list(page.rows), page.next_place, count, query.get(SORT, ""), {})
+
+
+def read_address(filter_class: type[ListFilters], rows: QuerySet[Any], query: Mapping[str, str], user: User) -> Listing:
+    """What an address asks for, without looking for it."""
+    try:
+        return Listing(filter_class.bind(query, rows, user), [], "", None, query.get(SORT, ""), {})
+    except BadInputError as error:
+        return _tell_faults(filter_class, rows, query, user, error)
 
 
 def count_rows(rows: QuerySet[Any], *, most: int = MOST_COUNTED) -> Count | None:
@@ -237,7 +231,15 @@ def count_rows(rows: QuerySet[Any], *, most: int = MOST_COUNTED) -> Count | None
             found = rows.order_by()[: most + 1].count()
     except TooBroadError:
         return None
-    return Count(min(found, most), found > most)
+    return Count(min(found, most), is_more=found > most)
+
+
+def _tell_faults(
+    filter_class: type[ListFilters], rows: QuerySet[Any], query: Mapping[str, str], user: User, error: BadInputError
+) -> Listing:
+    empty = filter_class(data=query, queryset=rows.none(), request=SimpleNamespace(user=user))
+    errors: Mapping[str, Any] = error.errors or {"": [str(error)]}
+    return Listing(empty, [], "", None, query.get(SORT, ""), errors)
 
 
 def _refuse(errors: Mapping[str, list[str]]) -> BadInputError:

@@ -62,7 +62,7 @@ def turn_page(rows: QuerySet[Any], order: Order = NEWEST_FIRST, *, place: str = 
             beyond = TupleLessThan if order.is_descending else TupleGreaterThan
             valued = valued.filter(beyond(Tuple(F(order.path), F("pk")), (value, pk)))
         found = list(valued.order_by(f"{sign}{order.path}", f"{sign}pk")[: limit + 1])
-    if len(found) <= limit:
+    if len(found) <= limit and rows.model._meta.get_field(order.path).null:
         rest = rows.filter(**{f"{order.path}__isnull": True})
         if place and value is None:
             rest = rest.filter(**{"pk__lt" if order.is_descending else "pk__gt": pk})

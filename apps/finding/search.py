@@ -19,14 +19,14 @@ from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
-from apps.base.word_index import MOST_TYPED, read_words, split_words
-from apps.feedback.models import COMMENT_WORDS, FEEDBACK_WORDS, Feedback, Review, StepFeedback
+from apps.base.word_index import MOST_TYPED, read_words, split_words, with_words
+from apps.feedback.models import Feedback, Review
 from apps.finding.bounds import TooBroadError, within
-from apps.finding.lists import with_words
-from apps.finding.tasks import find_by_words
+from apps.finding.feedback import find_said
 from apps.inference.models import EXCHANGE_WORDS, Exchange, Session
 from apps.inference.selectors import read_public_id
 from apps.tasks.models import Task
+from apps.tasks.selectors import find_by_words
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -209,10 +209,7 @@ def _readable(asked: Asked) -> QuerySet[Feedback]:
 def _feedback(asked: Asked) -> list[Hit]:
     if not _has_words(asked.text):
         return []
-    said = with_words(_readable(asked), FEEDBACK_WORDS, asked.text).values("pk")
-    words = StepFeedback.objects.filter(feedback__project=asked.project).exclude(comment="")
-    commented = with_words(words, COMMENT_WORDS, asked.text).values("feedback")
-    found = _newest(_readable(asked).filter(Q(pk__in=said) | Q(pk__in=commented)).prefetch_related("steps"))
+    found = _newest(find_said(_readable(asked), asked.text).prefetch_related("steps"))
     return [_show_feedback(one, asked.text) for one in found]
 
 

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import django_filters as filters
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from apps.feedback.models import Feedback
-from apps.finding.lists import ListFilters, least_filter, since_filter, text_filter, until_filter, with_words
-from apps.tasks.models import SEARCHED_STATES, TASK_WORDS, Attempt, Environment, Task
-
-YES, NO = "true", "false"
+from apps.finding.lists import NO, YES, ListFilters, least_filter, since_filter, text_filter, until_filter
+from apps.tasks.models import Attempt, Environment, Task
+from apps.tasks.selectors import find_by_words
 
 
 class TaskFilters(ListFilters):
@@ -59,9 +58,3 @@ class TaskFilters(ListFilters):
 def read_handle(text: str) -> str:
     """A handle, or a person's by their name alone."""
     return text if ":" in text else f"user:{text}"
-
-
-def find_by_words(tasks: QuerySet[Any], text: str) -> QuerySet[Any]:
-    """Tasks that hold all words of a text. Raises BadInputError for one without words."""
-    others = [state for state in Task.State.values if state not in SEARCHED_STATES]
-    return with_words(tasks, TASK_WORDS, text, indexed=Q(state__in=SEARCHED_STATES), others=Q(state__in=others))

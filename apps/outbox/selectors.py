@@ -44,16 +44,9 @@ class DeadWork:
     reason: str
 
 
-def find_dead(project_id: int, *, kind: str = "", error: str = "") -> QuerySet[Segment]:
-    """A project's dead letters.
-
-    Args:
-        kind: only those of this kind of work; error: only those whose last error is of this type.
-    """
-    found = Segment.objects.filter(project_id=project_id, state=Segment.State.DEAD)
-    if kind:
-        found = found.filter(kind=kind)
-    return with_last_error(found, error) if error else found
+def find_dead(project_id: int) -> QuerySet[Segment]:
+    """A project's dead letters."""
+    return Segment.objects.filter(project_id=project_id, state=Segment.State.DEAD)
 
 
 def with_last_error(segments: QuerySet[Segment], error: str) -> QuerySet[Segment]:
@@ -61,9 +54,16 @@ def with_last_error(segments: QuerySet[Segment], error: str) -> QuerySet[Segment
     return segments.alias(last_error=_of_last("type")).filter(last_error=error)
 
 
+def with_last_message(segments: QuerySet[Segment], text: str) -> QuerySet[Segment]:
+    """Those of them whose last error says this, in any case of letters."""
+    return segments.alias(last_message=_of_last("message")).filter(last_message__icontains=text)
+
+
 def count_dead_by_error(project_id: int, *, kind: str = "") -> dict[str, int]:
     """Type of the last error -> how many of a project's newest `MOST` dead letters ended with it, most first."""
-    newest = find_dead(project_id, kind=kind).order_by("-id").values_list(_of_last("type"), flat=True)[:MOST]
+    dead = find_dead(project_id)
+    dead = dead.filter(kind=kind) if kind else dead
+    newest = dead.order_by("-id").values_list(_of_last("type"), flat=True)[:MOST]
     return dict(Counter(str(one) for one in newest if one).most_common())
 
 

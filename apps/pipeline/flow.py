@@ -28,6 +28,7 @@ from apps.conversations import asked
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review, RowImport
 from apps.feedback.services import QueueFilter, Said
+from apps.finding.failed import FailedFilters
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
@@ -375,14 +376,16 @@ class Replayed(NamedTuple):
     left: int
 
 
-def replay_all(*, project: Project, by: User, kind: str = "", error: str = "") -> Replayed:
+def replay_all(*, project: Project, by: User, filters: Mapping[str, str] | None = None) -> Replayed:
     """Take up a project's dead letters, the oldest first, at most `MOST_REPLAYED` at once; each is taken or not.
 
     Args:
-        kind: only those of this kind of work; error: only those whose last error is of this type.
+        filters: only those that the list of failed work shows with these.
+    Raises:
+        BadInputError: naming each filter that is unknown or cannot be.
     """
     require_right(by, project, Right.PIPELINE_WRITE)
-    dead = find_dead(project.pk, kind=kind, error=error).order_by("pk")
+    dead = FailedFilters.bind(filters or {}, find_dead(project.pk), by).qs.order_by("pk")
     taken = refused = 0
     for segment in dead[:MOST_REPLAYED]:
         try:

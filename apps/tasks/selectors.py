@@ -1,9 +1,13 @@
 """Reads of tasks that cost the same however many there are."""
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 from django.db import connection
+from django.db.models import Q, QuerySet
+
+from apps.base.word_index import with_words
+from apps.tasks.models import SEARCHED_STATES, TASK_WORDS, Task
 
 MOST = 10_000
 
@@ -35,3 +39,9 @@ def count_tasks(project_id: int, states: Iterable[str], *, most: int = MOST) -> 
         cursor.execute(_COUNT, {"project": project_id, "most": most, "states": [str(state) for state in states]})
         rows = cursor.fetchall()
     return {state: Count(min(count, most), is_more=count > most) for state, count in rows if count}
+
+
+def find_by_words(tasks: QuerySet[Any], text: str) -> QuerySet[Any]:
+    """Tasks that hold all words of a text. Raises BadInputError for one without words."""
+    others = [state for state in Task.State.values if state not in SEARCHED_STATES]
+    return with_words(tasks, TASK_WORDS, text, indexed=Q(state__in=SEARCHED_STATES), others=Q(state__in=others))

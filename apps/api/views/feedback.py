@@ -26,11 +26,12 @@ from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.feedback.models import Feedback
 from apps.feedback.services import StepWord
+from apps.finding.feedback import FeedbackFilters
 from apps.pipeline import flow
 from apps.tasks.models import Task
 
 
-class FeedbackFilterSet(ProjectFilterSet):
+class FeedbackFilterSet(FeedbackFilters, ProjectFilterSet):
     source = filters.ChoiceFilter(choices=Feedback.Source.choices)
     task = filters.NumberFilter(field_name="task_id")
     author = filters.CharFilter()

@@ -1,9 +1,8 @@
 """Reviews: found, taken, given back, passed on, assigned, drafted, closed with a judgement."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.decorators import action
@@ -30,10 +29,9 @@ from apps.api.views.base import ResourceViewSet
 from apps.api.views.feedback import read_words, show_feedback
 from apps.feedback import services as feedback
 from apps.feedback.models import Review
-from apps.feedback.queue import CHOICES, PURPOSES, narrow_rows
 from apps.feedback.services import QueueFilter
+from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow
-from apps.tasks.models import Environment
 
 JUDGING = [
     OpenApiExample("A score", {"score": 0.5, "text": "Right, and not polite."}, request_only=True),
@@ -59,29 +57,10 @@ PASSING = [
 DRAFTING = [OpenApiExample("The first", {"version": 0, "data": {"text": "Right, and"}}, request_only=True)]
 
 
-class ReviewFilterSet(ProjectFilterSet):
+class ReviewFilterSet(ReviewFilters, ProjectFilterSet):
     state = filters.ChoiceFilter(choices=Review.State.choices)
     audience = filters.ChoiceFilter(choices=Review.Audience.choices)
     task = filters.NumberFilter(field_name="task_id")
-    environment = filters.ChoiceFilter(choices=Environment.choices, method="narrow")
-    worker = filters.CharFilter(method="narrow", label="Name of the worker that did the task.")
-    purpose = filters.ChoiceFilter(choices=[(name, name) for name in PURPOSES], method="narrow")
-    assigned = filters.ChoiceFilter(choices=[(name, name) for name in CHOICES["assigned"]], method="narrow")
-    held = filters.ChoiceFilter(choices=[(name, name) for name in CHOICES["held"]], method="narrow")
-    due = filters.ChoiceFilter(choices=[(name, name) for name in CHOICES["due"]], method="narrow")
-    min_priority = filters.NumberFilter(method="narrow", min_value=0, max_value=1)
-    min_score = filters.NumberFilter(
-        method="narrow", min_value=0, max_value=1, label="Every scorer said so much of every attempt."
-    )
-
-    class Meta:
-        model = Review
-        fields: ClassVar[list[str]] = []
-
-    def narrow(self, queryset: QuerySet[Any], name: str, value: Any) -> QuerySet[Any]:
-        """One of the queue's own filters. Raises BadInputError naming it where the value cannot be."""
-        rows: Any = queryset
-        return narrow_rows(rows, current_user(self.request), QueueFilter.from_query({name: value}))
 
 
 class ReviewViewSet(ResourceViewSet):

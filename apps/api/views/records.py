@@ -38,8 +38,8 @@ from apps.audit.chain import entry_content
 from apps.audit.kinds import Kind
 from apps.audit.last_report import LAST_REPORT
 from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, Place
+from apps.finding.failed import FailedFilters
 from apps.outbox.models import Segment
-from apps.outbox.selectors import with_last_error
 from apps.pipeline import flow
 from apps.training.returns import find_returns
 from apps.workers.models import Worker
@@ -224,18 +224,13 @@ class QueuesView(ApiView):
         return Response(QueuesOut({"queues": count_queues(projects)}).data)
 
 
-class DeadLetterFilterSet(ProjectFilterSet):
-    error = filters.CharFilter(method="with_error", label="Type of its last error.")
-
+class DeadLetterFilterSet(FailedFilters, ProjectFilterSet):
     class Meta:
         model = Segment
-        fields: ClassVar = ["kind", "subject_id"]
+        fields: ClassVar = ["subject_id"]
 
     def in_project(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return queryset.filter(project_id=find_project(self.request, value).pk)
-
-    def with_error(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        return with_last_error(queryset, value)
 
 
 class DeadLetterViewSet(ResourceViewSet):
@@ -280,5 +275,5 @@ class DeadLetterViewSet(ResourceViewSet):
         """Take up a project's dead letters, the oldest first, a thousand at most."""
         body = self.read_body(ReplayIn)
         project = find_project_for(request, body.pop("project"), Right.PIPELINE_WRITE)
-        found = flow.replay_all(project=project, by=current_user(request), **body)
+        found = flow.replay_all(project=project, by=current_user(request), filters=body)
         return Response(ReplayedOut(found._asdict()).data)

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import User
 from apps.adapters.models import Adapter, PanelResult
 from apps.console.selectors.learning import AccuracyPoint, point_of
 from apps.feedback.models import Feedback
@@ -103,12 +103,10 @@ class Contribution:
     """What one reviewer's feedback did.
 
     Attributes:
-        given, learned: how many in all, and how many are in an adapter; `more` when both are at least that.
         adapters: the newest adapters that hold some of it, with how they did on held-out tasks.
     """
 
     fates: Sequence[FeedbackFate]
-    older: int | None
     adapters: Sequence[tuple[Adapter, AccuracyPoint | None, int]]
 
 
@@ -157,19 +155,10 @@ def find_people(adapter: Adapter) -> list[PersonShare]:
     return _count_people(Feedback.objects.counting().filter(used, project=adapter.project_id))
 
 
-def find_contribution(project: Project, author: str, *, before: int | None = None) -> Contribution:
-    """A page of somebody's feedback with what came of each, and the newest adapters that hold some of it.
-
-    Args:
-        author: handle, such as `user:bob`.
-    """
-    own = Feedback.objects.filter(project=project, author=author)
-    page = own if before is None else own.filter(pk__lt=before)
-    found = list(page.select_related("task__worker").order_by("-id")[: PAGE + 1])
-    fates = find_fates(found[:PAGE])
-    return Contribution(
-        fates=fates, older=found[PAGE - 1].pk if len(found) > PAGE else None, adapters=_find_adapters(fates)
-    )
+def find_contribution(feedback: Sequence[Feedback]) -> Contribution:
+    """What came of each of some of somebody's feedback, and the newest adapters that hold some of it."""
+    fates = find_fates(feedback)
+    return Contribution(fates=fates, adapters=_find_adapters(fates))
 
 
 def find_fates(feedback: Sequence[Feedback]) -> list[FeedbackFate]:

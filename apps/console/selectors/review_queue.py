@@ -1,42 +1,18 @@
-"""The queue as its page shows it: rows in words, what it can be narrowed to, and the way there in the address."""
+"""The queue as its page shows it: rows in words, and who may be given what."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.core.exceptions import PermissionDenied
-from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Member, Project, User
 from apps.accounts.services import find_role
 from apps.feedback.models import Review
 from apps.feedback.rights import MANAGERS, REVIEWERS
-from apps.feedback.services import QueueFilter
-from apps.tasks.models import Environment
-from apps.workers.models import Worker
 
 PEOPLE = 200
-WORKERS = 100
 AI_REVIEWS = 25
 HIGH, MIDDLE = 0.66, 0.33
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One way to narrow the queue: its value in the address and its words."""
-
-    value: str
-    label: str
-    is_chosen: bool
-
-
-@dataclass(frozen=True)
-class Narrowing:
-    """One field of the filter."""
-
-    name: str
-    label: str
-    choices: Sequence[Choice]
 
 
 @dataclass(frozen=True)
@@ -57,33 +33,6 @@ def say_purpose(review: Review) -> str:
     """A gold item must look like any other."""
     words = {Review.Purpose.SECOND.value: _("Second opinion"), Review.Purpose.APPEAL.value: _("Appeal")}
     return words.get(review.shown_purpose, "")
-
-
-def find_narrowings(project: Project, filters: QueueFilter) -> list[Narrowing]:
-    """What the queue's page offers; one query, for the workers' names."""
-    workers = Worker.objects.filter(project=project).order_by("name").values_list("name", flat=True)[:WORKERS]
-    offered = {
-        "environment": (
-            _("Environment"),
-            list(Environment.choices),
-        ),
-        "worker": (_("Worker"), [(name, name) for name in workers]),
-        "assigned": (
-            _("Assigned"),
-            [("me", _("To me")), ("nobody", _("To nobody")), ("anyone", _("To anybody at all"))],
-        ),
-        "held": (
-            _("Open at"),
-            [("free", _("Nobody")), ("me", _("Me")), ("others", _("Others")), ("snoozed", _("Snoozed"))],
-        ),
-        "due": (_("Due"), [("soon", _("Within the hour")), ("late", _("Overdue"))]),
-        "min_priority": (_("Priority"), [("0.66", _("High")), ("0.33", _("Medium or high"))]),
-    }
-    chosen = filters.to_query()
-    return [
-        Narrowing(name, label, [Choice(value, words, chosen.get(name) == value) for value, words in choices])
-        for name, (label, choices) in offered.items()
-    ]
 
 
 def find_ai_reviews(project: Project) -> list[Review]:
@@ -107,10 +56,3 @@ def require_manager(project: Project, user: User) -> None:
     """Raises PermissionDenied for anyone else."""
     if not may_manage(project, user):
         raise PermissionDenied(f"Judging in bulk takes a manager of {project.name}.")
-
-
-def write_query(filters: QueueFilter) -> str:
-    """The filter as an address carries it, with its question mark; "" for the whole queue."""
-    query = QueryDict(mutable=True)
-    query.update(filters.to_query())
-    return f"?{query.urlencode()}" if query else ""

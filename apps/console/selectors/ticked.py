@@ -13,8 +13,10 @@ from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.feedback.bulk import MAX_REVIEWS
 from apps.feedback.models import Review
-from apps.feedback.queue import QueueFilter, narrow
+from apps.feedback.queue import find_waiting
 from apps.finding.bounds import within
+from apps.finding.failed import FailedFilters
+from apps.finding.reviews import ReviewFilters
 from apps.finding.tasks import TaskFilters
 from apps.outbox.models import Segment
 from apps.outbox.selectors import find_dead
@@ -138,5 +140,8 @@ def _all_rows(project: Project, user: User, of: str, query: QueryDict) -> QueryS
         rows: QuerySet[Any] = TaskFilters.bind(filters, Task.objects.filter(project=project), user).qs
         return rows
     if of == "reviews":
-        return narrow(project, user, QueueFilter.from_query(filters))
-    return find_dead(project.pk, kind=filters.get("kind", ""), error=filters.get("error", ""))
+        waiting = find_waiting(project, with_snoozed=filters.get("held") == "snoozed")
+        reviews: QuerySet[Any] = ReviewFilters.bind(filters, waiting, user).qs
+        return reviews
+    failed: QuerySet[Any] = FailedFilters.bind(filters, find_dead(project.pk), user).qs
+    return failed

@@ -14,10 +14,8 @@ from apps.audit.chain import hash_entry
 from apps.audit.models import AuditEntry, AuditSeal
 from apps.finding.bounds import find_first_since
 from apps.outbox.models import Segment
-from apps.outbox.selectors import find_dead
 
 PAGE = 30
-DEAD_SHOWN = 50
 WINDOW = 200_000
 """Entries that one page looks through for a filter; the next page goes on below them."""
 CHECKED = 200
@@ -110,17 +108,6 @@ class ChainStatus:
     checked: int
     faults: Sequence[int]
     head: str
-
-
-def find_dead_letters(
-    project: Project, *, kind: str = "", error: str = "", before: int | None = None
-) -> tuple[list[DeadLetter], int | None]:
-    """A page of dead letters, newest first, and the id to go on below."""
-    dead = find_dead(project.pk, kind=kind, error=error)
-    if before is not None:
-        dead = dead.filter(pk__lt=before)
-    found = [DeadLetter(segment) for segment in dead.order_by("-id")[: DEAD_SHOWN + 1]]
-    return found[:DEAD_SHOWN], found[DEAD_SHOWN - 1].segment.pk if len(found) > DEAD_SHOWN else None
 
 
 def find_queue_depths(project: Project) -> list[QueueDepth]:

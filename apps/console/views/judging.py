@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -18,11 +19,12 @@ from apps.console.selectors import work
 from apps.console.selectors.presence import Present, find_present
 from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import Shown, find_undoable, show_attempts
-from apps.console.selectors.review_queue import may_manage, write_query
+from apps.console.selectors.review_queue import may_manage
 from apps.console.views.frame import Scene, leave, project_view, show
 from apps.feedback import services as reviews
 from apps.feedback.models import Review
-from apps.feedback.services import QueueFilter, claim_review, find_draft, save_draft, validate_review_policy
+from apps.feedback.services import claim_review, find_draft, save_draft, validate_review_policy
+from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow
 from apps.rollouts.services import find_obstacles
 from apps.tasks.models import Task
@@ -72,7 +74,7 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
         "proposals": find_of_task(task),
         "present": _find_present(scene, task, is_blind=is_blind),
         "undoable": find_undo(request, scene),
-        "query": write_query(read_filters(request)),
+        "query": find_asked(request),
     }
     return show(request, scene, "review", context, status=status)
 
@@ -94,7 +96,7 @@ def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None,
         review=review, by=scene.user, undo_s=undo_s, typed=_read_typed(request.POST), **form.said
     )
     request.session[UNDO] = feedback.pk
-    return open_next(request, scene, read_filters(request))
+    return open_next(request, scene)
 
 
 def _thank(request: HttpRequest, obstacles: Sequence[str]) -> None:
@@ -105,29 +107,27 @@ def _thank(request: HttpRequest, obstacles: Sequence[str]) -> None:
         messages.success(request, _("Thank you: your feedback is recorded and will be used for training."))
 
 
-def open_next(request: HttpRequest, scene: Scene, filters: QueueFilter, nothing: str = "") -> HttpResponse:
-    """Claim the next review of the filter and go there, else to the queue."""
-    found = claim_review(project=scene.project, by=scene.user, filters=filters)
+def open_next(request: HttpRequest, scene: Scene, nothing: str = "") -> HttpResponse:
+    """Claim the next review of the address's filter and go there, else to the queue, which says what is wrong."""
+    try:
+        filters = ReviewFilters.bind_some(request.GET, scene.user).queue
+        found = claim_review(project=scene.project, by=scene.user, filters=filters)
+    except BadInputError:
+        found, nothing = None, ""
     if found is None:
         if nothing:
             messages.info(request, nothing)
         answer = leave(scene, "review-list")
     else:
         answer = leave(scene, "review", found.pk)
-    answer["Location"] += write_query(filters)
+    answer["Location"] += find_asked(request)
     return answer
 
 
-def read_filters(request: HttpRequest) -> QueueFilter:
-    """What the address narrows the queue to.
-
-    Raises:
-        Http404: it cannot be read.
-    """
-    try:
-        return QueueFilter.from_query(request.GET)
-    except BadInputError as error:
-        raise Http404(str(error)) from None
+def find_asked(request: HttpRequest) -> str:
+    """What of the address narrows the queue, with its question mark; "" for the whole queue."""
+    kept = {name: request.GET[name] for name in ReviewFilters.base_filters if request.GET.get(name)}
+    return f"?{urlencode(kept)}" if kept else ""
 
 
 def find_undo(request: HttpRequest, scene: Scene) -> Any:

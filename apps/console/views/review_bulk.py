@@ -12,14 +12,17 @@ from apps.accounts.rights import Right
 from apps.base.errors import BadInputError, TentalisError
 from apps.console.forms import show_error
 from apps.console.review_forms import CONFIRM_ABOVE, ActionForm, BulkForm
-from apps.console.selectors.review_queue import find_narrowings, find_reviewers, require_manager, write_query
+from apps.console.selectors.review_queue import find_reviewers, require_manager
 from apps.console.selectors.ticked import DOINGS, Ticked, find_ticked
-from apps.console.views.frame import Scene, act, find_page, leave, posted, project_view, show
-from apps.console.views.judging import read_filters
-from apps.feedback.models import BulkJudgement
+from apps.console.views.frame import Scene, act, find_page, know_names, leave, posted, project_view, show, tidy
+from apps.console.views.judging import find_asked
+from apps.feedback.models import BulkJudgement, Review
 from apps.feedback.queue import EVERYTHING
 from apps.feedback.services import count_queue
+from apps.finding.lists import read_address
+from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow
+from apps.tasks.selectors import Count
 
 LISTS = {"tasks": "task-list", "reviews": "review-list", "failed": "dead-letters"}
 
@@ -29,11 +32,14 @@ LISTS = {"tasks": "task-list", "reviews": "review-list", "failed": "dead-letters
 def prepare_bulk(request: HttpRequest, scene: Scene) -> HttpResponse:
     """Choose by a rule, see how many it is, say what is said of each; above a hundred, type the number."""
     require_manager(scene.project, scene.user)
-    filters = read_filters(request)
-    count = count_queue(scene.project, scene.user, filters)
-    form = BulkForm(posted(request), count=count.number)
-    status = 400 if request.method == "POST" else 200
-    if form.is_valid():
+    if request.method == "GET" and (shorter := tidy(request)) is not None:
+        return shorter
+    listing = read_address(ReviewFilters, Review.objects.none(), request.GET, scene.user)
+    filters = EVERYTHING if listing.errors else listing.filters.queue
+    count = Count(0) if listing.errors else count_queue(scene.project, scene.user, filters)
+    form = BulkForm(posted(request), count=count)
+    status = 400 if request.method == "POST" else listing.status
+    if not listing.errors and form.is_valid():
         words = {name: form.cleaned_data[name] for name in ("score", "text")}
         try:
             bulk = flow.start_bulk(
@@ -52,9 +58,9 @@ def prepare_bulk(request: HttpRequest, scene: Scene) -> HttpResponse:
         "form": form,
         "count": count,
         "confirm_above": CONFIRM_ABOVE,
-        "narrowings": find_narrowings(scene.project, filters),
-        "filters": filters,
-        "query": write_query(filters),
+        "listing": listing,
+        "known": know_names(scene),
+        "query": find_asked(request),
         "earlier": BulkJudgement.objects.filter(project=scene.project).select_related("by")[:10],
     }
     return show(request, scene, "review_bulk_new", context, status=status)

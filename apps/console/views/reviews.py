@@ -10,63 +10,63 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
-from apps.base.errors import BadInputError, TentalisError
+from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.review_forms import AppealForm, SkipForm
 from apps.console.selectors.review import find_own_feedback, find_standing_feedback, reveal_attempts, show_attempts
 from apps.console.selectors.review_queue import (
     find_ai_reviews,
-    find_narrowings,
-    find_reviewers,
     may_manage,
     say_priority,
     say_purpose,
-    write_query,
 )
 from apps.console.selectors.ticked import DOINGS
-from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
+from apps.console.views.frame import Scene, act, know_names, leave, posted, project_view, require, show, tidy
 from apps.console.views.judging import (
     UNDO,
     answer_feedback,
+    find_asked,
     find_review_or_404,
     find_undo,
     open_next,
-    read_filters,
 )
 from apps.feedback import services as reviews
 from apps.feedback.models import Feedback, Review
-from apps.feedback.services import count_queue, find_queue
+from apps.feedback.queue import find_waiting
+from apps.feedback.services import count_queue
+from apps.finding.lists import list_rows
+from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow
 from apps.rollouts.services import find_obstacles
 
+PAGE = 25
 SNOOZES = {"1": timedelta(hours=1), "4": timedelta(hours=4), "24": timedelta(days=1), "72": timedelta(days=3)}
 
 
 @require_GET
 @project_view(Right.REVIEWS_READ)
 def list_reviews(request: HttpRequest, scene: Scene) -> HttpResponse:
-    filters = read_filters(request)
-    try:
-        page = find_queue(scene.project, scene.user, filters, after=request.GET.get("after", ""))
-    except BadInputError as error:
-        raise Http404(str(error)) from None
+    if (shorter := tidy(request)) is not None:
+        return shorter
+    waiting = find_waiting(scene.project, with_snoozed=request.GET.get("held") == "snoozed")
+    rows = waiting.select_related("project", "task__worker", "claimed_by", "assigned_to")
+    listing = list_rows(ReviewFilters, rows, request.GET, scene.user, limit=PAGE)
+    is_whole = not listing.is_filtered
     can_assign = may_manage(scene.project, scene.user)
     context = {
-        "rows": [(review, say_priority(review), say_purpose(review)) for review in page.reviews],
-        "next_after": page.next_after,
-        "count": count_queue(scene.project, scene.user, filters),
-        "narrowings": find_narrowings(scene.project, filters),
-        "query": write_query(filters),
-        "filters": filters,
-        "managers": [] if filters.to_query() or request.GET.get("after") else find_ai_reviews(scene.project),
+        "rows": [(review, say_priority(review), say_purpose(review)) for review in listing.rows],
+        "listing": listing,
+        "count": count_queue(scene.project, scene.user) if is_whole else listing.count,
+        "query": find_asked(request),
+        "known": know_names(scene),
+        "managers": find_ai_reviews(scene.project) if is_whole and not request.GET.get("after") else [],
         "may_manage": can_assign,
-        "may_act": can_assign and bool(page.reviews),
+        "may_act": can_assign and bool(listing.rows),
         "doings": DOINGS["reviews"],
-        "reviewers": find_reviewers(scene.project) if can_assign else [],
         "undoable": find_undo(request, scene),
         "fragments": {"reviews"},
     }
-    return show(request, scene, "reviews", context)
+    return show(request, scene, "reviews", context, status=listing.status)
 
 
 @require_POST
@@ -74,7 +74,7 @@ def list_reviews(request: HttpRequest, scene: Scene) -> HttpResponse:
 def take_next_review(request: HttpRequest, scene: Scene) -> HttpResponse:
     """Claim the next review of the filter that nobody has open."""
     nothing = _("No review is waiting for you: every open one is held already.")
-    return open_next(request, scene, read_filters(request), nothing)
+    return open_next(request, scene, nothing)
 
 
 @require_http_methods(["GET", "POST"])
@@ -128,7 +128,7 @@ def claim_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResp
         messages.error(request, str(error))
         return leave(scene, "review-list")
     answer = leave(scene, "review", review_id)
-    answer["Location"] += write_query(read_filters(request))
+    answer["Location"] += find_asked(request)
     return answer
 
 
@@ -160,8 +160,8 @@ def skip_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRespo
             status = error.status
         else:
             messages.success(request, _("The review is skipped."))
-            return open_next(request, scene, read_filters(request))
-    context = {"form": form, "review": review, "task": review.task, "query": write_query(read_filters(request))}
+            return open_next(request, scene)
+    context = {"form": form, "review": review, "task": review.task, "query": find_asked(request)}
     return show(request, scene, "review_skip", context, status=status)
 
 
@@ -258,5 +258,5 @@ def _feedback_or_404(scene: Scene, feedback_id: int) -> Feedback:
 
 def _back_to_list(request: HttpRequest, scene: Scene) -> HttpResponse:
     answer = leave(scene, "review-list")
-    answer["Location"] += write_query(read_filters(request))
+    answer["Location"] += find_asked(request)
     return answer

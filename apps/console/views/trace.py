@@ -10,9 +10,12 @@ from apps.adapters.models import Adapter
 from apps.base.errors import TentalisError
 from apps.console.selectors import comparing, origins, trace
 from apps.console.selectors.review import is_blind
-from apps.console.views.frame import Scene, leave, project_view, read_number, show
+from apps.console.selectors.workers import find_worker_names
+from apps.console.views.frame import Scene, leave, project_view, read_number, show, tidy
 from apps.console.views.judging import find_task_or_404
-from apps.feedback.models import Review
+from apps.feedback.models import Feedback, Review
+from apps.finding.feedback import FeedbackFilters
+from apps.finding.lists import list_rows
 from apps.pipeline import flow
 
 
@@ -31,8 +34,17 @@ def show_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpR
 @project_view(Right.FEEDBACK_READ)
 def show_my_feedback(request: HttpRequest, scene: Scene) -> HttpResponse:
     """What the feedback of whoever looks at it did."""
-    found = origins.find_contribution(scene.project, scene.user.handle, before=read_number(request, "before"))
-    return show(request, scene, "trace_mine", {"contribution": found, "fragments": {"trace_mine"}})
+    if (shorter := tidy(request)) is not None:
+        return shorter
+    own = Feedback.objects.filter(project=scene.project, author=scene.user.handle).select_related("task__worker")
+    listing = list_rows(FeedbackFilters, own, request.GET, scene.user, limit=origins.PAGE)
+    context = {
+        "listing": listing,
+        "contribution": origins.find_contribution(listing.rows),
+        "known": {"worker": find_worker_names(scene.project)},
+        "fragments": {"trace_mine"},
+    }
+    return show(request, scene, "trace_mine", context, status=listing.status)
 
 
 @require_GET

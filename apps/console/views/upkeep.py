@@ -12,14 +12,18 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
 from apps.audit.kinds import Kind
+from apps.base.errors import TentalisError
 from apps.console.selectors import upkeep
 from apps.console.selectors.health import read_health
 from apps.console.selectors.ticked import DOINGS
 from apps.console.selectors.timetable import read_timetable
-from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
+from apps.console.selectors.workers import find_worker_names
+from apps.console.views.frame import Scene, act, leave, project_view, read_number, show, tidy
 from apps.console.views.training import read_choice
+from apps.finding.failed import FailedFilters
+from apps.finding.lists import list_rows
 from apps.outbox.models import Segment
-from apps.outbox.selectors import count_dead_by_error
+from apps.outbox.selectors import count_dead_by_error, find_dead
 from apps.pipeline import flow
 from apps.rollouts.selectors import why_nothing_trains
 
@@ -45,26 +49,27 @@ def show_health(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.TASKS_READ)
 def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
-    kind = read_choice(request, "kind", list(upkeep.PAGE_OF_SEGMENT))
-    error = request.GET.get("error", "").strip()
-    letters, older = upkeep.find_dead_letters(
-        scene.project, kind=kind, error=error, before=read_number(request, "before")
-    )
+    if (shorter := tidy(request)) is not None:
+        return shorter
+    kind, error = request.GET.get("kind", ""), request.GET.get("error", "")
+    listing = list_rows(FailedFilters, find_dead(scene.project.pk), request.GET, scene.user, limit=upkeep.PAGE)
     errors = count_dead_by_error(scene.project.pk, kind=kind)
     context = {
+        "listing": listing,
         "error": error,
         "errors": errors,
-        "count": errors.get(error, 0) if error else sum(errors.values()),
-        "letters": letters,
-        "may_act": scene.may_replay and bool(letters),
+        "count": listing.count if listing.is_filtered else sum(errors.values()),
+        "letters": [upkeep.DeadLetter(segment) for segment in listing.rows],
+        "asked": {name: request.GET[name] for name in FailedFilters.base_filters if name in request.GET},
+        "known": {"worker": find_worker_names(scene.project)},
+        "may_act": scene.may_replay and bool(listing.rows),
         "doings": DOINGS["failed"],
-        "older": older,
         "kind": kind,
         "kinds": list(upkeep.PAGE_OF_SEGMENT),
         "depths": upkeep.find_queue_depths(scene.project),
         "fragments": {"dead_letters"},
     }
-    return show(request, scene, "dead_letters", context)
+    return show(request, scene, "dead_letters", context, status=listing.status)
 
 
 @require_POST
@@ -83,8 +88,12 @@ def replay(request: HttpRequest, scene: Scene, segment_id: int) -> HttpResponse:
 @project_view(Right.PIPELINE_WRITE)
 def replay_all(request: HttpRequest, scene: Scene) -> HttpResponse:
     """Take back to work what the page's filters show, on this page and the next ones."""
-    kind, error = (request.POST.get(name, "") for name in ("kind", "error"))
-    found = flow.replay_all(project=scene.project, by=scene.user, kind=kind, error=error)
+    asked = {name: str(value) for name, value in request.POST.items() if name != "csrfmiddlewaretoken" and value}
+    try:
+        found = flow.replay_all(project=scene.project, by=scene.user, filters=asked)
+    except TentalisError as error:
+        messages.error(request, str(error))
+        return leave(scene, "dead-letters")
     said = ngettext("%(n)s is at work again.", "%(n)s are at work again.", found.taken) % {"n": found.taken}
     if found.refused:
         said += " " + _("%(n)s could not be taken up: they are at work already.") % {"n": found.refused}

@@ -21,6 +21,13 @@ from tests.edges.caller import Caller
         ("skills?version=one", "version"),
         ("exchanges?public_id=7", "public_id"),
         ("tasks?worker=%00", "worker"),
+        ("reviews?text=!!!", "text"),
+        ("reviews?min_score=2", "min_score"),
+        ("reviews?since=yesterday", "since"),
+        ("feedback?retracted=perhaps", "retracted"),
+        ("feedback?sort=colour", "sort"),
+        ("dead-letters?kind=moon", "kind"),
+        ("dead-letters?wroker=echo", "wroker"),
     ],
 )
 def test_what_would_filter_nothing_is_refused_by_name(
@@ -38,5 +45,8 @@ def test_what_filters_does(as_alice: Caller, project: Project) -> None:
         "tasks?state=queued",
         "tasks?worker=",
         "reviews?min_priority=0.5",
+        "reviews?text=brass&reviewer=bob&sort=-priority",
+        "feedback?text=dear&worker=echo&retracted=false&sort=score",
+        "dead-letters?kind=work&text=no&worker=echo&since=2026-01-01&sort=tries",
     ):
         assert as_alice.get(path).body["results"] == []

@@ -12,10 +12,11 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.base.word_index import MOST_INDEXED
 from apps.console.preferences import save_view
-from apps.feedback.models import Feedback
+from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.finding.bounds import TooBroadError, within
 from apps.finding.pages import Order, turn_page
 from apps.finding.tasks import TaskFilters
+from apps.outbox.models import Segment
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from tests.factories import make_task, make_user, make_worker
@@ -68,6 +69,144 @@ def test_tasks_are_narrowed_by_each_of_their_filters(client: Client, project: Pr
         "sort=submitted": [lamp.pk, sums.pk],
     }.items():
         assert ask(client, "task-list", query)[:2] == (200, wanted), query
+
+
+def test_reviews_are_narrowed_and_sorted_by_their_address(client: Client, project: Project, worker: Worker) -> None:
+    lamp = make_task(project, worker, prompt="Two brass lamps", state="in_review", environment="desk")
+    sums = make_task(project, make_worker(project, name="adder"), prompt="3 + 4", state="in_review", environment="chat")
+    old, new = (Review.objects.create(project=project, task=task, audience="human") for task in (lamp, sums))
+    now, bob = timezone.now(), make_user("bob")
+    Review.objects.filter(pk=old.pk).update(created_at=now - timedelta(days=30), priority=0.9, assigned_to=bob)
+    Review.objects.filter(pk=new.pk).update(rank_at=now - timedelta(days=60), due_at=now + timedelta(days=1))
+    for query, wanted in {
+        "": [new.pk, old.pk],
+        "sort=queue": [new.pk, old.pk],
+        "sort=-queue": [old.pk, new.pk],
+        "sort=opened": [old.pk, new.pk],
+        "sort=-priority": [old.pk, new.pk],
+        "sort=due": [new.pk, old.pk],
+        "text=brass": [old.pk],
+        "worker=adder": [new.pk],
+        "environment=chat": [new.pk],
+        "reviewer=bob": [old.pk],
+        "assigned=nobody": [new.pk],
+        "min_priority=0.5": [old.pk],
+        f"since={now.date()}": [new.pk],
+        f"until={now.date() - timedelta(days=9)}": [old.pk],
+        "held=snoozed": [],
+    }.items():
+        assert ask(client, "review-list", query)[:2] == (200, wanted), query
+    everything = client.get(reverse("console:review-list", args=("shop",)))
+    assert everything.context["count"] == 2
+
+
+def test_failed_work_is_narrowed_and_sorted_by_its_address(client: Client, project: Project, worker: Worker) -> None:
+    now = timezone.now()
+
+    def bury(kind: str, subject: int, error: str, message: str, days: int) -> int:
+        errors = [{"type": "Older", "message": "a socket"}, {"type": error, "message": message}]
+        return Segment.objects.create(
+            kind=kind, subject_id=subject, project_id=project.pk, links=["x"], queue="workers", state="dead",
+            errors=errors, finished_at=now - timedelta(days=days), attempts=days,
+        ).pk  # fmt: skip
+
+    other = make_worker(project, name="adder")
+    first = bury("work", make_task(project, worker, state="failed").pk, "ProviderBusyError", "503 five times", 30)
+    second = bury("learn", make_task(project, other, state="failed").pk, "ValueError", "no hint", 1)
+    third = bury("train", 7, "ValueError", "the loss was not finite", 2)
+    for query, wanted in {
+        "": [third, second, first],
+        "sort=tries": [second, third, first],
+        "sort=-failed": [second, third, first],
+        "kind=work": [first],
+        "error=ValueError": [third, second],
+        "error=Older": [],
+        "text=HINT": [second],
+        "text=socket": [],
+        "worker=echo": [first],
+        "worker=adder": [second],
+        f"since={now.date() - timedelta(days=9)}": [third, second],
+        f"until={now.date() - timedelta(days=9)}": [first],
+        "kind=train&error=ValueError&text=finite": [third],
+    }.items():
+        assert ask(client, "dead-letters", query)[:2] == (200, wanted), query
+    page = ask(client, "dead-letters", "text=hint&worker=adder")[2]
+    assert "Replay the 1 shown" in page
+    path = reverse("console:replay-all", args=("shop",))
+    refused = client.post(path, {"text": "hint", "wroker": "adder"}, follow=True).content.decode()
+    assert "wroker: There is no such filter" in refused
+    client.post(path, {"text": "hint", "worker": "adder"})
+    assert list(Segment.objects.filter(state="dead").order_by("pk").values_list("pk", flat=True)) == [first, third]
+
+
+def test_my_feedback_is_narrowed_and_sorted_and_its_views_are_kept(
+    client: Client, project: Project, worker: Worker, alice: User
+) -> None:
+    def judge(author: str, days: int, **said: Any) -> int:
+        task = make_task(project, said.pop("worker", worker), state="done")
+        one = Feedback.objects.create(project=project, task=task, source="human", author=author, **said)
+        Feedback.objects.filter(pk=one.pk).update(created_at=timezone.now() - timedelta(days=days))
+        return one.pk
+
+    low = judge(alice.handle, 30, score=0.25, text="Too dear", worker=make_worker(project, name="adder"))
+    high = judge(alice.handle, 0, score=1.0, hint_text="Name the rule")
+    none = judge(alice.handle, 0, retracted_at=timezone.now())
+    judge("user:bob", 0, score=1.0, text="Too dear by far")
+    attempt = Attempt.objects.create(task=Feedback.objects.get(pk=high).task, index=0, worker=worker)
+    StepFeedback.objects.create(feedback_id=high, attempt=attempt, comment="No surcharge here")
+    today = timezone.now().date()
+    for query, wanted in {
+        "": [none, high, low],
+        "sort=given": [low, high, none],
+        "sort=score": [low, high, none],
+        "sort=-score": [high, low, none],
+        "text=dear": [low],
+        "text=rule": [high],
+        "text=surcharge": [high],
+        "worker=adder": [low],
+        "min_score=0.5": [high],
+        "max_score=0.5": [low],
+        "retracted=true": [none],
+        "retracted=false": [high, low],
+        f"since={today}": [none, high],
+        f"until={today - timedelta(days=2)}": [low],
+    }.items():
+        assert ask(client, "my-feedback", query)[:2] == (200, wanted), query
+    body = {"page": "my-feedback", "name": "Praise", "query": "min_score=0.9"}
+    kept = client.post(reverse("console:view-keep", args=("shop",)), body, follow=True)
+    assert kept.redirect_chain[0][0] == reverse("console:my-feedback", args=("shop",)) + "?min_score=0.9"
+    assert f'href="{kept.redirect_chain[0][0]}" aria-current="true">Praise' in kept.content.decode()
+
+
+@pytest.mark.parametrize("page", ["review-list", "my-feedback", "dead-letters", "bulk-new"])
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("wroker=adder", "wroker"),
+        ("min_score=2", ("min_score", "no such filter")),
+        ("environment=moon", ("moon is not one of", "no such filter")),
+        ("kind=moon", ("moon is not one of", "no such filter")),
+        ("retracted=perhaps", ("perhaps is not one of", "no such filter")),
+        ("since=yesterday", "wanted a day such as"),
+        ("sort=colour", ("wanted one of", "no such filter")),
+        ("text=%00", "text"),
+        ("text=!!!", ("wanted words", "")),
+        ("worker=a&worker=b", "found several"),
+        ("after=7", ("the place at which", "")),
+        ("before=7", "There is no such filter"),
+    ],
+)
+def test_no_list_ignores_what_it_cannot_follow(
+    client: Client, project: Project, worker: Worker, page: str, query: str, named: str | tuple[str, str]
+) -> None:
+    answer = client.get(f"{reverse(f'console:{page}', args=('shop',))}?{query}")
+    if answer.status_code == 200:  # it has no such order or words to refuse
+        assert isinstance(named, tuple)
+        assert "" in named
+        return
+    told = answer.content.decode().split('role="alert"')[1].split("</div>")[0]
+    assert any(words in told for words in ([named] if isinstance(named, str) else named)), told
+    assert answer.context["listing"].rows == []
 
 
 @pytest.mark.parametrize(

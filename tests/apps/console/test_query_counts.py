@@ -28,7 +28,7 @@ QUERIES: Mapping[str, int] = {
     "task_new": 14,
     "task_import": 15,
     "feedback": 18,  # what its tokens and the reviewer's word are worth
-    "reviews": 20,
+    "reviews": 24,  # names for its filters, and the time it may take
     "review": 18,
     "review_skip": 10,
     "proposals": 12,
@@ -54,7 +54,7 @@ QUERIES: Mapping[str, int] = {
     "adapter_people": 14,
     "adapter_moved": 12,
     "feedback_trace": 20,
-    "my_feedback": 15,
+    "my_feedback": 22,  # saved views, names, and the time it may take
     "task_versions": 13,
     "workers": 12,
     "worker": 19,  # the newest adapter's base
@@ -67,7 +67,7 @@ QUERIES: Mapping[str, int] = {
     "dataset": 11,
     "blockers": 19,  # what waits for a server, workers without base weights
     "glossary": 9,
-    "dead_letters": 14,  # saved views
+    "dead_letters": 19,  # saved views, names, and the time it may take
     "health": 17,
     "audit": 13,
     "exports": 18,  # why a set is empty, and the workers it is narrowed to
@@ -78,7 +78,7 @@ QUERIES: Mapping[str, int] = {
     "webhooks": 12,
     "webhook": 13,
     "bulk_act": 22,
-    "review_bulk_new": 14,
+    "review_bulk_new": 16,
     "review_bulk": 12,
     "review_reveal": 24,
     "review_offer": 13,

@@ -16,8 +16,9 @@ from apps.console.selectors.review import name_place, shuffle_attempts
 from apps.console.words_facts import name_fact
 from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
+from apps.feedback.queue import find_waiting
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim, find_queue, read_words
+from apps.feedback.services import claim, read_words
 from apps.inference.models import Exchange
 from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore
@@ -323,6 +324,9 @@ def test_the_next_one_comes_out_of_the_same_filter(project: Project, bob: User) 
     assert following.headers["Location"] == path("review", other.pk) + "?environment=desk"
     done = client.post(following.headers["Location"], {"score": "1"})
     assert done.headers["Location"] == path("review-list") + "?environment=desk"
+    wrong = client.post(path("review-next") + "?environment=moon", follow=True)
+    assert (wrong.status_code, wrong.redirect_chain[0][0]) == (400, path("review-list") + "?environment=moon")
+    assert "moon is not one of" in wrong.content.decode()
     chat.refresh_from_db()
     assert chat.claimed_by is None
 
@@ -333,15 +337,14 @@ def test_the_queue_is_narrowed_by_its_address_and_goes_on_page_by_page(project: 
     seen: list[int] = []
     after = ""
     while True:
-        context = client.get(path("review-list"), {"environment": "desk", "after": after}).context
+        query = {"environment": "desk"} | ({"after": after} if after else {})
+        context = client.get(path("review-list"), query).context
         seen += [review.pk for review, _, _ in context["rows"]]
-        assert context["count"].number == 26
-        after = context["next_after"]
+        assert context["count"] == 26
+        after = context["listing"].next_place
         if not after:
             break
     assert seen == [review.pk for number, review in enumerate(reviews) if number % 3]
-    assert client.get(path("review-list"), {"environment": "moon"}).status_code == 404
-    assert client.get(path("review-list"), {"after": "nowhere"}).status_code == 404
     empty = client.get(path("review-list"), {"held": "snoozed"}).content.decode()
     assert "No open review matches" in empty
 
@@ -359,7 +362,7 @@ def test_the_queue_costs_the_same_however_long_it_is(project: Project) -> None:
     before = count()
     for _ in range(30):
         make_open_review(project)
-    assert count() == before <= 20
+    assert count() == before <= 24
 
 
 def test_a_gold_item_looks_like_any_other(project: Project, bob: User) -> None:
@@ -394,9 +397,9 @@ def test_a_snoozed_review_sleeps_and_is_woken(project: Project, bob: User) -> No
     review = make_open_review(project)
     client = sign_in(bob)
     client.post(path("review-snooze", review.pk), {"hours": "4"})
-    assert find_queue(project, bob).reviews == []
+    assert not find_waiting(project).exists()
     client.post(path("review-snooze", review.pk), {"hours": ""})
-    assert find_queue(project, bob).reviews == [review]
+    assert list(find_waiting(project)) == [review]
     assert client.post(path("review-snooze", review.pk), {"hours": "9999"}).status_code == 404
 
 

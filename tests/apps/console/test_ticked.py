@@ -144,6 +144,10 @@ def test_reviews_of_ticked_tasks_and_ticked_reviews_are_assigned_closed_and_judg
     assert Segment.objects.filter(kind="learn", subject_id=four.task_id, state="open").exists()
     bulk = do(alice, {"of": "reviews", "action": "judge", "id": [three.pk]}, {"score": "0.5", "text": "Fine."})
     assert [(one.task_id, one.score, one.text) for one in Feedback.objects.all()] == [(three.task_id, 0.5, "Fine.")]
+    more = waiting(project, worker, 2)
+    do(alice, {"of": "reviews", "action": "assign", "all": "1", "text": "number 1"}, {"to": "bob"})
+    assert set(Review.objects.filter(assigned_to=bob, pk__in=[row.pk for row in more])) == {more[1]}
+    assert send(alice, {"of": "reviews", "action": "assign", "all": "1", "wroker": "x"}).status_code == 302
     flow.undo_bulk(bulk=bulk, by=alice)
     bulks.undo_all(bulk.pk)
     three.refresh_from_db()
@@ -158,7 +162,7 @@ def test_failed_work_is_replayed_or_put_away(project: Project, worker: Worker, a
     one.refresh_from_db()
     assert (one.state, bulk.done) == ("open", 1)
     assert bulk.report == [{"segment": two.pk, "reason": f"work of {two.subject_id} is at work already"}]
-    do(alice, {"of": "failed", "action": "put_away", "all": "1", "kind": "work", "error": "Away"})
+    do(alice, {"of": "failed", "action": "put_away", "all": "1", "kind": "work", "error": "Away", "worker": "echo"})
     assert set(Segment.objects.filter(state="cancelled")) == {two, three}
     with pytest.raises(ConflictError, match="only judgements"):
         flow.undo_bulk(bulk=bulk, by=alice)
