@@ -19,6 +19,7 @@ from apps.api.views.providers import ProviderGrantViewSet, ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, GainView, LearningView, QueuesView
 from apps.api.views.rewards import RewardView
 from apps.api.views.scorers import RewardModelViewSet
+from apps.api.views.search import SearchView
 from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
 from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
@@ -76,6 +77,7 @@ urlpatterns = [
     path("v1/confirm", ConfirmView.as_view(), name="confirm"),
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
+    path("v1/search", SearchView.as_view(), name="search"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
     path("v1/metrics/gain", GainView.as_view(), name="metrics-gain"),
     path("v1/metrics/cost", CostView.as_view(), name="metrics-cost"),

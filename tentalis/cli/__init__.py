@@ -64,6 +64,7 @@ COMMANDS: dict[str, Entry] = {
     "skill": Entry("tentalis.cli.skill", "app", "Written procedures workers may use."),
     "session": Entry("tentalis.cli.conversation", "app", "Conversations the gateway saw."),
     "webhook": Entry("tentalis.cli.webhook", "app", "Addresses told what happens."),
+    "search": Entry("tentalis.cli.search", "search", "Find tasks, feedback, sessions, runs and more by their words."),
     "dead-letter": Entry("tentalis.cli.dead_letter", "app", "Work that failed for good, and its replay."),
     "audit": Entry("tentalis.cli.audit", "app", "Check and export what happened."),
     "forget": Entry("tentalis.cli.forget", "forget", "Delete what is known of a person."),

@@ -139,6 +139,13 @@ def test_workers_learn_with_one_and_alone_again(signed_in: Run) -> None:
     assert signed_in("worker", "learn", "support").code == 2
 
 
+def test_anything_is_found_by_its_words_or_its_number(signed_in: Run) -> None:
+    task = make_task(Project.objects.get(), prompt="Send two brass lamps.", state="done")
+    assert "Send two brass lamps." in signed_in("search", "brass", "lamp").out
+    assert signed_in("search", "task", str(task.pk), "--json").json["jump"]["id"] == task.pk
+    assert "nothing found" in signed_in("search", "zinc").out
+
+
 def test_dead_letters_are_listed_shown_and_replayed(signed_in: Run) -> None:
     project = Project.objects.get()
     tasks = [make_task(project, state="failed", failed_link="tasks.work", failure="no") for _ in range(3)]

@@ -192,4 +192,5 @@ QUERIES = {
     "GET metrics/cost": "?project={slug}",
     "GET metrics/queues": "?project={slug}",
     "GET sessions/asked": "?project={slug}",
+    "GET search": "?project={slug}&q=brass",
 }

@@ -1,4 +1,4 @@
-"""The audit, metrics, dead letters."""
+"""The audit, metrics, dead letters, and one search over everything."""
 
 from typing import Any
 
@@ -25,6 +25,10 @@ class Records(Sender[Answer]):
     def get_cost(self, *, project: str, **params: Any) -> Answer:
         """What a project's models cost."""
         return self._get("metrics/cost", project=project, **params)
+
+    def search(self, *, project: str, q: str) -> Answer:
+        """What of a project holds all words of a text, or has its number."""
+        return self._get("search", project=project, q=q)
 
     def get_queues(self, *, project: str | None = None) -> Answer:
         return self._get("metrics/queues", project=project)
