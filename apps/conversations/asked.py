@@ -9,14 +9,11 @@ from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.conversations.policy import read_policy, redactor_for
 from apps.inference.models import Exchange, Session
-from apps.tasks.models import Task
+from apps.tasks.models import FROM_SESSION, Task
 from tentalis.core.conversations.turns import find_own_words, find_words
 from tentalis.core.task_files import TaskRow
 
 PAGE = 25
-NEWEST = 5_000
-FROM_SESSION = "from_session"
-"""Key of a task's metadata: the session whose first words it is."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,9 @@ def read_asked(project: Project, page: Sequence[Session]) -> list[Asked]:
     firsts = Exchange.objects.filter(begun, session__in=page).order_by().values("session").annotate(first=Min("pk"))
     exchanges = Exchange.objects.in_bulk([row["first"] for row in firsts])
     first_of = {one.session_id: one for one in exchanges.values()}
-    newest = Task.objects.filter(project=project).order_by("-id").values("pk")[:NEWEST]
+    made = Task.objects.filter(project=project, metadata__has_key=FROM_SESSION)
     taken = set(
-        Task.objects.filter(pk__in=newest, **{f"metadata__{FROM_SESSION}__in": [one.pk for one in page]}).values_list(
+        made.filter(**{f"metadata__{FROM_SESSION}__in": [one.pk for one in page]}).values_list(
             f"metadata__{FROM_SESSION}", flat=True
         )
     )

@@ -333,11 +333,17 @@ def submit_asked(
 ) -> list[Task]:
     """Accept what was asked first in these sessions as tasks, all of them or none; see `conversations.asked`.
 
+    The sessions are locked, so that two who take the same one make one task of it.
+
     Raises:
         BadInputError: naming the first that cannot be one.
     """
-    rows = asked.make_rows(asked.require_asked(project, sessions, by=by))
-    return submit_rows(project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size)
+    with transaction.atomic():
+        list(Session.objects.filter(project=project, pk__in=sessions).order_by("pk").select_for_update(no_key=True))
+        rows = asked.make_rows(asked.require_asked(project, sessions, by=by))
+        return submit_rows(
+            project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size
+        )
 
 
 def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:

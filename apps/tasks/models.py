@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TASK_WORDS = ("prompt", "answer")
 """What of a task can be searched; what a right answer holds cannot."""
+FROM_SESSION = "from_session"
+"""Key of a task's metadata: the session whose first words it is."""
 SEARCHED_STATES = ("in_review", "done", "failed", "cancelled")
 """States in which a task stays: only there its words stand in the index, for each move writes them anew."""
 
@@ -108,6 +110,7 @@ class Task(Stateful):
             models.Index(fields=["project", "-updated_at"], condition=Q(state="done"), name="task_done_by_time"),
             models.Index(fields=["project", "score", "id"], name="task_by_score"),
             GinIndex(Words(*TASK_WORDS), condition=Q(state__in=SEARCHED_STATES), name="task_words"),
+            models.Index(fields=["project"], condition=Q(metadata__has_key=FROM_SESSION), name="task_from_session"),
         ]
 
     def __str__(self) -> str:

@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from apps.base.errors import BadInputError, NotAllowedError
 from apps.feedback.importing import read_import
 from apps.feedback.models import Feedback, RowImport
 from apps.feedback.services import extract_hints
+from apps.inference.models import Exchange, Session
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.pipeline.importing import import_all, import_next
@@ -21,7 +24,7 @@ from apps.rollouts.examples import iterate_demonstrations, iterate_pairs
 from apps.rollouts.models import Demonstration, PreferencePair
 from apps.rollouts.rejudging import rejudge_rollouts
 from apps.rollouts.services import build_rollouts, close_open_batch
-from apps.tasks.models import Task
+from apps.tasks.models import FROM_SESSION, Task
 from tests.factories import make_project, make_user, make_worker
 
 PAIR = {"prompt": "Say hello.", "chosen": "Hello!", "rejected": "No."}
@@ -146,3 +149,52 @@ def test_a_killed_process_goes_on_where_the_last_chunk_ended(transactional_db: N
     assert Feedback.objects.count() == Segment.objects.filter(kind="learn").count() == 7
     told = AuditEntry.objects.filter(kind="feedback.given").order_by("pk")
     assert [entry.payload["row"] for entry in told] == list(range(1, 8))
+
+
+def test_sessions_become_tasks_once_though_the_process_that_takes_them_is_killed(transactional_db: None) -> None:
+    project, alice = make_project(), make_user("alice")
+    worker = make_worker(project)
+    sessions = [Session.objects.create(project=project, key=f"s{number}", agent="agent:claw") for number in range(4)]
+    for session in sessions:
+        messages = [{"role": "user", "content": f"What is {session.key}?"}]
+        Exchange.objects.create(project=project, session=session, model="m", messages=messages, text="7.", status=200)
+    chosen = [session.pk for session in sessions]
+
+    def take() -> list[Task]:
+        return flow.submit_asked(
+            project=project, sessions=chosen, environment="chat", by=alice, worker=worker, group_size=2
+        )
+
+    die_before_commit(take)
+    assert not Task.objects.exists()
+    assert not Segment.objects.exists()
+    assert len(take()) == 4
+    with pytest.raises(BadInputError, match="it is a task already"):
+        take()
+    assert sorted(Task.objects.values_list(f"metadata__{FROM_SESSION}", flat=True)) == chosen
+    assert Segment.objects.filter(kind="work").count() == 4
+
+
+def test_of_two_who_take_the_same_session_one_makes_a_task(transactional_db: None) -> None:
+    project, alice = make_project(), make_user("alice")
+    make_worker(project)
+    session = Session.objects.create(project=project, key="s", agent="agent:claw")
+    asked = [{"role": "user", "content": "What is it?"}]
+    Exchange.objects.create(project=project, session=session, model="m", messages=asked, text="7.", status=200)
+    together = Barrier(2)
+
+    def take(_: int) -> str:
+        together.wait()
+        try:
+            flow.submit_asked(project=project, sessions=[session.pk], environment="chat", by=alice)
+        except BadInputError as error:
+            return str(error)
+        finally:
+            connection.close()
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = sorted(pool.map(take, range(2)))
+    assert outcomes[0] == ""
+    assert "it is a task already" in outcomes[1]
+    assert Task.objects.count() == 1
