@@ -336,7 +336,7 @@ def fall_silent() -> None:
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [({"backend": "abacus"}, "found 'abacus'"), ({"changes": {"clip_low": 7}}, "recipe.clip_low must be")],
+    [({"backend": "abacus"}, "found 'abacus'"), ({"changes": {"clip_low": 7}}, "recipe.clip_low: wanted")],
 )
 def test_a_run_with_a_wish_that_makes_no_sense_is_refused(
     project: Project, worker: Worker, values: dict[str, Any], words: str
