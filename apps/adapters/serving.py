@@ -15,8 +15,7 @@ from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedError
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.adapters.servable import require_servable
-from apps.base.errors import TentalisError
-from apps.base.surviving import survive
+from apps.base.errors import TentalisError, log_and_continue
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, ModelNotServedError
 from apps.inference.registry import find_kind
@@ -152,7 +151,7 @@ def unload_drained() -> int:
     workers = Worker.objects.filter(pk__in=idle.values("worker"), deployments__isnull=False).distinct()
     count = 0
     for worker in workers.select_related("provider"):
-        with survive(f"adapters of {worker.name} stay loaded", TentalisError), CancelScope(LOOK_S):
+        with log_and_continue(f"adapters of {worker.name} stay loaded", TentalisError), CancelScope(LOOK_S):
             count += _unload_idle(worker)
     return count
 

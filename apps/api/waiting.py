@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
-from apps.base.waiting import Board
+from apps.base.waiting import RowWaiter
 
 MAX_WAIT_S = 30
 View = Callable[..., HttpResponse]
@@ -23,7 +23,7 @@ def hold_back(response: Response, thing: Hashable, wait_s: int) -> Response:
     return response
 
 
-def answer_in_time(view: View, current_board: Callable[[], Board]) -> Callable[..., Awaitable[HttpResponse]]:
+def answer_in_time(view: View, current_board: Callable[[], RowWaiter]) -> Callable[..., Awaitable[HttpResponse]]:
     """Ask the view, wait where its answer says so, and ask again: rights are checked before and after.
 
     No database connection is held meanwhile.

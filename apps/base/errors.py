@@ -1,7 +1,11 @@
 """The root of everything Tentalis raises on purpose."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Self
+
+logger = logging.getLogger(__name__)
 
 
 class TentalisError(Exception):
@@ -78,3 +82,12 @@ class IllegalMoveError(ConflictError):
     """A state change that the row's state does not allow, or that someone else made first."""
 
     code = "illegal_move"
+
+
+@contextmanager
+def log_and_continue(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Log `what` with the reason, and go on, where one of these is raised: one of many may fail without the rest."""
+    try:
+        yield
+    except errors as error:
+        logger.warning("%s: %s", what, error)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from django.db import connections
 from django.db.utils import Error as DatabaseError
 
-from apps.base.ending import end_task
+from apps.base.tasks import cancel_and_wait
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ MAX_WAITING = 500
 Find = Callable[[Collection[Any]], list[Any]]
 
 
-class Board:
+class RowWaiter:
     """Who waits for what, in one event loop.
 
     Args:
@@ -65,7 +65,7 @@ class Board:
             del self._waiting[thing]
         if not self._waiting and self._task is not None:
             task, self._task = self._task, None
-            await end_task(task)
+            await cancel_and_wait(task)
 
     async def _look_on(self) -> None:
         loop = asyncio.get_running_loop()
@@ -90,21 +90,21 @@ class Board:
             return []
 
 
-class Boards:
+class LongPollHub:
     """One board for each event loop: one in a web process."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._boards: WeakKeyDictionary[asyncio.AbstractEventLoop, Board] = WeakKeyDictionary()
+        self._boards: WeakKeyDictionary[asyncio.AbstractEventLoop, RowWaiter] = WeakKeyDictionary()
 
     @property
     def count(self) -> int:
         """How many wait, in all loops of the process."""
         return sum(board.count for board in list(self._boards.values()))
 
-    def current(self) -> Board:
+    def current(self) -> RowWaiter:
         """The board of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._boards:
-            self._boards[loop] = Board(self._find)
+            self._boards[loop] = RowWaiter(self._find)
         return self._boards[loop]

@@ -9,7 +9,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db.utils import Error as DatabaseError
 
 from apps.accounts.browser_sessions import hash_cookie
-from apps.base.ending import end_task
+from apps.base.tasks import cancel_and_wait
 from apps.console.live import Feed, Listener, current_feed, write_frame
 from apps.console.selectors.live import PAGE, Announcement, Sight, replay_announcements
 
@@ -46,7 +46,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.sender = asyncio.create_task(self._send_all(listener, int(given) if given else None))
 
     async def disconnect(self, code: int) -> None:
-        await end_task(self.sender)
+        await cancel_and_wait(self.sender)
         if self.listener is not None:
             await current_feed().leave(self.listener)
 

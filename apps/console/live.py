@@ -21,7 +21,7 @@ from django.db import connection
 from django.db.utils import Error as DatabaseError
 
 from apps.audit.kinds import Kind
-from apps.base.ending import end_task
+from apps.base.tasks import cancel_and_wait
 from apps.console.selectors.live import (
     LATE_COMMIT,
     Announcement,
@@ -166,8 +166,8 @@ class Feed:
             self._is_listening.clear()
             self._last_id = None
             after, self._after = self._after, None
-            await end_task(task)
-            await end_task(after)
+            await cancel_and_wait(task)
+            await cancel_and_wait(after)
 
     async def find_sight(self, user_id: int) -> Sight:
         """This user's rights as they are now; who asks at the same time is answered together."""

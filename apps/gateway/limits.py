@@ -15,7 +15,7 @@ from typing import NamedTuple
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from apps.base.ending import end_task
+from apps.base.tasks import cancel_and_wait
 from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.tables import Backend, Caller
@@ -117,7 +117,7 @@ class Budgets:
 
     async def stop(self) -> None:
         if self._syncer is not None:
-            await end_task(self._syncer)
+            await cancel_and_wait(self._syncer)
             await self.sync(time.time())
         if self._redis is not None:
             await self._redis.aclose()

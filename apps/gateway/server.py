@@ -12,7 +12,7 @@ import orjson
 from aiohttp import web
 
 from apps.accounts.rights import Right
-from apps.base.ending import end_task
+from apps.base.tasks import cancel_and_wait
 from apps.gateway.access import find_caller, require_asking, require_metrics_reader, require_reading
 from apps.gateway.asking import read_object
 from apps.gateway.bodies import Body
@@ -115,7 +115,7 @@ class GatewayServer:
         until = time.monotonic() + drain_s
         while self.edge.begun and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        await end_task(self._ticker)
+        await cancel_and_wait(self._ticker)
         self.edge.refusals.flush(math.inf)
         await self._runner.cleanup()
 

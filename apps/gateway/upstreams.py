@@ -10,7 +10,7 @@ from contextlib import suppress
 import aiohttp
 from yarl import URL
 
-from apps.base.ending import end_task
+from apps.base.tasks import cancel_and_wait
 from apps.gateway.tables import Backend
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError
@@ -132,7 +132,7 @@ class Upstreams:
         self._prober = asyncio.create_task(self._probe_failing())
 
     async def stop(self) -> None:
-        await end_task(self._prober)
+        await cancel_and_wait(self._prober)
         for client in self._clients.values():
             await client.close()
 

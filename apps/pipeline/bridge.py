@@ -11,7 +11,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import find_rights, require_right
 from apps.base.errors import BadInputError, ConflictError
-from apps.base.waiting import Boards
+from apps.base.waiting import LongPollHub
 from apps.feedback.models import Feedback, Review
 from apps.feedback.services import StepWord
 from apps.inference.models import Exchange, Session
@@ -145,5 +145,5 @@ def find_answered(task_ids: Collection[int]) -> list[int]:
     return [pk for pk in task_ids if pk not in waiting]
 
 
-boards = Boards(find_answered)
+boards = LongPollHub(find_answered)
 current_board = boards.current

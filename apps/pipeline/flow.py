@@ -22,8 +22,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.base.errors import BadInputError, ConflictError, NotAllowedError, TentalisError
-from apps.base.surviving import survive
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError, TentalisError, log_and_continue
 from apps.conversations import asked
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review, RowImport
@@ -607,7 +606,7 @@ def take_back_barred() -> int:
     """Put what served before into the place of what may not serve, where a project wants that. Returns how many."""
     found = list(rebuilding.find_barred_at_work())
     for deployment in found:
-        with survive(f"{deployment} still serves what was barred", TentalisError):
+        with log_and_continue(f"{deployment} still serves what was barred", TentalisError):
             adapters.take_back_barred(deployment, by="forget")
     return len(found)
 

@@ -3,8 +3,7 @@
 import logging
 
 from apps.adapters.serving import restore_served, unload_drained
-from apps.base.errors import TentalisError
-from apps.base.surviving import survive
+from apps.base.errors import TentalisError, log_and_continue
 from apps.feedback.services import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
@@ -51,7 +50,7 @@ def settle_feedback() -> None:
 def sweep_runs() -> None:
     """Take up trainings whose box went silent, and send those whose turn has come; none keeps the others from it."""
     for run in find_silent_runs():
-        with survive(f"run {run.pk} was silent, and stays so", TentalisError, OSError):
+        with log_and_continue(f"run {run.pk} was silent, and stays so", TentalisError, OSError):
             logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
     flow.adopt_rebuilt()
     trainings.keep_hours()
@@ -80,7 +79,7 @@ def sweep_adapters() -> None:
     """
     if count := flow.take_back_barred():
         logger.info("took back %d adapters that may not serve", count)
-    with survive("not everything that should serve does", TentalisError):
+    with log_and_continue("not everything that should serve does", TentalisError):
         if count := restore_served():
             logger.info("loaded %d adapters again", count)
     if count := unload_drained():

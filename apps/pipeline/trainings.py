@@ -8,8 +8,7 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.base.errors import IllegalMoveError, TentalisError
-from apps.base.surviving import survive
+from apps.base.errors import IllegalMoveError, TentalisError, log_and_continue
 from apps.outbox import services as outbox
 from apps.pipeline.flow import start_training, train_next
 from apps.rollouts import services as rollouts
@@ -79,7 +78,7 @@ def follow_batch_sizes() -> int:
     """Let batches that fill follow settings that changed, and train those that are full by that. Returns how many."""
     outdated = list(rollouts.find_outdated().values_list("pk", flat=True)[:MOST_RESIZED])
     for batch_id in outdated:
-        with survive(f"batch {batch_id} does not follow its settings", TentalisError), transaction.atomic():
+        with log_and_continue(f"batch {batch_id} does not follow its settings", TentalisError), transaction.atomic():
             if (batch := rollouts.follow_settings(batch_id, by="settings")) is not None:
                 start_training(batch, by="settings")
     return len(outdated)
@@ -89,10 +88,10 @@ def keep_hours() -> int:
     """Pause what trains outside its project's hours, and let go on what was paused for that and may train again."""
     overdue, resumable = schedule.find_overdue(), schedule.find_resumable()
     for run in overdue:
-        with survive(f"run {run.pk} cannot be paused", IllegalMoveError, OSError):
+        with log_and_continue(f"run {run.pk} cannot be paused", IllegalMoveError, OSError):
             training.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
     for run in resumable:
-        with survive(f"run {run.pk} cannot go on", IllegalMoveError), transaction.atomic():
+        with log_and_continue(f"run {run.pk} cannot go on", IllegalMoveError), transaction.atomic():
             training.resume_run(run, by="schedule")
             train_next(run.worker_id)
     return len(overdue) + len(resumable)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from apps.base.waiting import Boards
+from apps.base.waiting import LongPollHub
 from apps.supervision.models import Proposal
 
 
@@ -12,5 +12,5 @@ def find_settled(proposal_ids: Collection[int]) -> list[int]:
     return [pk for pk in proposal_ids if pk not in pending]
 
 
-boards = Boards(find_settled)
+boards = LongPollHub(find_settled)
 current_board = boards.current

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from apps.base.waiting import Boards
+from apps.base.waiting import LongPollHub
 from apps.tasks.models import Task
 
 Seen = tuple[int, str]
@@ -15,5 +15,5 @@ def find_changed(seen: Collection[Seen]) -> list[Seen]:
     return [(pk, state) for pk, state in seen if states.get(pk) != state]
 
 
-boards = Boards(find_changed)
+boards = LongPollHub(find_changed)
 current_board = boards.current

@@ -17,10 +17,10 @@ from apps.adapters.artifacts import path_of
 from apps.base.errors import BadInputError
 from apps.outbox.errors import BrokerAwayError
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
-from apps.training import asking
+from apps.training import run_control
 from apps.training.box import key_of
 from apps.training.models import TrainingRun
-from apps.training.rewards import open_door
+from apps.training.rewards import issue_reward_url
 from apps.workers.models import Worker
 from tentalis.celery import app
 from tentalis.core.contracts import TrainSpec
@@ -103,7 +103,7 @@ def tend(spec: TrainSpec) -> None:
     Raises:
         BrokerAwayError: nothing was sent.
     """
-    _nudge(spec, open_door(spec.run_id, spec.attempt))
+    _nudge(spec, issue_reward_url(spec.run_id, spec.attempt))
 
 
 def _nudge(spec: TrainSpec, reward_url: str) -> None:
@@ -140,5 +140,5 @@ def find_stray() -> list[TrainSpec]:
     when it has stopped one; after `STRAY_FOR` nobody asks any more.
     """
     ended = TrainingRun.objects.filter(state__in=GIVEN_UP, backend=BACKEND, heartbeat_at__gt=Now() - STRAY_FOR)
-    specs = [TrainSpec.from_json(run.spec) for run in ended if asking.find_asked(run).what]
+    specs = [TrainSpec.from_json(run.spec) for run in ended if run_control.find_request(run).what]
     return [spec for spec in specs if not (path_of(spec.output_uri) / RESULT_FILE).exists()]

@@ -4,7 +4,7 @@ from apps.accounts.models import Project
 from apps.audit.services import move
 from apps.outbox.locking import lock_segments
 from apps.outbox.services import cancel_segments
-from apps.training import asking
+from apps.training import run_control
 from apps.training.models import TrainingRun
 
 State = TrainingRun.State
@@ -22,6 +22,6 @@ def end_line(*, project: Project, end_user: str, stand_in: str, by: str) -> None
     for run in runs.filter(state__in=[State.QUEUED, State.RUNNING, State.PAUSED]).order_by("pk"):
         cancel_segments(kind="train", subject_ids=[run.pk])
         if run.state == State.RUNNING and "output_uri" in run.spec:
-            asking.ask(run, asking.CANCEL, WORDS)
+            run_control.ask(run, run_control.CANCEL, WORDS)
         move(run, State.CANCELLED, by=by, failure=WORDS)
     TrainingRun.objects.filter(project=project, end_user=end_user).update(end_user=stand_in)

@@ -23,7 +23,7 @@ from apps.rollouts.models import Batch, Demonstration, TrainingUse
 from apps.rollouts.moving import list_uses
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
-from apps.training.learnt import find_leaks
+from apps.training.contamination import find_leaks
 from apps.training.models import TrainingRun
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base

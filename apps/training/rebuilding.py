@@ -20,7 +20,7 @@ from apps.audit.services import move, record
 from apps.outbox.locking import lock_segments
 from apps.outbox.services import cancel_segments
 from apps.rollouts.moving import take_over
-from apps.training import asking
+from apps.training import run_control
 from apps.training.models import TrainingRun
 from tentalis.core.learning.recipes import Recipe
 
@@ -214,7 +214,7 @@ def cancel_for_rebuild(run: TrainingRun, *, by: str) -> None:
     """End a run that is open: what it learns from is not to be learnt."""
     cancel_segments(kind="train", subject_ids=[run.pk])
     if run.state == State.RUNNING and "output_uri" in run.spec:
-        asking.ask(run, asking.CANCEL, CANCELLED)
+        run_control.ask(run, run_control.CANCEL, CANCELLED)
     move(run, State.CANCELLED, by=by, failure=CANCELLED)
 
 

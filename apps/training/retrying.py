@@ -9,10 +9,9 @@ from django.db.models import DurationField, F, QuerySet
 from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from apps.audit.services import move
-from apps.base.errors import BadInputError, IllegalMoveError
-from apps.base.surviving import survive
+from apps.base.errors import BadInputError, IllegalMoveError, log_and_continue
 from apps.rollouts.moving import list_uses
-from apps.training import asking
+from apps.training import run_control
 from apps.training.models import TrainingRun
 from apps.training.services import read_recipe
 from tentalis.core.learning.recipes import Recipe, RecipeError
@@ -96,18 +95,18 @@ def give_up_silent(run: TrainingRun, *, by: str) -> str:
     """
     if not _silent().select_for_update(no_key=True).filter(pk=run.pk, attempt=run.attempt).exists():
         return "heard again"
-    asked, why = asking.find_asked(run)
+    asked, why = run_control.find_request(run)
     ended: dict[str, Any] = {"finished_at": Now(), "cost": _add_unheard(run)}
-    if asked == asking.CANCEL:
+    if asked == run_control.CANCEL:
         words = f"{why or 'cancelled'}; its box went silent before it said so"
         move(run, TrainingRun.State.CANCELLED, by=by, failure=words, **ended)
         return "cancelled, as asked"
-    if asked == asking.PAUSE:
+    if asked == run_control.PAUSE:
         reason = why[:300]
         move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": reason}, waiting_reason=reason, **ended)
         return "paused, as asked"
-    with survive(f"run {run.pk} cannot be told to stop", OSError):
-        asking.ask(run, asking.CANCEL, f"attempt {run.attempt} went silent")
+    with log_and_continue(f"run {run.pk} cannot be told to stop", OSError):
+        run_control.ask(run, run_control.CANCEL, f"attempt {run.attempt} went silent")
     silences = run.silences + int(run.last_letter > 0)
     if silences >= MAX_SILENCES:
         reason = f"the training machine went silent {silences} times"

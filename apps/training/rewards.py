@@ -35,7 +35,7 @@ class UnscoredError(TentalisError):
     code = "unscored"
 
 
-def open_door(run_id: int, attempt: int) -> str:
+def issue_reward_url(run_id: int, attempt: int) -> str:
     """The address where answers of this attempt at a run are rewarded; the same each time it is asked for.
 
     Its secret follows from the platform's key and is kept nowhere; the row holds the secret's keyed hash.

@@ -25,7 +25,7 @@ from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
-from apps.training import asking, cluster, gates
+from apps.training import cluster, gates, run_control
 from apps.training.alarms import watch_data, watch_training
 from apps.training.audits import write_judgements
 from apps.training.box import send_spec
@@ -284,7 +284,7 @@ def lock_awaited(result: TrainResult) -> Awaited | None:
     if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
         logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
         return None
-    if result.ok and asking.find_asked(run).what == asking.CANCEL:
+    if result.ok and run_control.find_request(run).what == run_control.CANCEL:
         words = "cancelled when its last update was done already"
         result = dataclasses.replace(result, ok=False, error_type="CancelledError", error_message=words)
     return Awaited(run, result)
@@ -368,7 +368,7 @@ def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
     with transaction.atomic():
         _look_again(run)
         if run.state == TrainingRun.State.RUNNING:
-            _ask(run, asking.CANCEL, f"cancelled by {by.handle}")
+            _ask(run, run_control.CANCEL, f"cancelled by {by.handle}")
         elif run.state in {TrainingRun.State.QUEUED, TrainingRun.State.PAUSED}:
             move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
         else:
@@ -388,7 +388,7 @@ def pause_run(run: TrainingRun, *, why: str, by: str) -> TrainingRun:
     with transaction.atomic():
         _look_again(run)
         if run.state == TrainingRun.State.RUNNING:
-            _ask(run, asking.PAUSE, why, replaces=why != OUTSIDE_HOURS)
+            _ask(run, run_control.PAUSE, why, replaces=why != OUTSIDE_HOURS)
         elif run.state == TrainingRun.State.QUEUED:
             move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": why[:300]}, waiting_reason=why[:300])
         else:
@@ -398,7 +398,7 @@ def pause_run(run: TrainingRun, *, why: str, by: str) -> TrainingRun:
 
 def _ask(run: TrainingRun, what: str, words: str, *, replaces: bool = True) -> None:
     """Ask it of the box. Where none has taken the run up nobody answers: it is done after one silence, not many."""
-    asking.ask(run, what, words, replaces=replaces)
+    run_control.ask(run, what, words, replaces=replaces)
     TrainingRun.objects.filter(pk=run.pk).update(untaken_since=None)
 
 

@@ -20,7 +20,7 @@ from apps.skills.models import Skill
 from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import ManagerRun, TrainingRun
-from apps.training.rewards import open_door
+from apps.training.rewards import issue_reward_url
 from apps.webhooks.models import Delivery, Webhook
 from tests.factories import make_task, make_user, make_worker
 
@@ -101,7 +101,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset,
         "eval_run": eval_run, "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
-    secret = open_door(sampling.pk, 1).rpartition("/")[2]
+    secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
     return {"slug": project.slug, "secret": secret, **{name: row.pk for name, row in rows.items()}}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.training.returns import Outcome
+from apps.training.cost_benefit import Outcome
 
 
 class SpentOut(serializers.Serializer[Any]):

@@ -48,9 +48,9 @@ from apps.pipeline import canary, flow, shadows, trainings
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.training import naming
+from apps.training.cost_benefit import find_return
 from apps.training.models import TrainingRun
 from apps.training.naming import MOST_TAG
-from apps.training.returns import find_return
 from apps.workers.models import Worker
 
 FORMATS = ("jsonl", "parquet")

@@ -41,7 +41,7 @@ from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, Place
 from apps.finding.failed import FailedFilters
 from apps.outbox.models import Segment
 from apps.pipeline import flow
-from apps.training.returns import find_returns
+from apps.training.cost_benefit import find_returns
 from apps.workers.models import Worker
 from tentalis.core.canon import canonical_json
 

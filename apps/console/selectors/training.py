@@ -26,10 +26,10 @@ from apps.rollouts.contents import Contents, WorkerShare, count_contents, count_
 from apps.rollouts.models import Batch
 from apps.rollouts.moving import list_uses
 from apps.tasks.models import Task
+from apps.training.cost_benefit import COMPARED
 from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
 from apps.training.retrying import require_again
-from apps.training.returns import COMPARED
 from apps.training.untaken import Untaken, find_untaken
 from apps.workers.base_names import name_base
 from apps.workers.models import Worker

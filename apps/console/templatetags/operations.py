@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from apps.adapters.panels import has_panel
 from apps.console.durations import say_about
 from apps.console.words_facts import Words
-from apps.training.returns import Gain, Outcome, Rate, Return
+from apps.training.cost_benefit import Gain, Outcome, Rate, Return
 from apps.webhooks.services import find_origin
 from apps.workers.models import Worker
 

@@ -3,9 +3,9 @@
 from django.urls import path
 
 from apps.console.views import (
+    cost_benefit,
     dashboard,
     datasets,
-    returns,
     search,
     sessions,
     suspicion,
@@ -19,7 +19,7 @@ from apps.console.views import (
 urlpatterns = [
     path("", dashboard.show_dashboard, name="project"),
     path("search/", search.find_anything, name="search"),
-    path("training-results/", returns.show_returns, name="returns"),
+    path("training-results/", cost_benefit.show_returns, name="returns"),
     path("runs/", training.list_runs, name="run-list"),
     path("runs/<int:run_id>/", training.show_run, name="run"),
     path("runs/<int:run_id>/describe/", training.describe_run, name="run-describe"),

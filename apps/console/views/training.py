@@ -37,10 +37,10 @@ from apps.console.views.trace import adapter_or_404
 from apps.console.words_learning import explain_alarms, explain_gates
 from apps.pipeline import flow, trainings
 from apps.training import naming
+from apps.training.cost_benefit import find_return
 from apps.training.models import TrainingRun
 from apps.training.naming import MOST_TAG
 from apps.training.retrying import require_again
-from apps.training.returns import find_return
 from apps.training.services import read_recipe
 from apps.workers.models import Worker
 

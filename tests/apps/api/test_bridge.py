@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Member, Project, Role, User
-from apps.base.waiting import Boards
+from apps.base.waiting import LongPollHub
 from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
@@ -174,7 +174,7 @@ def test_a_result_is_waited_for_and_comes_as_soon_as_it_is_there(call_as: Any, a
     ids=["bridge", "task"],
 )
 def test_who_waits_hears_when_it_is_done(
-    call_as: Any, alice: User, project: Project, path: str, boards: Boards
+    call_as: Any, alice: User, project: Project, path: str, boards: LongPollHub
 ) -> None:
     caller: Caller = call_as(alice)
     task = make_task(project)

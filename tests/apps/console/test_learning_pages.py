@@ -11,8 +11,8 @@ from apps.console.selectors.line import find_line
 from apps.console.selectors.metrics import group_charts
 from apps.console.templatetags.naming import recipe_groups
 from apps.console.templatetags.operations import box_unit, per_unit, version_of
+from apps.training.cost_benefit import Return, Spent, judge_gain
 from apps.training.models import TrainingRun
-from apps.training.returns import Return, Spent, judge_gain
 from tentalis.core.learning.gate import PairedComparison
 from tests.e2e.quality_scenery import train_a_manager
 from tests.e2e.scenery import Scene, build_scene

@@ -9,10 +9,10 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
-from apps.console.selectors.returns import HEIGHT, LEFT, RIGHT, WIDTH, draw_returns
+from apps.console.selectors.cost_benefit import HEIGHT, LEFT, RIGHT, WIDTH, draw_returns
 from apps.console.words_learning import ALARMS, GATES, explain_alarms, explain_gates
+from apps.training.cost_benefit import Gain, Outcome, Return, Returns, Spent
 from apps.training.models import TrainingRun
-from apps.training.returns import Gain, Outcome, Return, Returns, Spent
 from apps.workers.models import Worker
 from tests.e2e.scenery import build_scene
 

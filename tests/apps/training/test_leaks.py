@@ -19,7 +19,7 @@ from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import FurtherExchange, Task
 from apps.training import gates, services
-from apps.training.learnt import find_leaks, iterate_learnt
+from apps.training.contamination import find_leaks, iterate_learnt
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.desk import make_tickets

@@ -18,7 +18,7 @@ from apps.base.counting import forget_callers
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Task
 from apps.training.models import RewardAnswer, RewardDoor, TrainingRun
-from apps.training.rewards import open_door
+from apps.training.rewards import issue_reward_url
 from apps.workers.models import Worker
 from gpu_workers.backends.openrlhf import plugin
 from gpu_workers.desk import base_directory
@@ -105,7 +105,7 @@ def test_their_executor_gets_the_reward_of_what_the_world_verified(
 ) -> None:
     settings.TENTALIS = {**settings.TENTALIS, "REWARD_BASE_URL": live_server.url}
     run, (task,) = make_run(project, TICKET)
-    found = ask(openrlhf.agent.SingleTurnAgentExecutor(open_door(run.pk, 1)), task, tokenizer, answer)
+    found = ask(openrlhf.agent.SingleTurnAgentExecutor(issue_reward_url(run.pk, 1)), task, tokenizer, answer)
     assert (found["reward"], found["scores"], found["extra_logs"]["verified"]) == (worth, worth, 1.0)
     sample = openrlhf.generator.SamplesGenerator.__new__(openrlhf.generator.SamplesGenerator)
     experience = sample._process_response_into_experience(found, max_len=200)
@@ -118,7 +118,7 @@ def test_our_executor_asks_the_tool_and_keeps_the_exact_tokens(
 ) -> None:
     settings.TENTALIS = {**settings.TENTALIS, "REWARD_BASE_URL": live_server.url}
     run, (task,) = make_run(project, STOCK)
-    monkeypatch.setenv(openrlhf.ours.URL_VARIABLE, open_door(run.pk, 1))
+    monkeypatch.setenv(openrlhf.ours.URL_VARIABLE, issue_reward_url(run.pk, 1))
     found = ask(openrlhf.ours.AgentExecutor(), task, tokenizer, "<call> room</call>", "<answer> 9</answer><|end|>")
     text = tokenizer.decode(found["observation_tokens"])
     (first, middle), (second, end) = found["action_ranges"]
@@ -139,7 +139,7 @@ def test_an_answer_that_was_cut_off_is_no_right_answer(
 ) -> None:
     settings.TENTALIS = {**settings.TENTALIS, "REWARD_BASE_URL": live_server.url}
     run, (task,) = make_run(project, TICKET)
-    monkeypatch.setenv(openrlhf.ours.URL_VARIABLE, open_door(run.pk, 1))
+    monkeypatch.setenv(openrlhf.ours.URL_VARIABLE, issue_reward_url(run.pk, 1))
     found = ask(openrlhf.ours.AgentExecutor(), task, tokenizer, RIGHT, max_tokens=12)
     assert (found["reward"], found["truncated"]) == (0.0, True)
 
@@ -159,7 +159,7 @@ def question(task: Task, **changes: Any) -> dict[str, Any]:
 
 
 def path_of(run: TrainingRun) -> str:
-    return "rewards/" + open_door(run.pk, run.attempt).rpartition("/")[2]
+    return "rewards/" + issue_reward_url(run.pk, run.attempt).rpartition("/")[2]
 
 
 @pytest.mark.django_db

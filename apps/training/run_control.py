@@ -9,7 +9,7 @@ from apps.training.models import TrainingRun
 CANCEL, PAUSE = "cancel", "pause"
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """`CANCEL`, `PAUSE` or "" for nothing, and the words it was asked in."""
 
     what: str
@@ -30,13 +30,13 @@ def ask(run: TrainingRun, what: str, words: str, *, replaces: bool = True) -> No
         (directory / what).write_text(words)
 
 
-def find_asked(run: TrainingRun) -> Asked:
+def find_request(run: TrainingRun) -> Request:
     """What was asked of the run's present attempt; a stop for good goes before a pause."""
     try:
         directory = path_of(run.spec["output_uri"])
         for what in (CANCEL, PAUSE):
             if (directory / what).is_file():
-                return Asked(what, (directory / what).read_text())
+                return Request(what, (directory / what).read_text())
     except (KeyError, OSError, AdapterBrokenError):
         pass
-    return Asked("", "")
+    return Request("", "")

@@ -5,7 +5,7 @@ import asyncio
 AGAIN_S = 0.5
 
 
-async def end_task(task: asyncio.Task[None] | None) -> None:
+async def cancel_and_wait(task: asyncio.Task[None] | None) -> None:
     """Cancel a task until it has ended.
 
     A library may take one cancellation for a failure of its own (a timeout, a connection that is closed), and the task

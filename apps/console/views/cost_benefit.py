@@ -4,10 +4,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from apps.accounts.rights import Right
+from apps.console.selectors.cost_benefit import draw_returns
 from apps.console.selectors.learning import choose_worker
-from apps.console.selectors.returns import draw_returns
 from apps.console.views.frame import Scene, project_view, show
-from apps.training.returns import find_returns
+from apps.training.cost_benefit import find_returns
 
 
 @require_GET

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 from apps.adapters.models import Adapter
 from apps.console.selectors.learning import wilson_interval
 from apps.console.words_facts import Words
-from apps.training.returns import Return, Returns, Spent
+from apps.training.cost_benefit import Return, Returns, Spent
 
 WIDTH, HEIGHT = 400, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 44

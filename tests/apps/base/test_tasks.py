@@ -2,7 +2,7 @@
 
 import asyncio
 
-from apps.base.ending import end_task
+from apps.base.tasks import cancel_and_wait
 
 
 async def run_for_ever(*, deaf_rounds: int, rounds: list[int]) -> None:
@@ -20,10 +20,10 @@ def test_a_task_that_takes_a_cancellation_for_a_failure_ends_all_the_same() -> N
         rounds: list[int] = []
         task = asyncio.create_task(run_for_ever(deaf_rounds=deaf_rounds, rounds=rounds))
         await asyncio.sleep(0)
-        await end_task(task)
+        await cancel_and_wait(task)
         assert task.cancelled()
-        await end_task(task)
-        await end_task(None)
+        await cancel_and_wait(task)
+        await cancel_and_wait(None)
         return rounds
 
     assert asyncio.run(play(0)) == [0]
