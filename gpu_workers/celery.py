@@ -14,7 +14,7 @@ GPU_QUEUE = "gpu"
 
 def make_app(redis_url: str) -> Celery:
     """An application on this broker; its key prefix is the web side's, or neither would hear the other."""
-    made = Celery("gpu_workers", broker=redis_url, include=["gpu_workers.jobs", "gpu_workers.tending"])
+    made = Celery("gpu_workers", broker=redis_url, include=["gpu_workers.jobs", "gpu_workers.cluster_jobs"])
     made.conf.update(
         accept_content=["json"],
         task_serializer="json",

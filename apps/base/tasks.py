@@ -1,4 +1,4 @@
-"""Ending what runs for ever beside the requests of a web process."""
+"""Cancel asyncio tasks that run beside the requests of a web process, and wait for their end."""
 
 import asyncio
 

@@ -1,8 +1,8 @@
 """Jobs: sessions are cut and turns settled on queue `control`; a model may be asked about a turn on queue `hints`."""
 
-from apps.conversations.cutting import cut_session
-from apps.conversations.hearing import hear_turn
-from apps.conversations.settling import settle_turn
+from apps.conversations.segmentation import cut_session
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import settle_turn
 from apps.outbox.links import link
 
 

@@ -10,8 +10,8 @@ from django.db.models import Q
 from apps.conversations.models import Turn
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
+from tentalis.core.conversation_delta import Conversation
 from tentalis.core.conversations.turns import Began, find_words
-from tentalis.core.lineage import Conversation
 
 MOST_ANSWERS = 200
 FEWEST_CHARS = 20

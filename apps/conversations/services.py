@@ -1,14 +1,14 @@
 """Conversations: what other apps may call."""
 
 from apps.audit.services import move
-from apps.conversations.cutting import close_idle_sessions, cut_session, find_due_sessions
 from apps.conversations.forgetting import Found, find_person, forget_person
 from apps.conversations.forgotten import drop_sealed, hash_subject
-from apps.conversations.hearing import hear_turn
 from apps.conversations.models import Turn
 from apps.conversations.policy import read_policy
-from apps.conversations.settling import find_turn, open_task, settle_turn
+from apps.conversations.segmentation import close_idle_sessions, cut_session, find_due_sessions
+from apps.conversations.signal_extraction import hear_turn
 from apps.conversations.submitted import aim_at_attempt, find_attempt
+from apps.conversations.task_building import find_turn, open_task, settle_turn
 from tentalis.core.field_limits import MAX_REASON_CHARS
 
 __all__ = [

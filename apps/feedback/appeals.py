@@ -12,12 +12,12 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.base.texts import require_text
 from apps.feedback.claims import refuse_others
+from apps.feedback.create_reviews import open_human_review
 from apps.feedback.errors import NotYourReviewError
-from apps.feedback.giving import waits_for_review
 from apps.feedback.models import Feedback, Review
-from apps.feedback.opening import open_human_review
 from apps.feedback.rights import REVIEWERS
 from apps.feedback.rules import validate_review_policy
+from apps.feedback.submit import waits_for_review
 from apps.feedback.words import Words
 from apps.tasks.models import Task
 from tentalis.core.field_limits import MAX_APPEAL_CHARS

@@ -15,13 +15,13 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError
+from apps.feedback.create_reviews import decide_reviewers
 from apps.feedback.errors import CountChangedError
-from apps.feedback.giving import carry_on
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewQuerySet
-from apps.feedback.opening import decide_reviewers
 from apps.feedback.queue import COUNT_CAP, QueueFilter, count_queue, narrow
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
+from apps.feedback.submit import carry_on
 from apps.feedback.words import Words, find_faults
 from apps.tasks.models import Task
 from apps.tasks.selectors import Count

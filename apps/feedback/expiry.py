@@ -9,9 +9,9 @@ from django.db.models.functions import Now
 from apps.audit.kinds import Kind
 from apps.audit.services import move, move_many, record
 from apps.base.errors import BadInputError
-from apps.feedback.giving import waits_for_review
 from apps.feedback.models import Feedback, Review
 from apps.feedback.rules import validate_review_policy
+from apps.feedback.submit import waits_for_review
 from apps.tasks.models import Task
 from tentalis.core.review_policy import ReviewPolicy
 

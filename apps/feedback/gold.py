@@ -19,8 +19,8 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.calibration.models import Comparison
+from apps.feedback.create_reviews import decide_reviewers, open_human_review
 from apps.feedback.models import Feedback, GoldItem, Review
-from apps.feedback.opening import decide_reviewers, open_human_review
 from apps.feedback.queue import QueueFilter
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy

@@ -10,8 +10,8 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
+from apps.feedback.create_reviews import answer_waiting_reviews
 from apps.feedback.models import Feedback, Hint
-from apps.feedback.opening import answer_waiting_reviews
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.words import StepWord, Words, read_words_of
 from apps.inference.metering import charge

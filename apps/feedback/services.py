@@ -11,20 +11,20 @@ from apps.feedback.claims import (
     set_due,
     snooze_review,
 )
+from apps.feedback.create_reviews import open_reviews, reviews_ask_models
 from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.expiry import expire_reviews, expire_reviews_of
-from apps.feedback.giving import give_feedback, give_task_feedback, note_signal
+from apps.feedback.finalizing import find_undo_until, settle_feedback
 from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold, with_gold_counts
 from apps.feedback.hints import NOTHING, Drawn, extract_hints, hints_ask_models, needs_model, preview_hint
-from apps.feedback.opening import open_reviews, reviews_ask_models
 from apps.feedback.queue import QueueFilter, count_queue
 from apps.feedback.rules import validate_review_policy
-from apps.feedback.skipping import skip_review
-from apps.feedback.standing import find_undo_until, settle_feedback
+from apps.feedback.skip import skip_review
+from apps.feedback.submit import give_feedback, give_task_feedback, note_signal
 from apps.feedback.unbulk import begin_undo as begin_undo_bulk
 from apps.feedback.unbulk import end_undo as end_undo_bulk
 from apps.feedback.unbulk import find_undoing, note_undone, undo_many
-from apps.feedback.undoing import retract_feedback, undo_feedback
+from apps.feedback.undo import retract_feedback, undo_feedback
 from apps.feedback.words import Said, StepWord, Words, read_words
 
 __all__ = [

@@ -16,7 +16,7 @@ from apps.feedback.bulk import MAX_REPORT, Faults
 from apps.feedback.claims import LEASE
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.rights import MANAGERS
-from apps.feedback.undoing import UNDONE
+from apps.feedback.undo import UNDONE
 from apps.tasks.models import Task
 
 

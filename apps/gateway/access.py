@@ -8,15 +8,15 @@ from django.db.utils import Error as DatabaseError
 
 from apps.accounts.archiving import ProjectArchivedError, say_archived
 from apps.base.errors import NotSignedInError
+from apps.gateway.config_cache import ConfigCache
 from apps.gateway.errors import RefusalError
-from apps.gateway.knowledge import Knowledge
 from apps.gateway.tables import Caller
 from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
 
 WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…, or api-key: tnt_…)"
 
 
-async def find_caller(headers: Mapping[str, str], knowledge: Knowledge) -> Caller:
+async def find_caller(headers: Mapping[str, str], config: ConfigCache) -> Caller:
     """The caller a request's headers prove, with the right to use the gateway.
 
     A token of several projects is used with `X-Tentalis-Project: <slug>`.
@@ -26,7 +26,7 @@ async def find_caller(headers: Mapping[str, str], knowledge: Knowledge) -> Calle
     """
     text = read_token(headers)
     try:
-        credential = await knowledge.find_credential(text)
+        credential = await config.find_credential(text)
     except NotSignedInError as error:
         raise _refuse(401, str(error), "invalid_api_key") from None
     except DatabaseError as error:

@@ -11,12 +11,12 @@ from psycopg import sql
 from apps.base.errors import ConflictError
 from apps.conversations.forgotten import FIND_FORGOTTEN, SLACK_S, Forgotten, read_forgotten
 from apps.gateway.capture import Captured
+from apps.gateway.conversation_delta import SessionDeltas
 from apps.gateway.guessing import find_guessed
-from apps.gateway.lineage import Lineages
 from apps.gateway.rows import AGENT_CHARS, COPY, SESSION_KEY_CHARS, TYPES, SessionSeen, fit, make_row, see_session
 from apps.gateway.spool import Position
 from apps.inference.selectors import LATEST_LINKS
-from tentalis.core.lineage import Link
+from tentalis.core.conversation_delta import Link
 
 CONNECT_TIMEOUT_S = 5
 _OPEN_POSITION = (
@@ -71,7 +71,7 @@ class Store:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._connection: psycopg.Connection[Any] | None = None
-        self._lineages = Lineages()
+        self._deltas = SessionDeltas()
         self._providers: set[int] = set()
 
     def read_position(self, name: str) -> Position:
@@ -108,14 +108,14 @@ class Store:
                 )
                 sessions = self._see_sessions(cursor, captured, threads)
                 captured = [one for one in captured if _key(one) in sessions]
-                self._load_lineages(cursor, sessions.values())
+                self._load_deltas(cursor, sessions.values())
                 self._copy(cursor, captured, sessions)
-        self._lineages.shrink()
+        self._deltas.shrink()
         return len(captured)
 
     def forget(self) -> None:
         """Drop the connection and everything that is remembered: the database may know better."""
-        self._lineages.clear()
+        self._deltas.clear()
         self._providers.clear()
         self.close()
 
@@ -150,14 +150,14 @@ class Store:
         cursor.execute(_SEE_SESSIONS, [list(column) for column in columns])
         return {(project, key, agent): _KnownSession(pk, is_new) for project, key, agent, pk, is_new in cursor}
 
-    def _load_lineages(self, cursor: psycopg.Cursor[Any], sessions: Any) -> None:
-        unknown: dict[int, list[Link]] = {one.id: [] for one in sessions if one.id not in self._lineages}
+    def _load_deltas(self, cursor: psycopg.Cursor[Any], sessions: Any) -> None:
+        unknown: dict[int, list[Link]] = {one.id: [] for one in sessions if one.id not in self._deltas}
         stored = [one.id for one in sessions if one.id in unknown and not one.is_new]
         if stored:
             for session_id, *link in cursor.execute(LATEST_LINKS, [stored]):
                 unknown[session_id].append(Link(*link))
         for session_id, links in unknown.items():
-            self._lineages.load(session_id, links)
+            self._deltas.load(session_id, links)
 
     def _copy(
         self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured], sessions: dict[SessionKey, _KnownSession]
@@ -168,7 +168,7 @@ class Store:
             copy.set_types(TYPES)
             for pk, one in zip(ids, captured, strict=True):
                 session_id = sessions[_key(one)].id
-                placed = self._lineages.place(session_id, one, pk)
+                placed = self._deltas.place(session_id, one, pk)
                 provider = one.header["provider"]
                 provider_id = provider if provider in providers else None
                 copy.write_row(make_row(one, placed, pk=pk, session_id=session_id, provider_id=provider_id))

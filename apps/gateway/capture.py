@@ -12,7 +12,7 @@ from apps.gateway.merging import MOST_CHOICES, ChoiceParts, Envelope, merge_answ
 from apps.gateway.reading import read_events, read_json
 from apps.gateway.record import Header, Record
 from apps.inference.prices import Rates
-from tentalis.core.lineage import SAME
+from tentalis.core.conversation_delta import SAME
 from tentalis.core.packing import pack_float32, pack_int32
 
 Json = dict[str, Any]

@@ -29,7 +29,7 @@ async def count_tokens(edge: Edge, body: Json, caller: Caller, place: Place) -> 
         RefusalError: 501 where the server that would answer cannot count; else as it would for a request to answer.
         BadRequestError: the request cannot be put to that server.
     """
-    route = find_route(read_model(body), place, project=caller.project, tables=edge.knowledge.tables)
+    route = find_route(read_model(body), place, project=caller.project, tables=edge.config.tables)
     if route.backend.kind.dialect == "anthropic":
         asked = {name: value for name, value in body.items() if name not in OURS} | {"model": route.served.name}
         return await _ask(edge, route, place, orjson.dumps(asked))

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from apps.gateway.config_cache import ConfigCache
 from apps.gateway.errors import refuse_busy
-from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets
 from apps.gateway.metrics import Metrics
 from apps.gateway.record import Spool
@@ -89,7 +89,7 @@ class Edge:
         begun: by token, those whose body may yet be under way too. held_bytes: of their bodies.
     """
 
-    knowledge: Knowledge
+    config: ConfigCache
     upstreams: Upstreams
     budgets: Budgets
     spool: Spool

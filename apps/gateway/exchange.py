@@ -7,7 +7,6 @@ import time
 from aiohttp import web
 
 from apps.gateway.access import find_caller, require_asking
-from apps.gateway.arriving import BETA_HEADER, Arrival
 from apps.gateway.asking import guess_usage, read_model, read_object
 from apps.gateway.bodies import Body
 from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
@@ -22,6 +21,7 @@ from apps.gateway.origins import ANTHROPICS_ID, REQUEST_ID, make_base
 from apps.gateway.reading import read_events
 from apps.gateway.record import RECORD_VERSION, Header, SpoolError
 from apps.gateway.relaying import NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
+from apps.gateway.request_plan import BETA_HEADER, IncomingRequest
 from apps.gateway.routing import Route, name_served
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller, Served
@@ -59,7 +59,7 @@ class Exchange:
         self._at = time.time()
         self._started = time.perf_counter()
         self._caller: Caller | None = None
-        self._arrival: Arrival | None = None
+        self._incoming: IncomingRequest | None = None
         self._fetch: Fetch | None = None
         self._stream: web.StreamResponse | None = None
         self._first_s: float | None = None
@@ -106,11 +106,11 @@ class Exchange:
         """Send a comment: the caller has heard nothing for a while."""
         if self._fetch is not None:
             stream = await self._begin_stream(self._fetch)
-            await stream.write(self._fetch.aim.relay.ping())
+            await stream.write(self._fetch.plan.relay.ping())
 
     async def _answer(self) -> web.StreamResponse:
         edge, request = self._edge, self._request
-        caller = self._caller = await find_caller(request.headers, edge.knowledge)
+        caller = self._caller = await find_caller(request.headers, edge.config)
         require_asking(caller)
         self._body = Body(edge, caller)
         raw = await self._body.read(request)
@@ -119,18 +119,18 @@ class Exchange:
         body = read_object(raw)
         place = find_place(body, request.headers, caller, in_path=self._in_path)
         beta = request.headers.get(BETA_HEADER, "")
-        arrival = Arrival(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
-        self._arrival = arrival
+        incoming = IncomingRequest(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
+        self._incoming = incoming
         if place.task is not None:
-            await self._check_task(arrival, place.task)
+            await self._check_task(incoming, place.task)
         if (previous := self._dialect.previous_id(body)) is not None:
-            await self._go_on_from(arrival, previous)
+            await self._go_on_from(incoming, previous)
         try:
-            fetch = self._fetch = Fetch(edge, arrival, self._admit)
+            fetch = self._fetch = Fetch(edge, incoming, self._admit)
         except UnknownItemsError as error:
-            await self._find_items(arrival, error)
-            fetch = self._fetch = Fetch(edge, arrival, self._admit)
-        if fetch.aim.question.is_stream:
+            await self._find_items(incoming, error)
+            fetch = self._fetch = Fetch(edge, incoming, self._admit)
+        if fetch.plan.question.is_stream:
             return await self._answer_stream(fetch)
         return await self._answer_whole(fetch)
 
@@ -140,51 +140,51 @@ class Exchange:
         Raises:
             RefusalError: a budget is used up.
         """
-        arrival = self._arrival
-        assert arrival is not None, "a request is read before it is given to a server"
+        incoming = self._incoming
+        assert incoming is not None, "a request is read before it is given to a server"
         if self._reservation is not None:
             self._reservation.release()
         self._reservation = self._edge.budgets.admit(
-            arrival.caller,
+            incoming.caller,
             route.backend,
             self._at,
-            guess=lambda: guess_usage(arrival.raw, arrival.body),
+            guess=lambda: guess_usage(incoming.raw, incoming.body),
             count_usd=lambda usage: self._count_usd(route, usage),
             allowance=route.allowance,
             is_fallback=self._is_counted,
         )
         self._is_counted = True
 
-    async def _check_task(self, arrival: Arrival, task: int) -> None:
+    async def _check_task(self, incoming: IncomingRequest, task: int) -> None:
         """Raises RefusalError where a request is said to be work on a task that the project does not have."""
-        if not await self._edge.knowledge.has_task(arrival.caller.project, task):
-            arrival.place = arrival.place._replace(task=None)
-            message = f"X-Tentalis-Task: project {arrival.caller.project_slug} has no task {task}"
+        if not await self._edge.config.has_task(incoming.caller.project, task):
+            incoming.place = incoming.place._replace(task=None)
+            message = f"X-Tentalis-Task: project {incoming.caller.project_slug} has no task {task}"
             raise RefusalError(message, status=404, code="task_not_found", param="X-Tentalis-Task")
 
-    async def _go_on_from(self, arrival: Arrival, previous: str) -> None:
+    async def _go_on_from(self, incoming: IncomingRequest, previous: str) -> None:
         """Find the answer that a request goes on from; one that names no session belongs to that answer's."""
-        earlier = await self._edge.find_earlier(arrival.caller, previous)
+        earlier = await self._edge.find_earlier(incoming.caller, previous)
         if earlier is None:
             return
-        arrival.earlier = earlier.messages
-        if arrival.place.is_guessed and earlier.session:
-            arrival.place = arrival.place._replace(session=earlier.session, is_guessed=False)
+        incoming.earlier = earlier.messages
+        if incoming.place.is_guessed and earlier.session:
+            incoming.place = incoming.place._replace(session=earlier.session, is_guessed=False)
 
-    async def _find_items(self, arrival: Arrival, error: UnknownItemsError) -> None:
+    async def _find_items(self, incoming: IncomingRequest, error: UnknownItemsError) -> None:
         """Put items of earlier answers where a request names them. Raises the error where one is not known."""
-        known = await self._edge.knowledge.ask(lambda: find_items(arrival.caller, error.ids))
+        known = await self._edge.config.ask(lambda: find_items(incoming.caller, error.ids))
         if unknown := [id for id in error.ids if id not in known]:
             raise UnknownItemsError(unknown, param=error.param)
         given = [
             known[item["id"]] if isinstance(item, dict) and item.get("type") == "item_reference" else item
-            for item in arrival.body["input"]
+            for item in incoming.body["input"]
         ]
-        arrival.body = {**arrival.body, "input": given}
+        incoming.body = {**incoming.body, "input": given}
 
     async def _answer_whole(self, fetch: Fetch) -> web.StreamResponse:
         raw = await fetch.start()
-        relay, backend = fetch.aim.relay, fetch.aim.route.backend
+        relay, backend = fetch.plan.relay, fetch.plan.route.backend
         self._note_first_byte()
         try:
             out = relay.carry(raw)
@@ -206,7 +206,7 @@ class Exchange:
         edge.quiet.add(self)
         try:
             data, error = await fetch.start(), ""
-            relay = fetch.aim.relay
+            relay = fetch.plan.relay
             self._note_first_byte()
             while True:
                 out = self._feed(relay, data)
@@ -250,7 +250,7 @@ class Exchange:
                 return relay.fail(status=503, message=UNRECORDED, code="unavailable")
             return relay.finish()
         words = relay.failure.message if relay.failure is not None else error or "the stream broke off"
-        message = f"{fetch.aim.route.backend.name}: {words}"
+        message = f"{fetch.plan.route.backend.name}: {words}"
         self._keep_failure(message, is_truncated=True)
         return relay.fail(status=502, message=message, code="upstream_broke_off")
 
@@ -265,9 +265,9 @@ class Exchange:
         return self._stream
 
     def _make_headers(self, fetch: Fetch) -> dict[str, str]:
-        served = fetch.aim.relay.served or fetch.aim.route.served.name
+        served = fetch.plan.relay.served or fetch.plan.route.served.name
         if not served.isprintable() or len(served) > MOST_NAME_CHARS:
-            message = f"{fetch.aim.route.backend.name} names a model that no header can hold: {served[:80]!r}"
+            message = f"{fetch.plan.route.backend.name} names a model that no header can hold: {served[:80]!r}"
             raise RefusalError(message, status=502, code="upstream_unreadable")
         headers = {**self._make_base(), ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
         if fetch.fallback:
@@ -288,7 +288,7 @@ class Exchange:
         else:
             self._note_refusal(error)
         if self._stream is not None and self._fetch is not None:
-            await self._stream.write(self._fetch.aim.relay.fail(status=error.status, message=message, code=code))
+            await self._stream.write(self._fetch.plan.relay.fail(status=error.status, message=message, code=code))
             await self._stream.write_eof()
             return self._stream
         headers = self._make_base()
@@ -306,12 +306,12 @@ class Exchange:
         self._edge.metrics.refusals[error.code] += 1
         if self._caller is None or error.status not in {403, 429}:
             return
-        arrival = self._arrival
-        if arrival is None:  # refused before its body was read
+        incoming = self._incoming
+        if incoming is None:  # refused before its body was read
             place = find_place({}, self._request.headers, self._caller, in_path=self._in_path)
             place = place._replace(task=None)
-            arrival = Arrival(self._id, self._at, self._caller, place, self._dialect, "", b"", {})
-        header = self._make_header(arrival, None, error=str(error), status=error.status, is_truncated=False)
+            incoming = IncomingRequest(self._id, self._at, self._caller, place, self._dialect, "", b"", {})
+        header = self._make_header(incoming, None, error=str(error), status=error.status, is_truncated=False)
         self._is_kept = self._edge.refusals.take(header, error.code, time.monotonic())
 
     def _note_first_byte(self) -> None:
@@ -327,40 +327,40 @@ class Exchange:
 
     def _keep(self, error: str = "", *, status: int = 200, is_truncated: bool = False) -> None:
         """Hand the record over, once. Raises SpoolError."""
-        arrival, fetch, metrics = self._arrival, self._fetch, self._edge.metrics
+        incoming, fetch, metrics = self._incoming, self._fetch, self._edge.metrics
         if self._is_kept:
             return
         metrics.answers[self._dialect.name, status] += 1
         metrics.truncated += is_truncated
-        if arrival is None:
+        if incoming is None:
             return
-        kept, answer = arrival.raw, b""
+        kept, answer = incoming.raw, b""
         if fetch is not None:
-            relay, backend = fetch.aim.relay, fetch.aim.route.backend
-            kept, answer = fetch.aim.kept, b"".join(relay.kept)
+            relay, backend = fetch.plan.relay, fetch.plan.route.backend
+            kept, answer = fetch.plan.kept, b"".join(relay.kept)
             if is_truncated and relay.usage == NOTHING_USED:
                 relay.usage = _count_told(answer)
             if tokens := relay.usage.prompt + relay.usage.completion:
                 metrics.tokens += tokens
                 self._edge.budgets.charge(
-                    arrival.caller,
+                    incoming.caller,
                     backend,
                     tokens=tokens,
-                    count_usd=lambda: self._count_usd(fetch.aim.route, relay.usage),
+                    count_usd=lambda: self._count_usd(fetch.plan.route, relay.usage),
                     now=time.time(),
-                    allowance=fetch.aim.route.allowance,
+                    allowance=fetch.plan.route.allowance,
                 )
-        header = self._make_header(arrival, fetch, error=error, status=status, is_truncated=is_truncated)
+        header = self._make_header(incoming, fetch, error=error, status=status, is_truncated=is_truncated)
         self._edge.spool.append(header, kept, answer)
         self._is_kept = True
 
     def _make_header(
-        self, arrival: Arrival, fetch: Fetch | None, *, error: str, status: int, is_truncated: bool
+        self, incoming: IncomingRequest, fetch: Fetch | None, *, error: str, status: int, is_truncated: bool
     ) -> Header:
-        caller, place, model = arrival.caller, arrival.place, arrival.model[:200]
-        route = fetch.aim.route if fetch is not None else None
-        name = fetch.aim.relay.served if fetch is not None else ""
-        served = self._find_served(arrival, fetch, name) if fetch is not None and name else Served("")
+        caller, place, model = incoming.caller, incoming.place, incoming.model[:200]
+        route = fetch.plan.route if fetch is not None else None
+        name = fetch.plan.relay.served if fetch is not None else ""
+        served = self._find_served(incoming, fetch, name) if fetch is not None and name else Served("")
         header: Header = {
             "v": RECORD_VERSION,
             "id": self._id,
@@ -387,12 +387,12 @@ class Exchange:
             "kind": route.backend.kind.kind if route is not None else "",
             "upstream": fetch.endpoint.base_url if fetch is not None and fetch.endpoint is not None else "",
             "api": self._dialect.name,
-            "form": fetch.aim.question.form if fetch is not None else "chat",
-            "is_stream": fetch is not None and fetch.aim.question.is_stream,
+            "form": fetch.plan.question.form if fetch is not None else "chat",
+            "is_stream": fetch is not None and fetch.plan.question.is_stream,
             "status": status,
             "is_truncated": is_truncated,
             "error": error,
-            "sampling": dict(fetch.aim.question.sampling) if fetch is not None else {},
+            "sampling": dict(fetch.plan.question.sampling) if fetch is not None else {},
             "latency_ms": round(1000 * (time.perf_counter() - self._started), 3),
             "first_ms": None if self._first_s is None else round(1000 * self._first_s, 3),
         }
@@ -402,18 +402,18 @@ class Exchange:
 
     def _count_usd(self, route: Route, usage: Usage) -> float:
         """What so many tokens cost there; 0 where no price is known."""
-        rates = self._edge.knowledge.tables.prices.find(
+        rates = self._edge.config.tables.prices.find(
             provider_id=route.backend.key, kind=route.backend.kind.kind, model=route.served.name
         )
         if rates is None:
             return 0.0
         return float(rates.cost(prompt=usage.prompt, completion=usage.completion, cached=usage.cached))
 
-    def _find_served(self, arrival: Arrival, fetch: Fetch, name: str) -> Served:
-        route = fetch.aim.route
+    def _find_served(self, incoming: IncomingRequest, fetch: Fetch, name: str) -> Served:
+        route = fetch.plan.route
         if name == route.served.name:
             return route.served
-        return name_served(name, project=arrival.caller.project, tables=self._edge.knowledge.tables)
+        return name_served(name, project=incoming.caller.project, tables=self._edge.config.tables)
 
 
 def _count_told(answer: bytes) -> Usage:

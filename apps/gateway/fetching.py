@@ -8,11 +8,11 @@ from email.utils import parsedate_to_datetime
 
 import aiohttp
 
-from apps.gateway.arriving import Aim, Arrival, take_aim
 from apps.gateway.dialects import BadRequestError, ErrorWords, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.fallbacks import Fallbacks
+from apps.gateway.request_plan import IncomingRequest, RequestPlan, plan_request
 from apps.gateway.retelling import NoAnswerError, is_whole, tell_as_events
 from apps.gateway.routing import Route, find_route
 from apps.gateway.upstreams import (
@@ -41,23 +41,23 @@ class Fetch:
         admit: holds room for the request at a route's server; raises RefusalError where a budget is used up.
 
     Attributes:
-        aim: where it is pointed at present.
+        plan: where it is pointed at present.
         endpoint: that was asked last; None before any was.
         fallback: who answered in the place of the model that was asked for, and `fallback_reason` why; "".
     """
 
-    def __init__(self, edge: Edge, arrival: Arrival, admit: Callable[[Route], None]) -> None:
+    def __init__(self, edge: Edge, incoming: IncomingRequest, admit: Callable[[Route], None]) -> None:
         self._edge = edge
-        self._arrival = arrival
+        self._incoming = incoming
         self._admit = admit
         self._answer: aiohttp.ClientResponse | None = None
         self._measure = Measure(LIMITS.gateway_answer_bytes)
         self.endpoint: Endpoint | None = None
         self.fallback = self.fallback_reason = ""
         self._fallbacks: Fallbacks | None = None
-        self.aim = self._take_aim()
-        if self.aim.route.fallbacks:
-            self._fallbacks = Fallbacks(edge.breaker, arrival.caller.project, self.aim.route)
+        self.plan = self._take_aim()
+        if self.plan.route.fallbacks:
+            self._fallbacks = Fallbacks(edge.breaker, incoming.caller.project, self.plan.route)
 
     async def start(self) -> bytes:
         """The whole answer, or the first piece of a stream.
@@ -67,7 +67,7 @@ class Fetch:
         """
         if self._fallbacks is not None:
             return await self._ask_in_turn(self._fallbacks)
-        self._admit(self.aim.route)
+        self._admit(self.plan.route)
         return await self._ask()
 
     async def _ask_in_turn(self, fallbacks: Fallbacks) -> bytes:
@@ -75,10 +75,10 @@ class Fetch:
         while fallbacks.turn():
             self.endpoint = None
             try:
-                self.aim = self._take_aim()
-                if not fallbacks.begin(self.aim.route):
+                self.plan = self._take_aim()
+                if not fallbacks.begin(self.plan.route):
                     continue
-                self._admit(self.aim.route)
+                self._admit(self.plan.route)
             except (RefusalError, BadRequestError) as error:
                 fallbacks.pass_over(error)
                 continue
@@ -91,12 +91,12 @@ class Fetch:
             fallbacks.note_answer()
             if reason := fallbacks.reason:
                 self.fallback, self.fallback_reason = fallbacks.name, reason
-                self._edge.metrics.fallbacks[self.aim.route.backend.key or 0] += 1
+                self._edge.metrics.fallbacks[self.plan.route.backend.key or 0] += 1
             return found
         raise fallbacks.refusal
 
     async def _ask(self, *, has_others: bool = False) -> bytes:
-        """The answer of the server that `aim` points at, from whichever of its addresses gives one.
+        """The answer of the server that `plan` points at, from whichever of its addresses gives one.
 
         Args:
             has_others: somebody else can answer, so that a server which is down is not waited for.
@@ -106,11 +106,11 @@ class Fetch:
         while True:
             refusal: RefusalError | None = None
             is_worth_it = True
-            for endpoint in self._edge.upstreams.order(self.aim.route.backend, self._arrival.place.session):
+            for endpoint in self._edge.upstreams.order(self.plan.route.backend, self._incoming.place.session):
                 try:
                     return await self._try(endpoint)
                 except DownError as error:
-                    self._edge.metrics.failovers[self.aim.route.backend.key or 0] += 1
+                    self._edge.metrics.failovers[self.plan.route.backend.key or 0] += 1
                     refusal = refusal or self._refuse_down(error)
                     is_worth_it &= not self._costs_again(error) and (error.wait_s or 0) <= until - time.monotonic()
                 except _ElsewhereError as error:
@@ -142,27 +142,27 @@ class Fetch:
         if self._answer is not None:
             self._answer.close()
 
-    def _take_aim(self) -> Aim:
-        arrival, model = self._arrival, self._arrival.model
+    def _take_aim(self) -> RequestPlan:
+        incoming, model = self._incoming, self._incoming.model
         if self._fallbacks is not None:
             model = self._fallbacks.name
-        tables = self._edge.knowledge.tables
-        route = find_route(model, arrival.place, project=arrival.caller.project, tables=tables)
-        return take_aim(arrival, route if model == arrival.model else route._replace(worker=arrival.model))
+        tables = self._edge.config.tables
+        route = find_route(model, incoming.place, project=incoming.caller.project, tables=tables)
+        return plan_request(incoming, route if model == incoming.model else route._replace(worker=incoming.model))
 
     async def _aim_again(self) -> None:
         """The tables may know better by now: an adapter was swapped, a server has moved."""
-        await self._edge.knowledge.refresh()
-        self.aim = self._take_aim()
+        await self._edge.config.refresh()
+        self.plan = self._take_aim()
 
     async def _try(self, endpoint: Endpoint) -> bytes:
         """Raises DownError or _ElsewhereError: ask another; RefusalError: that is the answer."""
-        backend, question = self.aim.route.backend, self.aim.question
+        backend, question = self.plan.route.backend, self.plan.question
         self.endpoint = endpoint
         url = endpoint.completions if question.form == "completions" else endpoint.chat
         try:
             self._answer = answer = await self._edge.upstreams.ask(
-                backend, endpoint, url, self.aim.sent, self.aim.headers
+                backend, endpoint, url, self.plan.sent, self.plan.headers
             )
             if answer.status != 200:
                 raw = await read_beginning(answer)
@@ -198,11 +198,11 @@ class Fetch:
     def _tell_as_events(self, answer: aiohttp.ClientResponse, raw: bytes) -> bytes:
         """The events of an answer that came whole. Raises what `_try` does where it is an error, or nothing known."""
         try:
-            if self.aim.route.backend.kind.dialect != "openai":
+            if self.plan.route.backend.kind.dialect != "openai":
                 raise NoAnswerError(f"wanted events, found {raw[:80]!r}")
             return tell_as_events(raw)
         except NoAnswerError as error:
-            name, words = self.aim.route.backend.name, error.words
+            name, words = self.plan.route.backend.name, error.words
             if words is None:
                 message = f"{name} gave no answer that can be read: {error}"
                 raise RefusalError(message, status=502, code="upstream_unreadable") from None
@@ -213,7 +213,7 @@ class Fetch:
 
     def _read_refusal(self, answer: aiohttp.ClientResponse, raw: bytes, *, status: int) -> Exception:
         """What a server means that did not say 200, or said so of an error."""
-        route = self.aim.route
+        route = self.plan.route
         name = route.backend.name
         wait_s = read_wait(answer.headers.get("Retry-After"))
         words = read_error(raw) if raw else ErrorWords(answer.reason or "", "", "")
@@ -238,10 +238,10 @@ class Fetch:
 
     def _costs_again(self, error: DownError) -> bool:
         """A vendor is paid for an answer that broke off; a server of one's own may just be starting again."""
-        return error.was_asked and not self.aim.route.backend.kind.is_local
+        return error.was_asked and not self.plan.route.backend.kind.is_local
 
     def _refuse_down(self, error: DownError) -> RefusalError:
-        message = f"{self.aim.route.backend.name} is down: {error}"
+        message = f"{self.plan.route.backend.name} is down: {error}"
         return RefusalError(
             message,
             status=503,

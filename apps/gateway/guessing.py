@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from apps.gateway.capture import Captured
 from apps.gateway.record import Header
+from tentalis.core.conversation_delta import make_answer
 from tentalis.core.conversations.threads import Thread, name_thread
-from tentalis.core.lineage import make_answer
 
 SUFFIX_CHARS = 12
 

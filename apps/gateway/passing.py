@@ -96,7 +96,7 @@ async def pass_on(edge: Edge, request: web.BaseRequest, caller: Caller, path: st
         is_admitted = True
         wanted = read_wanted(raw, request.headers.get("Content-Type", _JSON))
         place = find_place(wanted.fields, request.headers, caller, in_path=session)
-        route = find_route(wanted.model, place, project=caller.project, tables=edge.knowledge.tables)
+        route = find_route(wanted.model, place, project=caller.project, tables=edge.config.tables)
         if route.backend.kind.dialect != "openai":
             message = f"{route.backend.name} speaks Messages alone: it has no {path.removeprefix('/v1/')}"
             raise RefusalError(message, status=400, code="not_supported", param="model")
@@ -234,7 +234,7 @@ def _read_refusal(name: str, status: int, raw: bytes, wait_s: float | None) -> R
 async def _keep(edge: Edge, row: Exchange) -> None:
     """Raises RefusalError: what cannot be counted is not given."""
     try:
-        await edge.knowledge.ask(row.save)
+        await edge.config.ask(row.save)
     except DatabaseError as error:
         logger.error("a request for %s is not counted: %s", row.api, error)
         raise RefusalError(UNRECORDED, status=503, code="unavailable", retry_after_s=5) from error
@@ -246,7 +246,7 @@ def _count_usd(edge: Edge, route: Route, use: Usage) -> float:
 
 def _count_cost(edge: Edge, route: Route, use: Usage) -> Decimal | None:
     """None where no price is known."""
-    backend, prices = route.backend, edge.knowledge.tables.prices
+    backend, prices = route.backend, edge.config.tables.prices
     rates = prices.find(provider_id=backend.key, kind=backend.kind.kind, model=route.served.name)
     return None if rates is None else rates.cost(prompt=use.prompt, completion=use.completion, cached=0)
 

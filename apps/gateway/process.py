@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 
 from apps.base.garbage import settle_garbage
 from apps.gateway.closing import close_session
+from apps.gateway.config_cache import ConfigCache
 from apps.gateway.edge import Edge
-from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets, connect_redis
 from apps.gateway.rates import KnownRates
 from apps.gateway.server import GatewayServer
@@ -42,16 +42,16 @@ async def run(*, host: str, port: int) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    knowledge, upstreams, budgets = Knowledge(), Upstreams(), Budgets(connect_redis(settings.REDIS_URL))
+    config, upstreams, budgets = ConfigCache(), Upstreams(), Budgets(connect_redis(settings.REDIS_URL))
     spool = FileSpool(settings.HOME / "spool")
     kept_s = settings.TENTALIS["RETENTION_FILE_DAYS"] * 86_400.0
     writer = Writer(spool, read_conninfo(), find_rates=KnownRates(), rejected_kept_s=kept_s)
     edge = Edge(
-        knowledge=knowledge,
+        config=config,
         upstreams=upstreams,
         budgets=budgets,
         spool=spool,
-        find_earlier=lambda caller, answer: knowledge.ask(lambda: read_earlier(caller, answer)),
+        find_earlier=lambda caller, answer: config.ask(lambda: read_earlier(caller, answer)),
         most_in_flight=settings.TENTALIS["GATEWAY_IN_FLIGHT"],
         origins=frozenset(settings.TENTALIS["GATEWAY_CORS_ORIGINS"]),
         find_troubles=lambda: [*writer.find_troubles(), *spool.find_troubles()],
@@ -66,8 +66,8 @@ async def run(*, host: str, port: int) -> None:
     }
     server = GatewayServer(
         edge,
-        lambda caller, key, after, limit: knowledge.ask(lambda: read_traces(caller, key, after, limit)),
-        lambda caller, key: knowledge.ask(
+        lambda caller, key, after, limit: config.ask(lambda: read_traces(caller, key, after, limit)),
+        lambda caller, key: config.ask(
             partial(close_session, caller.project, key, agent=caller.agent, spool=spool.directory.name, end=spool.end)
         ),
         host=host,
@@ -77,8 +77,8 @@ async def run(*, host: str, port: int) -> None:
     )
     async with AsyncExitStack() as stack:
         stack.callback(spool.close)
-        await knowledge.start()
-        stack.push_async_callback(knowledge.stop)
+        await config.start()
+        stack.push_async_callback(config.stop)
         writer.start()
         stack.push_async_callback(asyncio.to_thread, writer.stop)
         budgets.start()

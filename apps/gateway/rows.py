@@ -10,7 +10,7 @@ import orjson
 from psycopg.types.json import Jsonb
 
 from apps.gateway.capture import Captured
-from apps.gateway.lineage import Placed
+from apps.gateway.conversation_delta import Placed
 
 COLUMNS: Mapping[str, str] = {
     "id": "int8", "created_at": "timestamptz", "public_id": "uuid", "choice": "int2", "parent_id": "int8",

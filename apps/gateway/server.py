@@ -163,7 +163,7 @@ class GatewayServer:
         if (answer_anybody := OPEN.get(route)) is not None:
             return answer_anybody(self, request)
         if (closed := CLOSED.get(route)) is not None:
-            caller = await find_caller(request.headers, self.edge.knowledge)
+            caller = await find_caller(request.headers, self.edge.config)
             REQUIRE[closed.takes](caller)
             return await closed.answer(self, request, caller, named)
         if (instead := NOT_SERVED.get(path)) is not None:
@@ -192,7 +192,7 @@ class GatewayServer:
 
     async def _list_models(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
         """In the shape of OpenAI and of Anthropic at once: neither's clients mind the other's fields."""
-        known = self.edge.knowledge.tables.list_models(caller.project)
+        known = self.edge.config.tables.list_models(caller.project)
         rows = [_describe_model(name, context) for name, context in known.items()]
         if wanted:
             found = [row for row in rows if row["id"] == wanted]
@@ -211,7 +211,7 @@ class GatewayServer:
         return _json(page)
 
     async def _show_response(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
-        found = await self.edge.knowledge.ask(lambda: read_response(caller, wanted))
+        found = await self.edge.config.ask(lambda: read_response(caller, wanted))
         if found is None:
             raise refuse_response(wanted)
         return _json(found)
@@ -221,7 +221,7 @@ class GatewayServer:
 
     async def _list_input(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
         limit = _read_count(request.query.get("limit"), "limit", INPUT_ITEMS, MOST_INPUT_ITEMS)
-        items = await self.edge.knowledge.ask(lambda: list_input(caller, wanted))
+        items = await self.edge.config.ask(lambda: list_input(caller, wanted))
         if items is None:
             raise refuse_response(wanted)
         if request.query.get("order") != "asc":
@@ -236,7 +236,7 @@ class GatewayServer:
         return _json({"object": "list", "data": page, "has_more": len(items) > len(page)} | ends)
 
     async def _delete_response(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
-        if not await self.edge.knowledge.ask(lambda: delete_response(caller, wanted)):
+        if not await self.edge.config.ask(lambda: delete_response(caller, wanted)):
             raise refuse_response(wanted)
         return _json({"id": wanted, "object": "response", "deleted": True, "note": DELETED})
 
@@ -255,13 +255,13 @@ class GatewayServer:
             words
             for words, is_so in (
                 ("it is stopping", edge.is_draining),
-                ("the database is away", is_readiness and not edge.knowledge.is_fresh),
+                ("the database is away", is_readiness and not edge.config.is_fresh),
                 ("the spool is full", is_readiness and edge.spool.is_full),
             )
             if is_so
         ]
         reasons += edge.find_troubles() if is_readiness else []
-        remarks = edge.knowledge.servers_away if is_readiness and not reasons else []
+        remarks = edge.config.servers_away if is_readiness and not reasons else []
         body = {
             "status": "unavailable" if reasons else "degraded" if remarks else "ok",
             "reasons": reasons or remarks,

@@ -135,7 +135,7 @@ def _find_fresh(caller: Caller, told: list[Told]) -> list[Told]:
 async def _ask(edge: Edge, question: Callable[[], T]) -> T:
     """Raises RefusalError where the database is away."""
     try:
-        return await edge.knowledge.ask(question)
+        return await edge.config.ask(question)
     except DatabaseError as error:
         message = "the database is away: send them again"
         raise RefusalError(message, status=503, code="unavailable", retry_after_s=5) from error

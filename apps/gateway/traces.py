@@ -18,7 +18,7 @@ from apps.gateway.edge import Earlier
 from apps.gateway.tables import Caller
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import find_session_exchanges, read_conversations, read_public_id
-from tentalis.core.lineage import Conversation
+from tentalis.core.conversation_delta import Conversation
 from tentalis.core.packing import unpack_int32
 
 WAIT_S = 2.0

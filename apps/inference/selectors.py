@@ -13,7 +13,7 @@ from django.db import connection
 
 from apps.base.errors import ConflictError
 from apps.inference.models import Exchange, Session
-from tentalis.core.lineage import Conversation, Link, join_links
+from tentalis.core.conversation_delta import Conversation, Link, join_links
 
 _LINK = """one.id, one.parent_id, one.shared_messages, one.shared_tokens, one.messages, one.text, one.tool_calls,
     one.request, one.prompt_token_ids, one.token_ids"""

@@ -23,8 +23,8 @@ from apps.tasks.selectors import MOST, count_tasks
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from tentalis.core.contracts import RolloutRecord, StepReward
+from tentalis.core.conversation_delta import Conversation
 from tentalis.core.hints import list_candidates
-from tentalis.core.lineage import Conversation
 from tentalis.core.rendering import describe_rendering
 from tentalis.core.sampling import read_temperature
 

@@ -8,8 +8,8 @@ from django.db.models import prefetch_related_objects
 from apps.inference.models import Exchange
 from apps.inference.selectors import IncompleteConversationError, read_conversations
 from apps.tasks.models import Attempt
+from tentalis.core.conversation_delta import Conversation
 from tentalis.core.conversations.joining import Call, Joined, join_calls, split_chains
-from tentalis.core.lineage import Conversation
 from tentalis.core.packing import unpack_int32
 
 

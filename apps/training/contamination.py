@@ -1,4 +1,4 @@
-"""The words a training reads, whatever its batch holds, and which of them it would be measured on."""
+"""Find test contamination (train/test overlap): the words a training reads, and which it would be measured on."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial

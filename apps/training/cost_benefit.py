@@ -1,4 +1,4 @@
-"""What trainings cost beside what the gate measured that they brought. Nothing is credited that was not measured."""
+"""Compare the cost of trainings with the measured benefit. Nothing is credited that was not measured."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is asked of whoever trains an attempt: a file beside its artifacts, read between two updates."""
+"""Control a run that trains (cancel, pause): a file beside its artifacts, read between two updates."""
 
 from typing import NamedTuple
 

@@ -9,9 +9,9 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.errors import NothingToLearnError
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
-from gpu_workers.backends.lessons import Refused
 from gpu_workers.backends.replaying import ReplayError
 from gpu_workers.backends.rollout_files import read_records
+from gpu_workers.backends.training_example import Refused
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainSpec
 
 GOOD = 0.5

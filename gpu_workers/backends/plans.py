@@ -1,25 +1,25 @@
-"""Which lessons an update has, what its terms are divided by, and what is told of it: the same wherever it is made."""
+"""Which examples an update has, what its terms are divided by, and what is told of it: the same wherever it is made."""
 
 from collections.abc import Mapping, Sequence
 
-from gpu_workers.backends.lessons import Lesson
+from gpu_workers.backends.training_example import TrainingExample
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.batching import split_minibatches
 from tentalis.core.learning.recipes import Recipe
 
 
-def plan_updates(lessons: Sequence[Lesson], recipe: Recipe, *, seed: int) -> list[list[int]]:
-    """Positions in `lessons` of each update, in order; none of lessons that move nothing."""
-    groups = [lesson.rollout.group_id for lesson in lessons]
+def plan_updates(examples: Sequence[TrainingExample], recipe: Recipe, *, seed: int) -> list[list[int]]:
+    """Positions in `examples` of each update, in order; none of examples that move nothing."""
+    groups = [example.rollout.group_id for example in examples]
     return [
         part
         for epoch in range(recipe.epochs)
         for part in split_minibatches(groups, minibatches=recipe.minibatches, seed=seed + epoch)
-        if any(lessons[index].moves(recipe) for index in part)
+        if any(examples[index].has_gradient(recipe) for index in part)
     ]
 
 
-def count_totals(lessons: Sequence[Lesson], recipe: Recipe) -> dict[str, float]:
+def count_totals(examples: Sequence[TrainingExample], recipe: Recipe) -> dict[str, float]:
     """What the sum of each term over an update is divided by, at least 1: `sampled`, `rl`, `opd`.
 
     The reward's is over every answer that was compared: one as good as its group's mean has no gradient, and the others
@@ -27,14 +27,14 @@ def count_totals(lessons: Sequence[Lesson], recipe: Recipe) -> dict[str, float]:
     hinted answer among 192 weighs four times as much as in a mean over all, and not 192 times. `sampled` are the tokens
     that are computed.
     """
-    hinted = sum(lesson.sampled_tokens for lesson in lessons if lesson.is_hinted)
-    counted = sum(lesson.sampled_tokens for lesson in lessons if lesson.counts(recipe))
-    rewarded = [lesson for lesson in lessons if lesson.advantages is not None]
-    rl = float(sum(lesson.sampled_tokens for lesson in rewarded))
+    hinted = sum(example.sampled_tokens for example in examples if example.is_hinted)
+    counted = sum(example.sampled_tokens for example in examples if example.in_loss_mean(recipe))
+    rewarded = [example for example in examples if example.advantages is not None]
+    rl = float(sum(example.sampled_tokens for example in rewarded))
     if recipe.algorithm == "dr_grpo":
         rl = float(len(rewarded) * recipe.answer_tokens)
     return {
-        "sampled": max(1.0, sum(lesson.sampled_tokens for lesson in lessons if lesson.moves(recipe))),
+        "sampled": max(1.0, sum(example.sampled_tokens for example in examples if example.has_gradient(recipe))),
         "rl": max(1.0, rl),
         "opd": max(1.0, hinted, recipe.opd_least_share * counted),
     }
@@ -50,19 +50,19 @@ def sum_up_rewards(rollouts: Sequence[RolloutRecord]) -> dict[str, float]:
 def summarise(
     metrics: Sequence[Mapping[str, float]],
     rollouts: Sequence[RolloutRecord],
-    lessons: Sequence[Lesson],
+    examples: Sequence[TrainingExample],
     recipe: Recipe,
     refused: Mapping[str, int],
 ) -> dict[str, float]:
     """A whole run in a few numbers.
 
     Args:
-        metrics: of every update; rollouts: all of the batch; lessons: of those that count; refused: others by reason.
+        metrics: of every update; rollouts: all of the batch; examples: of those that count; refused: others by reason.
     """
     return {
         "rollouts": float(len(rollouts)),
-        "rollouts_learned": float(sum(lesson.teaches(recipe) for lesson in lessons)),
-        "rollouts_hinted": float(sum(lesson.is_hinted for lesson in lessons)),
+        "rollouts_learned": float(sum(example.has_signal(recipe) for example in examples)),
+        "rollouts_hinted": float(sum(example.is_hinted for example in examples)),
         "rollouts_cut": float(sum(rollout.is_cut for rollout in rollouts)),
         "updates": float(len(metrics)),
         "reward": sum_up_rewards(rollouts)["reward"],

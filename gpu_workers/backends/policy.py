@@ -15,13 +15,13 @@ from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
-from gpu_workers.backends.lessons import Lesson
 from gpu_workers.backends.micro_batches import pack_items, score_answers, spread_temperatures
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.plain_decoder import LowRank
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
-from gpu_workers.backends.preparing import prepare_lessons
+from gpu_workers.backends.preparing import prepare_examples
 from gpu_workers.backends.rollout_files import read_rollouts
+from gpu_workers.backends.training_example import TrainingExample
 from gpu_workers.learning.losses import (
     cispo,
     clipped_surrogate,
@@ -95,11 +95,11 @@ REWARD_LOSSES: Mapping[str, RewardLoss] = {
 """Algorithm -> its loss. Those that share one differ in their advantages (`core.learning.advantages`)."""
 
 
-class PolicyCourse:
+class PolicyTrainingLoop:
     """A run over one batch of rollouts: its updates in order. Imitation ends with its loss on held-out tasks."""
 
     def __init__(self, spec: TrainSpec, recipe: Recipe, base: BaseModel, start: LoraTensors) -> None:
-        """Read the rollouts and prepare every lesson.
+        """Read the rollouts and prepare every example.
 
         Args:
             start: the adapter the run starts from.
@@ -111,17 +111,17 @@ class PolicyCourse:
         self._base = base
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
-        self._lessons, self._refused = prepare_lessons(self._rollouts, spec, recipe, base)
+        self._examples, self._refused = prepare_examples(self._rollouts, spec, recipe, base)
         imitates = recipe.algorithm == "reward_weighted_sft"
         if not imitates:  # which asks nobody how likely an answer was
             self._require_what_answered(spec, Optimizer(start, recipe, base.device))
         if recipe.importance_cap is not None:
-            self._lessons = self._score_start(Optimizer(start, recipe, base.device))
-        self._held_out: list[Lesson] = []
+            self._examples = self._score_start(Optimizer(start, recipe, base.device))
+        self._held_out: list[TrainingExample] = []
         self._findings: dict[str, float] = {}
         if imitates:
-            self._lessons, self._held_out = hold_out(self._lessons, share=recipe.held_out_share)
-        self._plan = plan_updates(self._lessons, recipe, seed=spec.seed)
+            self._examples, self._held_out = hold_out(self._examples, share=recipe.held_out_share)
+        self._plan = plan_updates(self._examples, recipe, seed=spec.seed)
 
     @property
     def updates(self) -> int:
@@ -131,16 +131,16 @@ class PolicyCourse:
     def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
         """Make update `number`, from 1; its metrics."""
         started = time.perf_counter()
-        dealt = [self._lessons[index] for index in self._plan[number - 1]]
-        better = sum(lesson.is_better(self._recipe, self._version) for lesson in dealt)
+        dealt = [self._examples[index] for index in self._plan[number - 1]]
+        better = sum(example.is_better(self._recipe, self._version) for example in dealt)
         totals = count_totals(dealt, self._recipe) | {"better": float(max(better, LEAST_BETTER))}
-        lessons = [lesson for lesson in dealt if lesson.moves(self._recipe)]
-        tokens = sum(lesson.sampled_tokens for lesson in lessons)
+        examples = [example for example in dealt if example.has_gradient(self._recipe)]
+        tokens = sum(example.sampled_tokens for example in examples)
         sums: defaultdict[str, float] = defaultdict(float)
         max_ratio = 0.0
-        items = [(lesson.rollout.prompt_token_ids, lesson.rollout.token_ids) for lesson in lessons]
+        items = [(example.rollout.prompt_token_ids, example.rollout.token_ids) for example in examples]
         for batch, members in pack_items(items, self._base):
-            terms, ratio = self._backward(batch, [lessons[member] for member in members], totals, optimizer)
+            terms, ratio = self._backward(batch, [examples[member] for member in members], totals, optimizer)
             for name, value in terms.items():
                 sums[name] += value
             max_ratio = max(max_ratio, ratio)
@@ -148,18 +148,18 @@ class PolicyCourse:
         if number == self.updates and self._held_out:
             self._findings = {"val_loss": self._measure_held_out(optimizer)}
         return {
-            **sum_up_rewards([lesson.rollout for lesson in dealt]),
+            **sum_up_rewards([example.rollout for example in dealt]),
             **sums,
             "max_ratio": max_ratio,
             "grad_norm": grad_norm,
-            "mean_length_tokens": sum(lesson.sampled_tokens for lesson in dealt) / len(dealt),
+            "mean_length_tokens": sum(example.sampled_tokens for example in dealt) / len(dealt),
             "rollouts": float(len(dealt)),
             "tokens_per_s": tokens / (time.perf_counter() - started),
         }
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The whole run in a few numbers; of one that imitates its losses on what it learnt from, and on the rest."""
-        found = summarise(metrics, self._rollouts, self._lessons, self._recipe, self._refused.counts)
+        found = summarise(metrics, self._rollouts, self._examples, self._recipe, self._refused.counts)
         if not self._held_out:
             return found
         last = metrics[-(len(self._plan) // self._recipe.epochs) :]
@@ -182,10 +182,10 @@ class PolicyCourse:
         items = [(one.rollout.prompt_token_ids, one.rollout.token_ids) for one in self._held_out]
         total, loss = count_totals(self._held_out, self._recipe)["rl"], 0.0
         for batch, members in pack_items(items, self._base):
-            lessons = [self._held_out[member] for member in members]
-            counts = torch.tensor([flag for one in lessons for flag in one.rollout.sampled], device=self._base.device)
-            weights, _ = _join([one.advantages for one in lessons], batch.sizes, self._base.device)
-            spread = spread_temperatures([one.rollout.temperature for one in lessons], batch)
+            examples = [self._held_out[member] for member in members]
+            counts = torch.tensor([flag for one in examples for flag in one.rollout.sampled], device=self._base.device)
+            weights, _ = _join([one.advantages for one in examples], batch.sizes, self._base.device)
+            spread = spread_temperatures([one.rollout.temperature for one in examples], batch)
             found = self._base.score(batch, changes, temperatures=spread).logprobs
             loss += float(weighted_imitation(found, weights, counts, total=total))
         return loss
@@ -198,7 +198,7 @@ class PolicyCourse:
             BaseModelError: they have not.
         """
         changes = optimizer.changes(self._modules, self._recipe.lora_scale)
-        same = [one.rollout for one in self._lessons if one.rollout.policy_version == spec.policy_version][:COMPARED]
+        same = [one.rollout for one in self._examples if one.rollout.policy_version == spec.policy_version][:COMPARED]
         items = [(one.prompt_token_ids, one.token_ids) for one in same]
         scored = score_answers(self._base, items, changes, [one.temperature for one in same])
         gaps = [
@@ -213,23 +213,25 @@ class PolicyCourse:
                 f"differ from what the model server told by {mean:.2f} nats on average, at most {MOST_FIRST_GAP_NATS:g}"
             )
 
-    def _score_start(self, optimizer: Optimizer) -> list[Lesson]:
-        """The lessons with the log-probs of the policy that the run starts from."""
+    def _score_start(self, optimizer: Optimizer) -> list[TrainingExample]:
+        """The examples with the log-probs of the policy that the run starts from."""
         changes = optimizer.changes(self._modules, self._recipe.lora_scale)
-        moving = [index for index, lesson in enumerate(self._lessons) if lesson.moves(self._recipe)]
-        rollouts = [self._lessons[index].rollout for index in moving]
+        moving = [index for index, example in enumerate(self._examples) if example.has_gradient(self._recipe)]
+        rollouts = [self._examples[index].rollout for index in moving]
         items = [(one.prompt_token_ids, one.token_ids) for one in rollouts]
         scored = score_answers(self._base, items, changes, [one.temperature for one in rollouts])
-        lessons = list(self._lessons)
+        examples = list(self._examples)
         for index, values in zip(moving, scored, strict=True):
-            lessons[index] = replace(lessons[index], start_logprobs=values)
-        return self._score_start_supports(lessons, changes)
+            examples[index] = replace(examples[index], start_logprobs=values)
+        return self._score_start_supports(examples, changes)
 
     @torch.inference_mode()
-    def _score_start_supports(self, lessons: Sequence[Lesson], changes: Mapping[str, LowRank]) -> list[Lesson]:
+    def _score_start_supports(
+        self, examples: Sequence[TrainingExample], changes: Mapping[str, LowRank]
+    ) -> list[TrainingExample]:
         """The same of the likeliest tokens, where the teacher had a word on those."""
-        scored = list(lessons)
-        supported = [(index, one, one.support) for index, one in enumerate(lessons) if one.support is not None]
+        scored = list(examples)
+        supported = [(index, one, one.support) for index, one in enumerate(examples) if one.support is not None]
         items = [(one.rollout.prompt_token_ids, one.rollout.token_ids) for _, one, _ in supported]
         for batch, members in pack_items(items, self._base):
             ids = torch.tensor([list(ids) for member in members for ids in supported[member][2].token_ids])
@@ -238,35 +240,35 @@ class PolicyCourse:
             found = self._base.score(batch, changes, support_ids=asked, temperatures=spread).support
             assert found is not None, "a support was asked for"
             for member, values in zip(members, torch.split(found.cpu(), list(batch.sizes)), strict=True):
-                index, lesson, _ = supported[member]
-                scored[index] = replace(lesson, start_support=values.tolist())
+                index, example, _ = supported[member]
+                scored[index] = replace(example, start_support=values.tolist())
         return scored
 
     def _backward(
-        self, batch: Batch, lessons: Sequence[Lesson], totals: Mapping[str, float], optimizer: Optimizer
+        self, batch: Batch, examples: Sequence[TrainingExample], totals: Mapping[str, float], optimizer: Optimizer
     ) -> tuple[dict[str, float], float]:
         """Add one micro-batch's gradients; its share of the update's mean terms, and its largest ratio."""
         recipe, device, sizes = self._recipe, self._base.device, batch.sizes
-        sampled = torch.tensor([flag for item in lessons for flag in item.rollout.sampled], device=device)  # N
-        behaviour = torch.tensor([value for item in lessons for value in item.rollout.logprobs], device=device)  # N
-        advantages, has_reward = _join([item.advantages for item in lessons], sizes, device)
-        support = _join_supports(lessons, sizes, recipe.stored_top_k, device)
+        sampled = torch.tensor([flag for item in examples for flag in item.rollout.sampled], device=device)  # N
+        behaviour = torch.tensor([value for item in examples for value in item.rollout.logprobs], device=device)  # N
+        advantages, has_reward = _join([item.advantages for item in examples], sizes, device)
+        support = _join_supports(examples, sizes, recipe.stored_top_k, device)
         changes = optimizer.changes(self._modules, recipe.lora_scale)
         found = self._base.score(
             batch,
             changes,
             support_ids=None if support is None else support.token_ids,
             entropy_has_gradient=recipe.entropy_coef > 0,
-            temperatures=spread_temperatures([item.rollout.temperature for item in lessons], batch),
+            temperatures=spread_temperatures([item.rollout.temperature for item in examples], batch),
         )
         tokens = Tokens(found.logprobs, behaviour, None)
         if recipe.importance_cap is not None:
-            start, _ = _join([item.start_logprobs for item in lessons], sizes, device)
+            start, _ = _join([item.start_logprobs for item in examples], sizes, device)
             weights = truncated_importance(start, behaviour, sampled, cap=recipe.importance_cap)
             tokens = Tokens(found.logprobs, start, weights)
         reward_loss = REWARD_LOSSES[recipe.algorithm](recipe, tokens, advantages, sampled & has_reward, totals["rl"])
         if support is None or found.support is None:
-            gaps, has_hint = _join([item.gaps for item in lessons], sizes, device)
+            gaps, has_hint = _join([item.gaps for item in examples], sizes, device)
             hint_loss = _clipped(replace(recipe, dual_clip=None), tokens, gaps, sampled & has_hint, totals["opd"])
         else:
             counts = sampled & support.counts
@@ -291,7 +293,7 @@ class PolicyCourse:
             loss = loss - recipe.entropy_coef * entropy
         terms = {"loss_rl": reward_loss, "loss_opd": hint_loss, "entropy": entropy}
         if recipe.kl_coef > 0:
-            reference, _ = _join([item.base_logprobs for item in lessons], sizes, device)
+            reference, _ = _join([item.base_logprobs for item in examples], sizes, device)
             terms["kl_base"] = k3_divergence(found.logprobs, reference, sampled, total=totals["sampled"])
             loss = loss + recipe.kl_coef * terms["kl_base"]
         torch.autograd.backward(loss)
@@ -299,7 +301,7 @@ class PolicyCourse:
         gained = torch.split(torch.where(sampled, found.logprobs.detach() - behaviour, 0.0), list(sizes))
         displaced = sum(
             gap < -HALVED_NATS and item.is_better(recipe, self._version)
-            for item, gap in zip(lessons, torch.stack([one.sum() for one in gained]).tolist(), strict=True)
+            for item, gap in zip(examples, torch.stack([one.sum() for one in gained]).tolist(), strict=True)
         )
         return {name: float(term.detach()) for name, term in terms.items()} | {
             "loss": float(loss.detach()),
@@ -309,20 +311,22 @@ class PolicyCourse:
         }, float(drift.max_ratio)
 
 
-def hold_out(lessons: Sequence[Lesson], *, share: float) -> tuple[list[Lesson], list[Lesson]]:
+def hold_out(
+    examples: Sequence[TrainingExample], *, share: float
+) -> tuple[list[TrainingExample], list[TrainingExample]]:
     """What is learnt and what it is checked on; nothing of a single task."""
-    tasks = find_tasks(lesson.rollout for lesson in lessons)
+    tasks = find_tasks(example.rollout for example in examples)
     held_out = choose_held_out(set(tasks.values()), share=share)
-    parts: tuple[list[Lesson], list[Lesson]] = ([], [])
-    for lesson in lessons:
-        parts[tasks[lesson.rollout.rollout_id] in held_out].append(lesson)
+    parts: tuple[list[TrainingExample], list[TrainingExample]] = ([], [])
+    for example in examples:
+        parts[tasks[example.rollout.rollout_id] in held_out].append(example)
     return parts
 
 
 def _join(
     values: Sequence[Sequence[float] | None], sizes: Sequence[int], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Values of all lessons end to end (N,), 0 where a lesson has none, and where it has some (N,) bool."""
+    """Values of all examples end to end (N,), 0 where a example has none, and where it has some (N,) bool."""
     numbers: list[float] = []
     present: list[bool] = []
     for value, size in zip(values, sizes, strict=True):
@@ -332,7 +336,7 @@ def _join(
 
 
 class _Supports(NamedTuple):
-    """The supports of a micro-batch, (N, K) each, and where a lesson has one (N,).
+    """The supports of a micro-batch, (N, K) each, and where a example has one (N,).
 
     Args:
         start: log-probs of the policy the run starts from; None where nobody asked for them.
@@ -345,20 +349,22 @@ class _Supports(NamedTuple):
     start: Tensor | None
 
 
-def _join_supports(lessons: Sequence[Lesson], sizes: Sequence[int], k: int, device: torch.device) -> _Supports | None:
-    """Supports of all lessons end to end; None where the recipe knows none."""
+def _join_supports(
+    examples: Sequence[TrainingExample], sizes: Sequence[int], k: int, device: torch.device
+) -> _Supports | None:
+    """Supports of all examples end to end; None where the recipe knows none."""
     if k == 0:
         return None
     columns: tuple[list[Any], list[Any], list[Any], list[bool], list[Any]] = ([], [], [], [], [])
-    for lesson, size in zip(lessons, sizes, strict=True):
-        support, nothing = lesson.support, [[0] * k] * size
+    for example, size in zip(examples, sizes, strict=True):
+        support, nothing = example.support, [[0] * k] * size
         columns[0].extend(nothing if support is None else support.token_ids)
         columns[1].extend(nothing if support is None else support.logprobs)
         columns[2].extend(nothing if support is None else support.advantages)
         columns[3].extend([support is not None] * size)
-        columns[4].extend(nothing if lesson.start_support is None else lesson.start_support)
+        columns[4].extend(nothing if example.start_support is None else example.start_support)
     ids, logprobs, advantages, counts, start = columns
-    is_scored = any(lesson.start_support is not None for lesson in lessons)
+    is_scored = any(example.start_support is not None for example in examples)
     return _Supports(
         torch.tensor(ids, device=device),
         torch.tensor(logprobs, device=device, dtype=torch.float32),

@@ -60,7 +60,7 @@ class Totals(NamedTuple):
     drift: float
 
 
-class PreferenceCourse:
+class PreferenceTrainingLoop:
     """A run over pairs, judged answers or demonstrations. Its last update ends with the check on held-out tasks."""
 
     def __init__(self, spec: TrainSpec, recipe: Recipe, base: BaseModel, start: LoraTensors) -> None:

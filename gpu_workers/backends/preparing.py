@@ -1,38 +1,38 @@
-"""From rollouts to lessons, and which rollouts teach nothing."""
+"""From rollouts to examples, and which rollouts teach nothing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.errors import NothingToLearnError
-from gpu_workers.backends.lessons import Lesson, Refused, name_record
 from gpu_workers.backends.micro_batches import score_frozen
 from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.teachers import add_teacher, note_lost_hints
+from gpu_workers.backends.training_example import Refused, TrainingExample, name_record
 from tentalis.core.contracts import RolloutRecord, TrainSpec
 from tentalis.core.learning.advantages import imitation_weights, token_advantages
 from tentalis.core.learning.batching import sort_rollouts
 from tentalis.core.learning.recipes import Recipe
 
 
-def prepare_lessons(
+def prepare_examples(
     rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, base: BaseModel
-) -> tuple[list[Lesson], Refused]:
-    """Lessons that count, and what teaches nothing and why."""
-    lessons, refused = find_lessons(rollouts, spec, recipe, base)
+) -> tuple[list[TrainingExample], Refused]:
+    """Examples that count, and what teaches nothing and why."""
+    examples, refused = find_examples(rollouts, spec, recipe, base)
     if recipe.uses_teacher:
-        note_lost_hints(lessons, refused)
-        lessons = add_teacher(lessons, recipe, base, refused, spec.options)
-    counted = keep_counted(lessons, recipe, refused, found=len(rollouts))
+        note_lost_hints(examples, refused)
+        examples = add_teacher(examples, recipe, base, refused, spec.options)
+    counted = keep_counted(examples, recipe, refused, found=len(rollouts))
     if recipe.kl_coef > 0:
-        scored = score_frozen(base, [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in counted])
-        counted = [replace(lesson, base_logprobs=logprobs) for lesson, logprobs in zip(counted, scored, strict=True)]
+        scored = score_frozen(base, [(example.rollout.prompt_token_ids, example.rollout) for example in counted])
+        counted = [replace(example, base_logprobs=logprobs) for example, logprobs in zip(counted, scored, strict=True)]
     return counted, refused
 
 
-def find_lessons(
+def find_examples(
     rollouts: Sequence[RolloutRecord], spec: TrainSpec, recipe: Recipe, reader: Reader, *, divides: bool = True
-) -> tuple[list[Lesson], Refused]:
+) -> tuple[list[TrainingExample], Refused]:
     """What the rewards of usable rollouts teach, and which rollouts are unusable and why.
 
     Args:
@@ -55,26 +55,28 @@ def find_lessons(
         else:
             fitting.append(rollout)
     if recipe.algorithm == "reward_weighted_sft":
-        return _imitation_lessons(fitting, recipe), refused
+        return _imitation_examples(fitting, recipe), refused
     advantages = token_advantages(fitting, recipe)
-    return [Lesson(rollout, values) for rollout, values in zip(fitting, advantages, strict=True)], refused
+    return [TrainingExample(rollout, values) for rollout, values in zip(fitting, advantages, strict=True)], refused
 
 
-def keep_counted(lessons: Sequence[Lesson], recipe: Recipe, refused: Refused, *, found: int) -> list[Lesson]:
-    """The lessons that a loss is a mean over. Those that teach nothing are among them, and counted by reason.
+def keep_counted(
+    examples: Sequence[TrainingExample], recipe: Recipe, refused: Refused, *, found: int
+) -> list[TrainingExample]:
+    """The examples that a loss is a mean over. Those that teach nothing are among them, and counted by reason.
 
     Args:
         found: rollouts there were at first.
     Raises:
         NothingToLearnError: there is none; the message counts the reasons.
     """
-    teaching = sum(lesson.teaches(recipe) for lesson in lessons)
-    refused.counts["no_advantage"] += len(lessons) - teaching
+    teaching = sum(example.has_signal(recipe) for example in examples)
+    refused.counts["no_advantage"] += len(examples) - teaching
     if not teaching:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.counts.items()) if count)
         reasons = "; ".join([reasons, *refused.notes[:3]]) if refused.notes else reasons
         raise NothingToLearnError(f"none of {found} rollouts would move a weight: {reasons or 'no rollout'}")
-    return [lesson for lesson in lessons if lesson.counts(recipe)]
+    return [example for example in examples if example.in_loss_mean(recipe)]
 
 
 def _misfit(rollout: RolloutRecord, reader: Reader) -> str:
@@ -86,7 +88,7 @@ def _misfit(rollout: RolloutRecord, reader: Reader) -> str:
     return "unknown_token" if lowest < 0 or highest >= reader.vocabulary_size else ""
 
 
-def _imitation_lessons(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[Lesson]:
+def _imitation_examples(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[TrainingExample]:
     """The same weight on every token of an answer, higher for what went better than the batch's mean."""
     judged = [rollout for rollout in rollouts if rollout.reward is not None]
     weights = imitation_weights(
@@ -95,6 +97,6 @@ def _imitation_lessons(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> lis
         weight_max=recipe.sft_weight_max,
     )
     return [
-        Lesson(rollout, [rollout.weight * weight] * len(rollout.token_ids))
+        TrainingExample(rollout, [rollout.weight * weight] * len(rollout.token_ids))
         for rollout, weight in zip(judged, weights, strict=True)
     ]

@@ -1,7 +1,7 @@
 """The trainer in this process: records in, a few optimiser updates, an adapter. CPU or one GPU, float32.
 
 The adapter is a set of low-rank tensors beside a frozen model: exactly the function PEFT computes. What is learned from
-which records is a course's matter; opening the adapter, going on from a checkpoint and publishing are the same for all.
+which records is a loop's matter; opening the adapter, going on from a checkpoint and publishing are the same for all.
 """
 
 import shutil
@@ -28,14 +28,14 @@ from gpu_workers.backends.checkpoints import DIRECTORY as CHECKPOINT
 from gpu_workers.backends.checkpoints import open_checkpoint, save_checkpoint
 from gpu_workers.backends.errors import CancelledError, ParentMismatchError, UnfitAdapterError
 from gpu_workers.backends.optimizer import Optimizer
-from gpu_workers.backends.policy import PolicyCourse
-from gpu_workers.backends.preference import PreferenceCourse
+from gpu_workers.backends.policy import PolicyTrainingLoop
+from gpu_workers.backends.preference import PreferenceTrainingLoop
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 
 
-class Course(Protocol):
-    """What a run learns, update by update. The same spec gives the same course."""
+class TrainingLoop(Protocol):
+    """What a run learns, update by update. The same spec gives the same loop."""
 
     @property
     def updates(self) -> int: ...
@@ -53,10 +53,10 @@ class Course(Protocol):
         """After the last update: why its adapter must not be published, in words; [] when it may."""
 
 
-COURSES: Mapping[str, Callable[[TrainSpec, Recipe, BaseModel, LoraTensors], Course]] = {
-    name: PreferenceCourse if name in PREFERENCES else PolicyCourse for name in ALGORITHMS
+TRAINING_LOOPS: Mapping[str, Callable[[TrainSpec, Recipe, BaseModel, LoraTensors], TrainingLoop]] = {
+    name: PreferenceTrainingLoop if name in PREFERENCES else PolicyTrainingLoop for name in ALGORITHMS
 }
-"""Algorithm -> who prepares the course from the spec's records."""
+"""Algorithm -> who prepares the loop from the spec's records."""
 
 
 def train(
@@ -75,24 +75,24 @@ def train(
     recipe = Recipe.from_json(spec.recipe)
     base = load_base(spec.base_model, precision=recipe.precision)
     start = _open_adapter(spec, recipe, base, base.find_linears(recipe.target_modules))
-    course = COURSES[recipe.algorithm](spec, recipe, base, start)
+    loop = TRAINING_LOOPS[recipe.algorithm](spec, recipe, base, start)
     tensors, metrics = open_checkpoint(spec, start)
     optimizer = Optimizer(tensors, recipe, base.device)
-    for number in range(len(metrics) + 1, course.updates + 1):
+    for number in range(len(metrics) + 1, loop.updates + 1):
         if is_cancelled():
-            raise CancelledError(f"cancelled after {number - 1} of {course.updates} updates")
-        metrics.append({"update": number, "updates": course.updates, **course.run_update(number, optimizer)})
-        if number < course.updates:  # after the last one the adapter itself is next
+            raise CancelledError(f"cancelled after {number - 1} of {loop.updates} updates")
+        metrics.append({"update": number, "updates": loop.updates, **loop.run_update(number, optimizer)})
+        if number < loop.updates:  # after the last one the adapter itself is next
             save_checkpoint(output, spec, optimizer.tensors(), metrics)
         report(metrics[-1])
     if is_cancelled():
-        raise CancelledError(f"cancelled after {course.updates} of {course.updates} updates, before publishing")
-    summary = course.summarise(metrics) | {"wall_s": time.perf_counter() - started}
-    if faults := course.find_faults():
+        raise CancelledError(f"cancelled after {loop.updates} of {loop.updates} updates, before publishing")
+    summary = loop.summarise(metrics) | {"wall_s": time.perf_counter() - started}
+    if faults := loop.find_faults():
         raise UnfitAdapterError(f"not published: {'; '.join(faults)}", metrics=metrics, summary=summary)
     directory, sha256 = publish_adapter(optimizer.tensors(), describe_adapter(spec, recipe, base.sha256), parent=output)
     shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
-    return TrainedAdapter(directory, sha256, metrics, summary, package_versions(), course.notes)
+    return TrainedAdapter(directory, sha256, metrics, summary, package_versions(), loop.notes)
 
 
 def _open_adapter(spec: TrainSpec, recipe: Recipe, base: BaseModel, linears: Mapping[str, Tensor]) -> LoraTensors:

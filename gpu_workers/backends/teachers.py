@@ -9,11 +9,11 @@ import torch
 
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.errors import BaseModelError
-from gpu_workers.backends.lessons import Lesson, Refused, Support, name_record
 from gpu_workers.backends.micro_batches import pack_items, score_frozen, spread_temperatures
 from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
 from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
+from gpu_workers.backends.training_example import Refused, Support, TrainingExample, name_record
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.opd import choose_hint, token_opd_advantages, top_k_advantages
@@ -30,13 +30,13 @@ class HintReader(Protocol):
 
 
 def add_teacher(
-    lessons: Sequence[Lesson],
+    examples: Sequence[TrainingExample],
     recipe: Recipe,
     base: BaseModel,
     refused: Refused,
     options: Mapping[str, Any] = MappingProxyType({}),
-) -> list[Lesson]:
-    """Give each lesson with a hint what the frozen teacher, who reads the hint, says of its tokens.
+) -> list[TrainingExample]:
+    """Give each example with a hint what the frozen teacher, who reads the hint, says of its tokens.
 
     It counts by how far the rollout's judgement is trusted: who is doubted in the one is doubted in the other.
     A hint whose conversation does not replay to the very tokens the engine saw is left out, counted and explained.
@@ -48,20 +48,20 @@ def add_teacher(
         TeacherError: a served one cannot be asked, or is asked for what no server tells.
     """
     if recipe.teacher.startswith(SERVED):
-        return _add_served(lessons, recipe, base, refused, options)
+        return _add_served(examples, recipe, base, refused, options)
     teacher = base if recipe.teacher == "base" else load_base(recipe.teacher)
     if teacher.vocabulary_size != base.vocabulary_size:
         raise BaseModelError(
             f"recipe.teacher must share the base's vocabulary of {base.vocabulary_size} tokens, "
             f"found {teacher.vocabulary_size}"
         )
-    taught = list(lessons)
+    taught = list(examples)
     if recipe.opd_mode == "top_k":
-        for index, support in _find_supports(lessons, recipe, base, teacher, refused).items():
-            taught[index] = replace(lessons[index], support=support)
+        for index, support in _find_supports(examples, recipe, base, teacher, refused).items():
+            taught[index] = replace(examples[index], support=support)
     else:
         return add_gaps(
-            lessons, recipe, base, teacher, refused, score=lambda items: score_frozen(teacher, items), divides=True
+            examples, recipe, base, teacher, refused, score=lambda items: score_frozen(teacher, items), divides=True
         )
     return taught
 
@@ -79,8 +79,8 @@ class _ServedReader:
 
 
 def _add_served(
-    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, refused: Refused, options: Mapping[str, Any]
-) -> list[Lesson]:
+    examples: Sequence[TrainingExample], recipe: Recipe, base: BaseModel, refused: Refused, options: Mapping[str, Any]
+) -> list[TrainingExample]:
     if recipe.opd_mode == "top_k":
         raise TeacherError(
             "recipe.opd_mode must be logprobs with a served teacher, found top_k: a server tells its own likeliest "
@@ -94,7 +94,7 @@ def _add_served(
                 teacher.require_same_tokens(ids, base.codec)
             return teacher.score(items)
 
-        return add_gaps(lessons, recipe, base, _ServedReader(base, teacher.context_length), refused, score=score)
+        return add_gaps(examples, recipe, base, _ServedReader(base, teacher.context_length), refused, score=score)
 
 
 def _read_hinted(
@@ -118,15 +118,15 @@ def _read_hinted(
     return prompt
 
 
-def note_lost_hints(lessons: Sequence[Lesson], refused: Refused) -> None:
+def note_lost_hints(examples: Sequence[TrainingExample], refused: Refused) -> None:
     """Say which hints were given and could not be put into their conversation."""
-    for lesson in lessons:
-        if lesson.rollout.hint_fault:
-            refused.note("hint_has_no_place", lesson.rollout.hint_fault, record=name_record(lesson.rollout))
+    for example in examples:
+        if example.rollout.hint_fault:
+            refused.note("hint_has_no_place", example.rollout.hint_fault, record=name_record(example.rollout))
 
 
 def add_gaps(
-    lessons: Sequence[Lesson],
+    examples: Sequence[TrainingExample],
     recipe: Recipe,
     base: Reader,
     teacher: HintReader,
@@ -134,28 +134,28 @@ def add_gaps(
     *,
     score: Callable[[Sequence[tuple[Prompt, RolloutRecord]]], Sequence[Sequence[float]]],
     divides: bool = False,
-) -> list[Lesson]:
-    """Give each lesson with a hint the teacher's gap at each of its tokens (T,), in nats.
+) -> list[TrainingExample]:
+    """Give each example with a hint the teacher's gap at each of its tokens (T,), in nats.
 
     Args:
         score: (hinted prompt, rollout) each -> the teacher's log-probs of the rollout's tokens (T,), in nats.
         divides: those are at the temperature the rollout was sampled at, else at 1.
     """
-    taught = list(lessons)
+    taught = list(examples)
     hinted: dict[int, Prompt] = {}
-    for index, lesson in enumerate(lessons):
-        if lesson.rollout.hinted_messages and not divides and lesson.rollout.temperature != 1:
-            words = f"sampled at temperature {lesson.rollout.temperature:g}, a served teacher tells log-probs at 1"
-            refused.note("hint_at_another_temperature", words, record=name_record(lesson.rollout))
-        elif lesson.rollout.hinted_messages:
-            prompt = _read_hinted(lesson.rollout.hinted_messages, lesson.rollout, base, teacher, refused)
+    for index, example in enumerate(examples):
+        if example.rollout.hinted_messages and not divides and example.rollout.temperature != 1:
+            words = f"sampled at temperature {example.rollout.temperature:g}, a served teacher tells log-probs at 1"
+            refused.note("hint_at_another_temperature", words, record=name_record(example.rollout))
+        elif example.rollout.hinted_messages:
+            prompt = _read_hinted(example.rollout.hinted_messages, example.rollout, base, teacher, refused)
             if prompt is not None:
                 hinted[index] = prompt
-    scored = score([(prompt, lessons[index].rollout) for index, prompt in hinted.items()])
+    scored = score([(prompt, examples[index].rollout) for index, prompt in hinted.items()])
     for index, logprobs in zip(hinted, scored, strict=True):
-        rollout = lessons[index].rollout
+        rollout = examples[index].rollout
         gaps = token_opd_advantages(logprobs, rollout.logprobs, rollout.sampled, gap_max=recipe.opd_clip)
-        taught[index] = replace(lessons[index], gaps=[rollout.weight * gap for gap in gaps])
+        taught[index] = replace(examples[index], gaps=[rollout.weight * gap for gap in gaps])
     return taught
 
 
@@ -172,12 +172,12 @@ class _Opinion(NamedTuple):
 
 
 def _find_supports(
-    lessons: Sequence[Lesson], recipe: Recipe, base: BaseModel, teacher: BaseModel, refused: Refused
+    examples: Sequence[TrainingExample], recipe: Recipe, base: BaseModel, teacher: BaseModel, refused: Refused
 ) -> dict[int, Support]:
-    """Position of a lesson -> its support under the hint whose teacher stays nearest to the behaviour policy."""
+    """Position of a example -> its support under the hint whose teacher stays nearest to the behaviour policy."""
     asked: list[tuple[int, Prompt]] = []
-    for index, lesson in enumerate(lessons):
-        rollout = lesson.rollout
+    for index, example in enumerate(examples):
+        rollout = example.rollout
         candidates = rollout.candidate_hints or ([rollout.hinted_messages] if rollout.hinted_messages else [])
         if candidates and not _has_top_k(rollout, recipe.opd_top_k):
             words = f"the hybrid wants the {recipe.opd_top_k} likeliest tokens at each place, its server told fewer"
@@ -186,10 +186,10 @@ def _find_supports(
         prompts = [_read_hinted(each, rollout, base, teacher, refused) for each in candidates[: recipe.opd_hints]]
         asked += [(index, prompt) for prompt in prompts if prompt is not None]
     opinions: dict[int, list[_Opinion]] = {}
-    items = [(prompt, lessons[index].rollout) for index, prompt in asked]
+    items = [(prompt, examples[index].rollout) for index, prompt in asked]
     for (index, _), opinion in zip(asked, _ask(teacher, items, recipe.opd_top_k), strict=True):
         opinions.setdefault(index, []).append(opinion)
-    return {index: _weigh(lessons[index].rollout, heard, recipe) for index, heard in opinions.items()}
+    return {index: _weigh(examples[index].rollout, heard, recipe) for index, heard in opinions.items()}
 
 
 def _has_top_k(rollout: RolloutRecord, k: int) -> bool:

@@ -24,8 +24,8 @@ class AnswerWriter:
             "id": f"{'chatcmpl' if request.is_chat else 'cmpl'}-{identifier}",
             "object": f"{kind}.chunk" if request.options.streams and request.is_chat else kind,
             "created": created,
-            "model": job.lane.name,
-            "system_fingerprint": job.lane.fingerprint[:16],
+            "model": job.loaded.name,
+            "system_fingerprint": job.loaded.fingerprint[:16],
         }
         self._pieces: dict[int, PieceStream] = {}
         self._offsets: dict[int, int] = {}

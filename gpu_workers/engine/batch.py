@@ -285,7 +285,7 @@ class Batch:
 
     def _fail_row(self, index: int, events: Events) -> None:
         row = self._rows[index]
-        row.job.error = EngineError(f"the model {row.job.lane.name} produced NaN", code="model_not_finite")
+        row.job.error = EngineError(f"the model {row.job.loaded.name} produced NaN", code="model_not_finite")
         self._columns.is_alive[index] = False
         events[row.job] = []
 

@@ -18,8 +18,8 @@ from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, 
 from gpu_workers.engine.errors import StoppingError, UnknownModelError
 from gpu_workers.engine.hugging_face_model import HuggingFaceModel
 from gpu_workers.engine.jobs import Job, Sample, SamplingOptions
-from gpu_workers.engine.lanes import Lane, Lanes, name_taken, require_name
 from gpu_workers.engine.lora import read_adapter
+from gpu_workers.engine.models import LoadedModel, ModelRegistry, name_taken, require_name
 from gpu_workers.engine.plain_model import PlainModel
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead, open_head
 from gpu_workers.engine.scheduler import Scheduler
@@ -65,8 +65,8 @@ class Engine:
             model = PlainModel(shape, read_weights(directory), merges_adapters=merges_adapters)
         else:
             model = HuggingFaceModel.from_directory(directory)
-        self.base = Lane(name, model, hash_files(weight_files(directory)), str(directory))
-        self.lanes = Lanes(self.base)
+        self.base = LoadedModel(name, model, hash_files(weight_files(directory)), str(directory))
+        self.models = ModelRegistry(self.base)
         self._heads: dict[str, LoadedHead] = {}
         self._lock = threading.Lock()
         self.end_ids = read_end_ids(directory, config)
@@ -86,22 +86,22 @@ class Engine:
 
     # --- adapters
 
-    def load_adapter(self, name: str, directory: Path) -> Lane:
+    def load_adapter(self, name: str, directory: Path) -> LoadedModel:
         """Check an adapter and serve it under a name that nothing has now.
 
         Raises:
             AdapterRefusedError: the name is taken or unfit, or the directory is not a whole adapter of this base.
         """
 
-        def open_lane() -> Lane:
+        def open_model() -> LoadedModel:
             adapter = read_adapter(directory, self.base.model.adaptable)
-            return Lane(name, self.base.model.adapt(adapter.pairs), adapter.sha256, str(directory))
+            return LoadedModel(name, self.base.model.adapt(adapter.pairs), adapter.sha256, str(directory))
 
-        return self.lanes.add(name, open_lane)
+        return self.models.add(name, open_model)
 
     def unload_adapter(self, name: str) -> None:
-        """See `Lanes.remove`."""
-        self.lanes.remove(name)
+        """See `ModelRegistry.remove`."""
+        self.models.remove(name)
 
     # --- step scorers
 
@@ -188,7 +188,7 @@ class Engine:
         chosen = replace(chosen, n=n, **changes)
         if seed is not None:
             chosen = replace(chosen, seed=seed)
-        job = Job(self.lanes.find(adapter or self.base.name), prompts, chosen)
+        job = Job(self.models.find(adapter or self.base.name), prompts, chosen)
         self._finish(job)
         samples = job.finished_samples()
         return [samples[first : first + n] for first in range(0, len(samples), n)]
@@ -199,7 +199,7 @@ class Engine:
         """Log-probs of given completions, one array (T,) each, natural log at temperature 1."""
         whole = [[*prompt, *completion] for prompt, completion in zip(prompt_ids, completion_ids, strict=True)]
         options = SamplingOptions(max_tokens=0, prompt_logprobs=0, seed=0)
-        job = Job(self.lanes.find(adapter or self.base.name), whole, options)
+        job = Job(self.models.find(adapter or self.base.name), whole, options)
         self._finish(job)
         job.finished_samples()
         scores = [score.logprobs for score in job.prompt_scores if score is not None]

@@ -12,7 +12,7 @@ from torch import Tensor
 from gpu_workers.engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from gpu_workers.engine.lanes import Lane
+    from gpu_workers.engine.models import LoadedModel
 
 FinishReason = Literal["stop", "length"]
 TopLogprobs = list[tuple[int, float]]
@@ -106,7 +106,7 @@ class Job:
         read_states: given each prompt's place and its final hidden states (T, D), in the engine's thread.
     """
 
-    lane: "Lane"
+    loaded: "LoadedModel"
     prompts: Sequence[Sequence[int]]
     options: SamplingOptions
     samples: list[Sample | None] = field(init=False)

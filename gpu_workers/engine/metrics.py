@@ -41,7 +41,7 @@ class EngineMetrics(Collector):
             return
         self._latency.observe(time.monotonic() - job.created_s)
         for sample in job.finished_samples():
-            self._requests.labels(job.lane.name, sample.finish_reason).inc()
+            self._requests.labels(job.loaded.name, sample.finish_reason).inc()
 
     def note_first_token(self, job: Job) -> None:
         self._first_token.observe(time.monotonic() - job.created_s)
@@ -55,7 +55,7 @@ class EngineMetrics(Collector):
         for name, help_text, value in (
             ("vllm:num_requests_running", "Choices that decode now", scheduler.running_rows),
             ("vllm:num_requests_waiting", "Prompts that wait", scheduler.waiting_prompts),
-            ("tentalis_engine_adapters", "Adapters that can be asked for", len(self._engine.lanes.now()) - 1),
+            ("tentalis_engine_adapters", "Adapters that can be asked for", len(self._engine.models.now()) - 1),
         ):
             yield GaugeMetricFamily(name, help_text, value=value)
         for name, help_text, value in (

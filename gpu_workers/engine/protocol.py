@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_workers.engine.errors import InvalidRequestError
 from gpu_workers.engine.jobs import SamplingOptions
-from gpu_workers.engine.lanes import Lane
+from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.text import TextCodec
 
 MAX_ALTERNATIVES = 20
@@ -132,7 +132,7 @@ class GenerationRequest:
         includes_usage: a stream ends with a usage chunk.
     """
 
-    lane: Lane
+    loaded: LoadedModel
     prompts: Sequence[Sequence[int]]
     options: SamplingOptions
     returns_token_ids: bool
@@ -141,20 +141,20 @@ class GenerationRequest:
     names_by_id: bool = False
 
 
-def read_completion(body: object, find_lane: Callable[[str], Lane], codec: TextCodec) -> GenerationRequest:
+def read_completion(body: object, find_model: Callable[[str], LoadedModel], codec: TextCodec) -> GenerationRequest:
     """Read the body of /v1/completions."""
     fields = Fields(body)
-    lane = find_lane(fields.string("model"))
+    loaded = find_model(fields.string("model"))
     prompts = _read_prompts(fields, codec)
     logprobs = fields.integer("logprobs", None, 0, MAX_ALTERNATIVES)
     limit = fields.integer("max_tokens", 16, 0, 2**31)
-    return _read_rest(fields, lane, prompts, limit, logprobs, is_chat=False)
+    return _read_rest(fields, loaded, prompts, limit, logprobs, is_chat=False)
 
 
-def read_chat(body: object, find_lane: Callable[[str], Lane], codec: TextCodec) -> GenerationRequest:
+def read_chat(body: object, find_model: Callable[[str], LoadedModel], codec: TextCodec) -> GenerationRequest:
     """Read the body of /v1/chat/completions."""
     fields = Fields(body)
-    lane = find_lane(fields.string("model"))
+    loaded = find_model(fields.string("model"))
     messages = _read_messages(fields)
     variables = fields.take("chat_template_kwargs") or {}
     if not isinstance(variables, dict):
@@ -168,22 +168,28 @@ def read_chat(body: object, find_lane: Callable[[str], Lane], codec: TextCodec) 
     alternatives = fields.integer("top_logprobs", 0, 0, MAX_ALTERNATIVES)
     if alternatives and not wants:
         raise InvalidRequestError("top_logprobs needs logprobs to be true", param="top_logprobs")
-    room = lane.model.context_length - len(prompt)
+    room = loaded.model.context_length - len(prompt)
     limit = fields.integer("max_tokens", None, 0, 2**31)
     limit = fields.integer("max_completion_tokens", limit, 0, 2**31)
     if limit is None and room < 1:
         raise InvalidRequestError(
-            f"the model's context is {lane.model.context_length} tokens; the prompt has {len(prompt)}",
+            f"the model's context is {loaded.model.context_length} tokens; the prompt has {len(prompt)}",
             param="messages",
             code="context_length_exceeded",
         )
     return _read_rest(
-        fields, lane, [prompt], room if limit is None else limit, alternatives if wants else None, is_chat=True
+        fields, loaded, [prompt], room if limit is None else limit, alternatives if wants else None, is_chat=True
     )
 
 
 def _read_rest(
-    fields: Fields, lane: Lane, prompts: Sequence[Sequence[int]], limit: int, logprobs: int | None, *, is_chat: bool
+    fields: Fields,
+    loaded: LoadedModel,
+    prompts: Sequence[Sequence[int]],
+    limit: int,
+    logprobs: int | None,
+    *,
+    is_chat: bool,
 ) -> GenerationRequest:
     streams = fields.flag("stream")
     stream_options = fields.take("stream_options")
@@ -218,7 +224,7 @@ def _read_rest(
     names_by_id = fields.flag("return_tokens_as_token_ids")
     fields.finish()
     includes_usage = bool(stream_options and stream_options.get("include_usage"))
-    return GenerationRequest(lane, prompts, options, returns_token_ids, includes_usage, is_chat, names_by_id)
+    return GenerationRequest(loaded, prompts, options, returns_token_ids, includes_usage, is_chat, names_by_id)
 
 
 def _read_prompts(fields: Fields, codec: TextCodec) -> list[list[int]]:

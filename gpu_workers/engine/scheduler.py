@@ -14,7 +14,7 @@ from torch import Tensor
 from gpu_workers.engine.batch import Batch, Events, Model, Row
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
-from gpu_workers.engine.lanes import Lane
+from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.text import TextCodec
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Scheduler:
         self.max_waiting = max_waiting
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting: deque[tuple[Job, int]] = deque()
-        self._lanes: dict[Lane, None] = {}
+        self._models: dict[LoadedModel, None] = {}
         self._lock = threading.Lock()
         self._queued = 0  # prompts submitted and not yet read
         self.tally = Tally()
@@ -56,11 +56,11 @@ class Scheduler:
 
     @property
     def running_rows(self) -> int:
-        return sum(batch.live_rows for lane in tuple(self._lanes) for batch in tuple(lane.batches))
+        return sum(batch.live_rows for loaded in tuple(self._models) for batch in tuple(loaded.batches))
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting or self._lanes) or not self._inbox.empty()
+        return bool(self._waiting or self._models) or not self._inbox.empty()
 
     def submit(self, job: Job) -> None:
         """Queue a job.
@@ -98,22 +98,22 @@ class Scheduler:
         while not self._inbox.empty():
             self._take(self._inbox.get())
         events = self._admit()
-        for lane in tuple(self._lanes):
-            for batch in lane.batches:
+        for loaded in tuple(self._models):
+            for batch in loaded.batches:
                 try:
                     news, drawn = batch.step()
                 except (
                     Exception
-                ) as error:  # one lane's failure must not stop the others: its jobs are told, and it is logged
-                    logger.exception("a batch of %s failed", lane.name)
+                ) as error:  # one loaded's failure must not stop the others: its jobs are told, and it is logged
+                    logger.exception("a batch of %s failed", loaded.name)
                     news, drawn = batch.fail(EngineError(f"generation failed: {error}")), 0
                 for job, deltas in news.items():
                     events.setdefault(job, []).extend(deltas)
                 self.tally.generation_tokens += drawn
                 self.tally.row_steps += drawn
-            lane.batches = [batch for batch in lane.batches if batch.live_rows]
-            if not lane.batches:
-                del self._lanes[lane]
+            loaded.batches = [batch for batch in loaded.batches if batch.live_rows]
+            if not loaded.batches:
+                del self._models[loaded]
         self.tally.steps += 1
         return events
 
@@ -124,44 +124,44 @@ class Scheduler:
     def _admit(self) -> Events:
         """Read the prompts whose choices fit, first come first served."""
         room = self.max_rows - self.running_rows if self._waiting else 0
-        admitted: dict[Lane, list[tuple[Job, int]]] = {}
+        admitted: dict[LoadedModel, list[tuple[Job, int]]] = {}
         while self._waiting:
             job, index = self._waiting[0]
             if not job.is_over:
                 if job.options.n > room:
                     break
                 room -= job.options.n
-                admitted.setdefault(job.lane, []).append((job, index))
+                admitted.setdefault(job.loaded, []).append((job, index))
             self._waiting.popleft()
             with self._lock:
                 self._queued -= 1
         events: Events = {}
-        for lane, prompts in admitted.items():
+        for loaded, prompts in admitted.items():
             for chunk in _chunk_prompts(prompts):
                 try:
-                    for job, deltas in self._prefill(lane, chunk).items():
+                    for job, deltas in self._prefill(loaded, chunk).items():
                         events.setdefault(job, []).extend(deltas)
                 except Exception as error:  # as in step: the jobs are told, the rest goes on
-                    logger.exception("reading prompts for %s failed", lane.name)
+                    logger.exception("reading prompts for %s failed", loaded.name)
                     for job, _ in chunk:
                         job.error = EngineError(f"reading the prompt failed: {error}")
                         events.setdefault(job, [])
         return events
 
-    def _prefill(self, lane: Lane, chunk: Sequence[tuple[Job, int]]) -> Events:
+    def _prefill(self, loaded: LoadedModel, chunk: Sequence[tuple[Job, int]]) -> Events:
         """Read each distinct prompt once and give its choices their rows."""
         events: Events = {}
         places: dict[tuple[int, ...], int] = {}
         for job, index in chunk:
             places.setdefault(tuple(job.prompts[index]), len(places))
         distinct = list(places)
-        hidden, cache = lane.model.prefill(distinct)
+        hidden, cache = loaded.model.prefill(distinct)
         self.tally.prompt_tokens += sum(map(len, distinct))
         if any(job.read_states for job, _ in chunk):
-            _hand_out_states(lane.model.states(distinct, hidden), chunk, places)
-        batch = lane.batches[0] if lane.batches and lane.model.merges_batches else None
+            _hand_out_states(loaded.model.states(distinct, hidden), chunk, places)
+        batch = loaded.batches[0] if loaded.batches and loaded.model.merges_batches else None
         if batch is None:
-            batch = Batch(lane.model, self._codec, self._end_ids)
+            batch = Batch(loaded.model, self._codec, self._end_ids)
         rows: list[Row] = []
         sources: list[int] = []
         for job, index in chunk:
@@ -169,7 +169,7 @@ class Scheduler:
             if job.options.prompt_logprobs is not None:
                 prompt = job.prompts[index]
                 job.prompt_scores[index] = score_prompt(
-                    lane.model, hidden[place, : len(prompt)], prompt, job.options.prompt_logprobs
+                    loaded.model, hidden[place, : len(prompt)], prompt, job.options.prompt_logprobs
                 )
             if job.options.max_tokens == 0:
                 events.setdefault(job, []).extend(_finish_unsampled(job, index))
@@ -178,20 +178,20 @@ class Scheduler:
             sources += [place] * job.options.n
         if rows:
             ends = torch.tensor([len(prompt) - 1 for prompt in distinct], device=hidden.device)
-            logits = lane.model.project(hidden[torch.arange(len(distinct), device=hidden.device), ends])
+            logits = loaded.model.project(hidden[torch.arange(len(distinct), device=hidden.device), ends])
             if sources != list(range(len(distinct))):
                 cache.select(torch.tensor(sources, device=hidden.device))
                 logits = logits[torch.tensor(sources, device=hidden.device)]
             batch.extend(rows, cache, logits)
-            if batch not in lane.batches:
-                lane.batches.append(batch)
-            self._lanes[lane] = None
+            if batch not in loaded.batches:
+                loaded.batches.append(batch)
+            self._models[loaded] = None
         return events
 
 
 def require_readable(job: Job) -> None:
     """Raises InvalidRequestError: a prompt is empty, not of the vocabulary, or leaves no room for the answer."""
-    options, context = job.options, job.lane.model.context_length
+    options, context = job.options, job.loaded.model.context_length
     for prompt in job.prompts:
         if not prompt:
             raise InvalidRequestError("a prompt must hold at least one token, found none", param="prompt")
@@ -202,9 +202,9 @@ def require_readable(job: Job) -> None:
                 param="prompt",
                 code="context_length_exceeded",
             )
-        if not 0 <= min(prompt) <= max(prompt) < job.lane.model.vocabulary_size:
+        if not 0 <= min(prompt) <= max(prompt) < job.loaded.model.vocabulary_size:
             raise InvalidRequestError(
-                f"prompt token ids must lie in 0..{job.lane.model.vocabulary_size - 1}, found "
+                f"prompt token ids must lie in 0..{job.loaded.model.vocabulary_size - 1}, found "
                 f"{min(prompt)}..{max(prompt)}",
                 param="prompt",
             )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gpu_workers.engine.batch import Events
 from gpu_workers.engine.jobs import Job
-from gpu_workers.engine.lanes import Lane, Lanes
+from gpu_workers.engine.models import LoadedModel, ModelRegistry
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead
 from gpu_workers.engine.scheduler import Tally
 from gpu_workers.engine.text import TextCodec
@@ -31,15 +31,15 @@ class Served(Protocol):
     """A base model and its adapters by name. What each method promises and raises is said in `engine.Engine`."""
 
     codec: TextCodec
-    base: Lane
-    lanes: Lanes
+    base: LoadedModel
+    models: ModelRegistry
     publish: Callable[[Events], None]
 
     @property
     def scheduler(self) -> Load: ...
     @property
     def is_running(self) -> bool: ...
-    def load_adapter(self, name: str, directory: Path) -> Lane: ...
+    def load_adapter(self, name: str, directory: Path) -> LoadedModel: ...
     def unload_adapter(self, name: str) -> None: ...
     @property
     def heads(self) -> Mapping[str, LoadedHead]: ...

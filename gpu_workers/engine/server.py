@@ -94,11 +94,11 @@ class EngineServer:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         body = await _read_json(request)
-        return await self._answer(request, read_completion(body, self._engine.lanes.find, self._engine.codec))
+        return await self._answer(request, read_completion(body, self._engine.models.find, self._engine.codec))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await _read_json(request)
-        return await self._answer(request, read_chat(body, self._engine.lanes.find, self._engine.codec))
+        return await self._answer(request, read_chat(body, self._engine.models.find, self._engine.codec))
 
     async def list_models(self, _: web.Request) -> web.Response:
         base = self._engine.base
@@ -111,12 +111,12 @@ class EngineServer:
                         "object": "model",
                         "created": self._started_s,
                         "owned_by": "tentalis",
-                        "root": lane.path,
-                        "parent": None if lane is base else base.name,
-                        "max_model_len": lane.model.context_length,
-                        "fingerprint": lane.fingerprint,
+                        "root": loaded.path,
+                        "parent": None if loaded is base else base.name,
+                        "max_model_len": loaded.model.context_length,
+                        "fingerprint": loaded.fingerprint,
                     }
-                    for name, lane in self._engine.lanes.now().items()
+                    for name, loaded in self._engine.models.now().items()
                 ],
             }
         )
@@ -127,9 +127,9 @@ class EngineServer:
         if fields.flag("load_inplace"):
             raise InvalidRequestError("adapters are immutable: load_inplace is not supported", param="load_inplace")
         fields.finish()
-        lane = await asyncio.to_thread(self._engine.load_adapter, name, self._require_inside(path, "lora_path"))
+        loaded = await asyncio.to_thread(self._engine.load_adapter, name, self._require_inside(path, "lora_path"))
         logger.info("loaded adapter %s from %s", name, path)
-        return _text(f"Success: LoRA adapter '{name}' added successfully.", lane.name)
+        return _text(f"Success: LoRA adapter '{name}' added successfully.", loaded.name)
 
     async def unload_adapter(self, request: web.Request) -> web.Response:
         fields = Fields(await _read_json(request))
@@ -177,12 +177,12 @@ class EngineServer:
         """vLLM's {prompt} or {messages} -> {tokens, token_strs, count, max_model_len}."""
         body = await _read_json(request)
         fields = Fields(body)
-        lane = self._engine.lanes.find(fields.take("model") or self._engine.base.name)
+        loaded = self._engine.models.find(fields.take("model") or self._engine.base.name)
         codec = self._engine.codec
         if isinstance(body, dict) and "messages" in body:
-            chat = {"model": lane.name, "messages": fields.take("messages"), "max_tokens": 0}
+            chat = {"model": loaded.name, "messages": fields.take("messages"), "max_tokens": 0}
             chat["add_generation_prompt"] = fields.flag("add_generation_prompt", default=True)
-            tokens = list(read_chat(chat, self._engine.lanes.find, codec).prompts[0])
+            tokens = list(read_chat(chat, self._engine.models.find, codec).prompts[0])
         else:
             adds_special = fields.flag("add_special_tokens", default=True)
             tokens = codec.encode([fields.string("prompt")], add_special_tokens=adds_special)[0]
@@ -193,7 +193,7 @@ class EngineServer:
                 "tokens": tokens,
                 "token_strs": codec.split_pieces(tokens),
                 "count": len(tokens),
-                "max_model_len": lane.model.context_length,
+                "max_model_len": loaded.model.context_length,
             }
         )
 
@@ -218,7 +218,7 @@ class EngineServer:
     # --- generating
 
     async def _answer(self, request: web.Request, asked: GenerationRequest) -> web.StreamResponse:
-        job = Job(asked.lane, asked.prompts, asked.options)
+        job = Job(asked.loaded, asked.prompts, asked.options)
         writer = AnswerWriter(asked, job, self._engine.codec, identifier=uuid4().hex, created=int(time.time()))
         async with self._running(job) as mailbox:
             if asked.options.streams:
@@ -227,7 +227,7 @@ class EngineServer:
                 await mailbox.get()
             if job.is_cancelled:
                 raise StoppingError("the engine stopped before the answer was finished", retry_after_s=5)
-            return _json(writer.write_whole(), adapter=job.lane.name)
+            return _json(writer.write_whole(), adapter=job.loaded.name)
 
     @asynccontextmanager
     async def _running(self, job: Job) -> AsyncIterator[asyncio.Queue[list[Delta]]]:
@@ -252,7 +252,7 @@ class EngineServer:
         writer: AnswerWriter,
         mailbox: asyncio.Queue[list[Delta]],
     ) -> web.StreamResponse:
-        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", ADAPTER_HEADER: job.lane.name}
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", ADAPTER_HEADER: job.loaded.name}
         response = web.StreamResponse(headers=headers)
         generated, open_choices, is_first = 0, len(job.samples), True
         await response.prepare(request)

@@ -30,8 +30,8 @@ import torch
 
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.micro_batches import score_answers
-from gpu_workers.backends.openrlhf.lessons import write_prompts
 from gpu_workers.backends.openrlhf.plugin.told import Told
+from gpu_workers.backends.openrlhf.prompts import write_prompts
 from gpu_workers.backends.replaying import Replayer, ReplayError
 from gpu_workers.process import prepare_process
 from gpu_workers.runner import run

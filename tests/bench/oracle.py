@@ -139,8 +139,8 @@ MUTANTS = (
     (
         "mean over moving answers alone",
         "gpu_workers/backends/plans.py",
-        "lesson.advantages is not None]",
-        "lesson.teaches(recipe)]",
+        "example.advantages is not None]",
+        "example.has_signal(recipe)]",
     ),
     ("the larger of both surrogates", LOSSES, "-torch.minimum(ratio * gain", "-torch.maximum(ratio * gain"),
     ("clip above as below", LOSSES, "clamp(1 - clip_low, 1 + clip_high)", "clamp(1 - clip_low, 1 + clip_low)"),
@@ -156,7 +156,7 @@ MUTANTS = (
     ("temperature multiplies", "gpu_workers/backends/base_models.py", "states / temperatures", "states * temperatures"),
     (
         "tool tokens count",
-        "gpu_workers/backends/lessons.py",
+        "gpu_workers/backends/training_example.py",
         "return sum(self.rollout.sampled)",
         "return len(self.rollout.sampled)",
     ),

@@ -17,7 +17,7 @@ from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.held_out import choose_held_out
 from gpu_workers.backends.micro_batches import ROOM_BYTES
 from gpu_workers.backends.optimizer import Optimizer
-from gpu_workers.backends.preference import PreferenceCourse
+from gpu_workers.backends.preference import PreferenceTrainingLoop
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tiny_model
@@ -198,7 +198,7 @@ def test_an_update_is_what_the_equations_say(tmp_path: Path, model: Any, algorit
         records, work_out = [show(one) for one in attempts], lambda: work_out_shown(learnt, now)
     wanted = work_out()
     gradients = torch.autograd.grad(wanted, list(now.leaves.values()))
-    course = PreferenceCourse(make_spec(tmp_path, records, recipe=recipe), recipe, base, start)
+    course = PreferenceTrainingLoop(make_spec(tmp_path, records, recipe=recipe), recipe, base, start)
     optimizer = Optimizer(moved, recipe, base.device)
     found = course.run_update(1, optimizer)
     assert found["loss"] == pytest.approx(float(wanted.detach()), rel=1e-4)

@@ -23,7 +23,7 @@ from gpu_workers.backends.adapter_files import LoraTensors, start_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.micro_batches import ROOM_BYTES
 from gpu_workers.backends.optimizer import Optimizer
-from gpu_workers.backends.policy import PolicyCourse
+from gpu_workers.backends.policy import PolicyTrainingLoop
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tiny_model
@@ -214,7 +214,7 @@ def update(
     directory: Path, batch: Sequence[RolloutRecord], recipe: Recipe, start: LoraTensors, base: BaseModel
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     """The same by the trainer; the gradient is read off AdamW's first moment, which begins at zero."""
-    course = PolicyCourse(make_spec(directory, batch, recipe=recipe, policy_version=1), recipe, base, start)
+    course = PolicyTrainingLoop(make_spec(directory, batch, recipe=recipe, policy_version=1), recipe, base, start)
     optimizer = Optimizer(start, recipe, base.device)
     metrics = course.run_update(1, optimizer)
     moments = optimizer.tensors().moments

@@ -263,7 +263,7 @@ class TinkerServer:
         """
         params = sent["sampling_params"]
         name = None if weights is None else f"weights-{self.saved_key(weights)}"
-        if name is not None and name not in self.engine.lanes.now():
+        if name is not None and name not in self.engine.models.now():
             self.engine.load_adapter(name, self.write_export(str(weights)))
         k = sent.get("topk_sample_logprobs") or 0
         self.asked[tuple(prompt)] += 1

@@ -61,7 +61,7 @@ def test_no_process_takes_orders_by_remote_control() -> None:
 
 def test_the_box_tends_the_runs_on_a_cluster_by_the_name_and_the_queue_we_send_to() -> None:
     code = (
-        "from gpu_workers.celery import app; app.loader.import_default_modules(); from gpu_workers.tending import "
+        "from gpu_workers.celery import app; app.loader.import_default_modules(); from gpu_workers.cluster_jobs import "
         f"CLUSTER_QUEUE; print({cluster.TEND!r} in app.tasks, CLUSTER_QUEUE)"
     )
     assert run_python(code).split() == ["True", cluster.QUEUE]

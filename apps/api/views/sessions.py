@@ -28,7 +28,7 @@ from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations, read_public_id
 from tentalis.core.canon import canonical_json
-from tentalis.core.lineage import Conversation, make_answer
+from tentalis.core.conversation_delta import Conversation, make_answer
 from tentalis.core.packing import unpack_int32
 
 FORMATS = ("jsonl", "chat")

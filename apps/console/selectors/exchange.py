@@ -23,7 +23,7 @@ from apps.workers.bases import spell_tokens
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.canon import content_hash
-from tentalis.core.lineage import Conversation
+from tentalis.core.conversation_delta import Conversation
 from tentalis.core.packing import unpack_int32
 
 MOST_TOKENS = 20_000

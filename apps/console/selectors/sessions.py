@@ -16,7 +16,7 @@ from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations
 from apps.rollouts.models import TrainingUse
-from tentalis.core.lineage import Conversation
+from tentalis.core.conversation_delta import Conversation
 
 PAGE = 25
 TROUBLE = Q(status__gte=400) | ~Q(error="") | Q(is_truncated=True) | Q(is_mixed=True)

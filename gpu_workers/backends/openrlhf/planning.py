@@ -12,8 +12,8 @@ from gpu_workers.backends.adapter_files import read_manifest
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.errors import BaseModelError, ParentMismatchError
 from gpu_workers.backends.openrlhf.argv import REINFORCE, Places, reinforce
-from gpu_workers.backends.openrlhf.lessons import write_prompts
 from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told
+from gpu_workers.backends.openrlhf.prompts import write_prompts
 from gpu_workers.backends.openrlhf.ray_jobs import PACKAGE
 from gpu_workers.backends.openrlhf.records import BaseTokens, write_demonstrations, write_pairs, write_step_pairs
 from gpu_workers.backends.openrlhf.stock import Trainer, compare, imitate, prefer, start_with

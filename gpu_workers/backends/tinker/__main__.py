@@ -43,15 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     base = options.base.expanduser().resolve()
     try:
         require_client()
-        from gpu_workers.backends.tinker.door import Door
+        from gpu_workers.backends.tinker.engine_adapter import TinkerEngine
         from gpu_workers.backends.tinker.service import find_service, open_client
 
         model = options.model or TinkerOptions.from_json(read_environment()["TINKER_OPTIONS"]).model
         address = find_service()
         handler.setFormatter(Masking(address.key))  # the client writes down what the service says, whatever that is
         client = open_client(address, name=f"serving {model}")
-        door = Door(client, address, name=options.served_name or base.name, model=model, base=base)
-        asyncio.run(serve(door, host=options.host, port=options.port))
+        engine = TinkerEngine(client, address, name=options.served_name or base.name, model=model, base=base)
+        asyncio.run(serve(engine, host=options.host, port=options.port))
     except (TrainingError, EngineError, EnvironmentVariableError) as error:
         sys.stderr.write(f"tinker: {error}\n")
         return 1

@@ -1,6 +1,6 @@
 """A spec trained at Tinker: the standalone trainer's updates, made by requests; its adapter brought home at the end.
 
-The same records become the same lessons, minibatches and sums. The service computes in its own precision on its own
+The same records become the same examples, minibatches and sums. The service computes in its own precision on its own
 machines, so that nothing is promised bit for bit, a resumed run neither.
 """
 
@@ -18,10 +18,9 @@ from gpu_workers.backends.adapter_files import describe_adapter, package_version
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.checkpoints import DIRECTORY
 from gpu_workers.backends.errors import CancelledError, DivergedError
-from gpu_workers.backends.lessons import Lesson
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.policy import hold_out
-from gpu_workers.backends.preparing import find_lessons, keep_counted
+from gpu_workers.backends.preparing import find_examples, keep_counted
 from gpu_workers.backends.readers import TokenizerReader
 from gpu_workers.backends.rollout_files import read_rollouts
 from gpu_workers.backends.teachers import add_gaps, note_lost_hints
@@ -39,6 +38,7 @@ from gpu_workers.backends.tinker.states import (
     open_checkpoint,
     save_checkpoint,
 )
+from gpu_workers.backends.training_example import TrainingExample
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.recipes import Recipe
 
@@ -70,20 +70,20 @@ def train(
     parent = find_parent(spec, recipe, model=options.model)
     state, metrics = open_checkpoint(spec)
     rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
-    lessons, refused = find_lessons(rollouts, spec, recipe, reader, divides=False)
+    examples, refused = find_examples(rollouts, spec, recipe, reader, divides=False)
     with open_service(address, name=f"run {spec.run_id}.{spec.attempt}", is_cancelled=is_cancelled) as service:
         if recipe.uses_teacher:
-            note_lost_hints(lessons, refused)
-            lessons = add_gaps(
-                lessons, recipe, reader, reader, refused, score=lambda items: service.score(items, model=options.model)
+            note_lost_hints(examples, refused)
+            examples = add_gaps(
+                examples, recipe, reader, reader, refused, score=lambda items: service.score(items, model=options.model)
             )
-        lessons = keep_counted(lessons, recipe, refused, found=len(rollouts))
+        examples = keep_counted(examples, recipe, refused, found=len(rollouts))
         if recipe.importance_cap is not None:
-            lessons = _score_start(service, lessons, options, parent)
-        held_out: list[Lesson] = []
+            examples = _score_start(service, examples, options, parent)
+        held_out: list[TrainingExample] = []
         if recipe.algorithm == "reward_weighted_sft":
-            lessons, held_out = hold_out(lessons, share=recipe.held_out_share)
-        plan = plan_updates(lessons, recipe, seed=spec.seed)
+            examples, held_out = hold_out(examples, share=recipe.held_out_share)
+        plan = plan_updates(examples, recipe, seed=spec.seed)
         if (start := state or (parent.state if parent else None)) is not None:
             adapter = service.open_adapter(start)
         else:
@@ -94,7 +94,7 @@ def train(
         for number in range(len(metrics) + 1, len(plan) + 1):
             if is_cancelled():
                 raise CancelledError(f"cancelled after {number - 1} of {len(plan)} updates")
-            dealt = [lessons[index] for index in plan[number - 1]]
+            dealt = [examples[index] for index in plan[number - 1]]
             metrics.append({"update": number, "updates": len(plan), **_run_update(service, adapter, dealt, recipe)})
             if number < len(plan) and options.checkpoint_every and number % options.checkpoint_every == 0:
                 state = service.save_state(adapter, _name(spec, number), keep_s=options.checkpoint_s)
@@ -117,7 +117,7 @@ def train(
     for leftover in (DIRECTORY, EXPORT):
         shutil.rmtree(output / leftover, ignore_errors=True)
     summary = (
-        summarise(metrics, rollouts, lessons, recipe, refused.counts)
+        summarise(metrics, rollouts, examples, recipe, refused.counts)
         | checked
         | {"wall_s": time.perf_counter() - started}
     )
@@ -125,19 +125,23 @@ def train(
 
 
 def _score_start(
-    service: Service, lessons: Sequence[Lesson], options: TinkerOptions, parent: Left | None
-) -> list[Lesson]:
-    """The lessons with the log-probs of the policy that the run, not this attempt at it, starts from."""
+    service: Service, examples: Sequence[TrainingExample], options: TinkerOptions, parent: Left | None
+) -> list[TrainingExample]:
+    """The examples with the log-probs of the policy that the run, not this attempt at it, starts from."""
     scored = service.score(
-        [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in lessons],
+        [(example.rollout.prompt_token_ids, example.rollout) for example in examples],
         model=options.model,
         weights=parent.sampler if parent else None,
     )
-    return [replace(lesson, start_logprobs=values) for lesson, values in zip(lessons, scored, strict=True)]
+    return [replace(example, start_logprobs=values) for example, values in zip(examples, scored, strict=True)]
 
 
 def _check_imitation(
-    service: Service, left: Left, held_out: Sequence[Lesson], recipe: Recipe, last: Sequence[Mapping[str, float]]
+    service: Service,
+    left: Left,
+    held_out: Sequence[TrainingExample],
+    recipe: Recipe,
+    last: Sequence[Mapping[str, float]],
 ) -> dict[str, float]:
     """The losses of imitation on what was learnt from and on tasks that were not; {} where none are held out.
 
@@ -146,7 +150,7 @@ def _check_imitation(
     """
     if not held_out:
         return {}
-    items = [(lesson.rollout.prompt_token_ids, lesson.rollout) for lesson in held_out]
+    items = [(example.rollout.prompt_token_ids, example.rollout) for example in held_out]
     scored = service.score(items, model=left.model, weights=left.sampler)
     return {
         "rollouts_held_out": float(len(held_out)),
@@ -156,22 +160,22 @@ def _check_imitation(
 
 
 def _run_update(
-    service: Service, adapter: "tinker.TrainingClient", dealt: Sequence[Lesson], recipe: Recipe
+    service: Service, adapter: "tinker.TrainingClient", dealt: Sequence[TrainingExample], recipe: Recipe
 ) -> dict[str, float]:
     """Make one update; its metrics."""
     started = time.perf_counter()
     totals = count_totals(dealt, recipe)
-    lessons = [lesson for lesson in dealt if lesson.moves(recipe)]
-    passes = plan_passes(lessons, recipe, totals)
+    examples = [example for example in dealt if example.has_gradient(recipe)]
+    passes = plan_passes(examples, recipe, totals)
     step = service.update(adapter, passes, recipe)
-    measured = measure_update(lessons, recipe, totals, passes, step)
-    tokens = sum(lesson.sampled_tokens for lesson in lessons)
+    measured = measure_update(examples, recipe, totals, passes, step)
+    tokens = sum(example.sampled_tokens for example in examples)
     if not all(value - value == 0 for value in (*measured.values(), *step.told.values())):
         raise DivergedError(f"what Tinker tells of an update must be finite, found {measured | step.told}")
     return {
-        **sum_up_rewards([lesson.rollout for lesson in dealt]),
+        **sum_up_rewards([example.rollout for example in dealt]),
         **measured,
-        "mean_length_tokens": sum(lesson.sampled_tokens for lesson in dealt) / len(dealt),
+        "mean_length_tokens": sum(example.sampled_tokens for example in dealt) / len(dealt),
         "rollouts": float(len(dealt)),
         "tokens_per_s": tokens / (time.perf_counter() - started),
     }

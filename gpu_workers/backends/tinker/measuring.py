@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from gpu_workers.backends.lessons import Lesson
 from gpu_workers.backends.plans import count_totals
 from gpu_workers.backends.policy import REWARD_LOSSES, Tokens
 from gpu_workers.backends.tinker.datums import Pass, weigh_tokens
 from gpu_workers.backends.tinker.service import Step
+from gpu_workers.backends.training_example import TrainingExample
 from gpu_workers.learning.losses import clipped_surrogate, combine_losses, measure_drift, weighted_imitation
 from tentalis.core.learning.recipes import Recipe
 
 
 @torch.no_grad()
 def measure_update(
-    lessons: Sequence[Lesson], recipe: Recipe, totals: Mapping[str, float], passes: Sequence[Pass], step: Step
+    examples: Sequence[TrainingExample], recipe: Recipe, totals: Mapping[str, float], passes: Sequence[Pass], step: Step
 ) -> dict[str, float]:
     """Losses, distance from the policy that sampled, and what the service itself told (`tinker_…`).
 
@@ -26,22 +26,22 @@ def measure_update(
     found: dict[int, list[float]] = {}
     for one, rows in zip(passes, step.logprobs, strict=True):
         for member, values in zip(one.members, rows, strict=True):
-            found.setdefault(member, values[-len(lessons[member].rollout.token_ids) :])
-    seen = [lessons[index] for index in sorted(found)]
+            found.setdefault(member, values[-len(examples[member].rollout.token_ids) :])
+    seen = [examples[index] for index in sorted(found)]
     logprobs = _join([found[index] for index in sorted(found)])
-    sampled = torch.tensor([flag for lesson in seen for flag in lesson.rollout.sampled])
-    behaviour = _join([lesson.rollout.logprobs for lesson in seen])
+    sampled = torch.tensor([flag for example in seen for flag in example.rollout.sampled])
+    behaviour = _join([example.rollout.logprobs for example in seen])
     tokens = Tokens(logprobs, behaviour, None)
     if recipe.importance_cap is not None:
-        start = _join([lesson.start_logprobs or lesson.rollout.logprobs for lesson in seen])
-        tokens = Tokens(logprobs, start, _join([weigh_tokens(lesson, recipe) for lesson in seen]))
+        start = _join([example.start_logprobs or example.rollout.logprobs for example in seen])
+        tokens = Tokens(logprobs, start, _join([weigh_tokens(example, recipe) for example in seen]))
     reward = REWARD_LOSSES[recipe.algorithm](
-        recipe, tokens, *_values([lesson.advantages for lesson in seen], seen, sampled), totals["rl"]
+        recipe, tokens, *_values([example.advantages for example in seen], seen, sampled), totals["rl"]
     )
     hint = clipped_surrogate(
         tokens.logprobs,
         tokens.old,
-        *_values([lesson.gaps for lesson in seen], seen, sampled),
+        *_values([example.gaps for example in seen], seen, sampled),
         clip_low=recipe.clip_low,
         clip_high=recipe.clip_high,
         importance=tokens.importance,
@@ -63,15 +63,15 @@ def measure_update(
 
 
 @torch.no_grad()
-def measure_held_out(lessons: Sequence[Lesson], recipe: Recipe, logprobs: Sequence[Sequence[float]]) -> float:
+def measure_held_out(examples: Sequence[TrainingExample], recipe: Recipe, logprobs: Sequence[Sequence[float]]) -> float:
     """The loss of imitation on tasks that are not learnt from, nats a token.
 
     Args:
-        logprobs: (T,) of each lesson's answer.
+        logprobs: (T,) of each example's answer.
     """
-    sampled = torch.tensor([flag for lesson in lessons for flag in lesson.rollout.sampled])
-    weights, counts = _values([lesson.advantages for lesson in lessons], lessons, sampled)
-    return float(weighted_imitation(_join(logprobs), weights, counts, total=count_totals(lessons, recipe)["rl"]))
+    sampled = torch.tensor([flag for example in examples for flag in example.rollout.sampled])
+    weights, counts = _values([example.advantages for example in examples], examples, sampled)
+    return float(weighted_imitation(_join(logprobs), weights, counts, total=count_totals(examples, recipe)["rl"]))
 
 
 def _join(parts: Sequence[Sequence[float]]) -> Tensor:
@@ -79,10 +79,10 @@ def _join(parts: Sequence[Sequence[float]]) -> Tensor:
 
 
 def _values(
-    values: Sequence[Sequence[float] | None], lessons: Sequence[Lesson], sampled: Tensor
+    values: Sequence[Sequence[float] | None], examples: Sequence[TrainingExample], sampled: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Values of all lessons end to end (N,), 0 where a lesson has none, and which tokens count (N,)."""
-    pairs = list(zip(values, lessons, strict=True))
-    numbers = [value or [0.0] * len(lesson.rollout.token_ids) for value, lesson in pairs]
-    present = [value is not None for value, lesson in pairs for _ in lesson.rollout.token_ids]
+    """Values of all examples end to end (N,), 0 where a example has none, and which tokens count (N,)."""
+    pairs = list(zip(values, examples, strict=True))
+    numbers = [value or [0.0] * len(example.rollout.token_ids) for value, example in pairs]
+    present = [value is not None for value, example in pairs for _ in example.rollout.token_ids]
     return _join(numbers), sampled & torch.tensor(present)

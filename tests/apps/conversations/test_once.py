@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 from django.db import connection
 
-from apps.conversations.cutting import cut_session
-from apps.conversations.hearing import hear_turn
 from apps.conversations.models import Turn, TurnExchange, TurnSignal
+from apps.conversations.segmentation import cut_session
 from apps.conversations.services import fail_turn, revive_turn
-from apps.conversations.settling import settle_turn
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import settle_turn
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange
 from apps.outbox import services as outbox

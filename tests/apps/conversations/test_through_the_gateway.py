@@ -11,7 +11,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
 from apps.conversations.services import cut_session, hear_turn, settle_turn
-from apps.conversations.settling import ONLY_MACHINES
+from apps.conversations.task_building import ONLY_MACHINES
 from apps.feedback.models import Feedback
 from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange

@@ -23,8 +23,8 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.services import create_token
 from apps.gateway.closing import close_session
+from apps.gateway.config_cache import ConfigCache
 from apps.gateway.edge import Edge, Patience
-from apps.gateway.knowledge import Knowledge
 from apps.gateway.limits import Budgets
 from apps.gateway.record import Header, Record
 from apps.gateway.server import GatewayServer
@@ -161,27 +161,27 @@ class GatewayThread:
 
     async def _run(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        knowledge, upstreams, budgets = Knowledge(), Upstreams(), self._make_budgets()
+        config, upstreams, budgets = ConfigCache(), Upstreams(), self._make_budgets()
         self.edge = Edge(
-            knowledge=knowledge,
+            config=config,
             upstreams=upstreams,
             budgets=budgets,
             spool=self.spool,
-            find_earlier=lambda caller, answer: knowledge.ask(lambda: read_earlier(caller, answer)),
+            find_earlier=lambda caller, answer: config.ask(lambda: read_earlier(caller, answer)),
             most_in_flight=self._most_in_flight,
             patience=self._patience,
         )
         server = GatewayServer(
             self.edge,
-            lambda caller, key, after, limit: knowledge.ask(lambda: read_traces(caller, key, after, limit)),
-            lambda caller, key: knowledge.ask(
+            lambda caller, key, after, limit: config.ask(lambda: read_traces(caller, key, after, limit)),
+            lambda caller, key: config.ask(
                 lambda: close_session(caller.project, key, agent=caller.agent, spool="", end=Position())
             ),
             host="127.0.0.1",
             port=0,
         )
         try:
-            await knowledge.start()
+            await config.start()
             upstreams.start()
             budgets.start()
             await server.start()
@@ -194,7 +194,7 @@ class GatewayThread:
         await server.stop(drain_s=1)
         await upstreams.stop()
         await budgets.stop()
-        await knowledge.stop()
+        await config.stop()
 
 
 class Streamed:

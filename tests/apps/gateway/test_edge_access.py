@@ -220,7 +220,7 @@ def test_a_tokens_budget_ends_in_429_and_others_go_on(
 ) -> None:
     Price.objects.create(kind="vllm", model="base", input=1, output=1, valid_from=timezone.now())
     limited = make_agent_token(project, "limited", **limits)
-    wait_for(lambda: gateway.edge.knowledge.tables.prices.exact)
+    wait_for(lambda: gateway.edge.config.tables.prices.exact)
     while time.time() % 60 > 55:
         time.sleep(0.1)  # a minute that ends in between would begin a new budget
     answers = [gateway.chat("helper", token=limited) for _ in range(allowed + 2)]

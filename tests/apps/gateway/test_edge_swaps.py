@@ -156,7 +156,7 @@ def test_a_canary_serves_its_sessions_and_they_stay(
     canary = make_adapter(helper, 2)
     upstream.load(canary.name)
     Deployment.objects.filter(worker=helper).update(canary=canary, canary_percent=50)
-    wait_for(lambda: any(route.canary for route in gateway.edge.knowledge.tables.workers.values()))
+    wait_for(lambda: any(route.canary for route in gateway.edge.config.tables.workers.values()))
     sides: dict[str, set[str]] = {}
     for session in [f"s{number}" for number in range(20)] * 2:
         response = gateway.chat("helper", token=token, headers={"X-Session-Id": session})

@@ -9,7 +9,7 @@ from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.conversations.models import Turn
 from apps.gateway.capture import capture
-from apps.gateway.lineage import Placed
+from apps.gateway.conversation_delta import Placed
 from apps.gateway.rows import COLUMNS, make_row
 from apps.inference.breaker import SILENCES
 from apps.inference.models import FELL_BACK, Exchange

@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from apps.accounts.models import Project
 from apps.gateway.batches import Store
 from apps.gateway.capture import Captured, capture
-from apps.gateway.lineage import MOST_LINKS
+from apps.gateway.conversation_delta import MOST_LINKS
 from apps.gateway.spool import Position
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import (
@@ -24,7 +24,7 @@ from apps.inference.selectors import (
     read_conversations,
     read_messages,
 )
-from tentalis.core.lineage import make_answer
+from tentalis.core.conversation_delta import make_answer
 from tests.apps.gateway.records import make_record
 
 pytestmark = pytest.mark.django_db(transaction=True)

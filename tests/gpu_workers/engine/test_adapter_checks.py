@@ -135,7 +135,7 @@ def test_a_damaged_adapter_is_refused_by_name_and_not_served(
     damage(adapter)
     with pytest.raises(AdapterRefusedError, match=named):
         engine.load_adapter("w@v1", adapter)
-    assert list(engine.lanes.now()) == ["tiny"]
+    assert list(engine.models.now()) == ["tiny"]
 
 
 def test_an_adapter_of_another_architecture_is_refused(

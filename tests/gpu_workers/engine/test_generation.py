@@ -108,12 +108,12 @@ def test_unloading_refuses_new_requests_and_lets_running_ones_end_on_their_weigh
 ) -> None:
     lane = engine.load_adapter("w@v1", write_adapter(tmp_path / "1", seed=1))
     expected = engine.generate([PROMPT], 2, adapter="w@v1", max_tokens=15, seed=2)[0]
-    job = Job(engine.lanes.find("w@v1"), [PROMPT], SamplingOptions(n=2, max_tokens=15, seed=2))
+    job = Job(engine.models.find("w@v1"), [PROMPT], SamplingOptions(n=2, max_tokens=15, seed=2))
     engine.submit(job)
     engine.scheduler.step()
     engine.unload_adapter("w@v1")
     with pytest.raises(UnknownModelError, match="w@v1"):
-        engine.lanes.find("w@v1")
+        engine.models.find("w@v1")
     again = engine.load_adapter("w@v1", write_adapter(tmp_path / "2", seed=2))
     assert again.fingerprint != lane.fingerprint
     drain(engine)
@@ -127,7 +127,7 @@ def test_rows_of_several_adapters_decode_in_turn_and_keep_apart(
     for seed, name in enumerate(names, start=1):
         engine.load_adapter(name, write_adapter(tmp_path / name, seed=seed))
     alone = {name: engine.generate([PROMPT], adapter=name, max_tokens=12, seed=2)[0][0].token_ids for name in names}
-    jobs = {name: Job(engine.lanes.find(name), [PROMPT], SamplingOptions(max_tokens=12, seed=2)) for name in names}
+    jobs = {name: Job(engine.models.find(name), [PROMPT], SamplingOptions(max_tokens=12, seed=2)) for name in names}
     for job in jobs.values():
         engine.submit(job)
     drain(engine)

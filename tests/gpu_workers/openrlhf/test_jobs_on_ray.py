@@ -14,7 +14,7 @@ import pytest
 
 from gpu_workers.backends.errors import CancelledError, NothingToLearnError
 from gpu_workers.backends.openrlhf.backend import ClusterJobFailedError, advance, collect, name_job
-from gpu_workers.backends.openrlhf.lessons import load_codec, write_prompts
+from gpu_workers.backends.openrlhf.prompts import load_codec, write_prompts
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, RayJobs, pack_plugin
 from gpu_workers.engine.text import TextCodec
 from tentalis.core.canon import canonical_json

@@ -1,4 +1,4 @@
-"""What a caller wants, read from its request; and that pointed at the server which is to do it."""
+"""Read a request and plan it (`plan_request`): which upstream, which dialect, which body goes out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ BETA_HEADER = "anthropic-beta"
 
 
 @dataclass(slots=True)
-class Arrival:
+class IncomingRequest:
     """A request that was read.
 
     Args:
@@ -39,7 +39,7 @@ class Arrival:
     earlier: Sequence[Json] | None = None
 
 
-class Aim(NamedTuple):
+class RequestPlan(NamedTuple):
     """A request pointed at a server.
 
     Args:
@@ -56,7 +56,7 @@ class Aim(NamedTuple):
     relay: Relay
 
 
-def take_aim(arrival: Arrival, route: Route) -> Aim:
+def plan_request(incoming: IncomingRequest, route: Route) -> RequestPlan:
     """Put a request into what the route's server takes.
 
     A server with legacy completions gets those as they are, and one that speaks Anthropic's Messages those. All else
@@ -65,17 +65,17 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
     Raises:
         RefusalError, BadRequestError: it cannot be done there, or not at all.
     """
-    dialect, kind = arrival.dialect, route.backend.kind
+    dialect, kind = incoming.dialect, route.backend.kind
     upstream = UPSTREAMS["messages"] if kind.dialect == "anthropic" else None
     speaks_same = upstream is not None and upstream.name == dialect.name
-    chat, kept, form = arrival.body, arrival.raw, "chat"
+    chat, kept, form = incoming.body, incoming.raw, "chat"
     if upstream is not None and speaks_same:
-        chat = upstream.describe(arrival.body)
+        chat = upstream.describe(incoming.body)
         kept = orjson.dumps(chat)
     elif dialect.name == "completions" and kind.has_completions:
         form = "completions"
     else:
-        chat = dialect.to_chat(arrival.body, earlier=arrival.earlier)
+        chat = dialect.to_chat(incoming.body, earlier=incoming.earlier)
         if dialect.name != "chat":
             kept = orjson.dumps(chat)
             chat = fit_server(
@@ -84,9 +84,9 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
                 reasoning_field=kind.reasoning_field,
                 keeps_signed=kind.dialect == "anthropic",
             )
-    question = make_question(chat, route, form, sampling=arrival.caller.sampling)
+    question = make_question(chat, route, form, sampling=incoming.caller.sampling)
     if speaks_same:
-        sent = {name: value for name, value in arrival.body.items() if name not in OURS}
+        sent = {name: value for name, value in incoming.body.items() if name not in OURS}
         sent["model"] = route.served.name
     elif upstream is not None:
         sent = upstream.from_chat(question.body)
@@ -95,11 +95,11 @@ def take_aim(arrival: Arrival, route: Route) -> Aim:
     relay = Relay(
         question,
         dialect,
-        arrival.body,
-        id=arrival.id,
-        created=int(arrival.at),
+        incoming.body,
+        id=incoming.id,
+        created=int(incoming.at),
         upstream=upstream,
         passes_own=speaks_same,
     )
-    headers = {BETA_HEADER: arrival.beta} if speaks_same and arrival.beta else {}
-    return Aim(route, question, kept, orjson.dumps(sent), headers, relay)
+    headers = {BETA_HEADER: incoming.beta} if speaks_same and incoming.beta else {}
+    return RequestPlan(route, question, kept, orjson.dumps(sent), headers, relay)

@@ -1,4 +1,4 @@
-"""What a closed turn's next state shows: by rules, then by a model's votes; or nothing, which is kept too."""
+"""Extract signals from the state after a closed turn: by rules, then a model's votes; or none, which is kept too."""
 
 from collections.abc import Sequence
 from itertools import cycle, islice

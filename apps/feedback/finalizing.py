@@ -1,4 +1,4 @@
-"""What follows from a feedback that can no longer be undone."""
+"""Finalize feedback when its undo window has ended: what follows from it then."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What each token of a rollout has to teach, and what became of those that teach nothing."""
+"""Make training examples of rollouts: per token the advantage or hint, and why some rollouts are left out."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingExample:
     """One rollout and what to learn from it, all (T,).
 
     Args:
@@ -82,7 +82,7 @@ class Lesson:
     def sampled_tokens(self) -> int:
         return sum(self.rollout.sampled)
 
-    def counts(self, recipe: Recipe) -> bool:
+    def in_loss_mean(self, recipe: Recipe) -> bool:
         """Whether a mean of the recipe's loss is over its tokens, whatever they teach."""
         return self.is_hinted or (self.advantages is not None and recipe.w_rl > 0)
 
@@ -93,13 +93,13 @@ class Lesson:
         gained = sum(value for value, drawn in zip(self.advantages, self.rollout.sampled, strict=True) if drawn)
         return gained > SMALLEST_ADVANTAGE
 
-    def teaches(self, recipe: Recipe) -> bool:
+    def has_signal(self, recipe: Recipe) -> bool:
         """Whether reward or hint would move a weight."""
         if self.is_hinted:
             return True
         differs = self.advantages is not None and any(abs(value) > SMALLEST_ADVANTAGE for value in self.advantages)
         return differs and recipe.w_rl > 0
 
-    def moves(self, recipe: Recipe) -> bool:
+    def has_gradient(self, recipe: Recipe) -> bool:
         """Whether it has a gradient: what teaches, and where every answer is held to the base or kept open, all."""
-        return recipe.kl_coef > 0 or recipe.entropy_coef > 0 or self.teaches(recipe)
+        return recipe.kl_coef > 0 or recipe.entropy_coef > 0 or self.has_signal(recipe)

@@ -1,4 +1,4 @@
-"""Passing a review over: to nobody, to later, to the others, to an expert."""
+"""Skip a review: to nobody, to later, to the others, to an expert."""
 
 from typing import Literal, get_args
 
@@ -12,9 +12,9 @@ from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.base.texts import require_text
 from apps.feedback.claims import lock_review
-from apps.feedback.giving import carry_on
 from apps.feedback.models import Review, ReviewSkip
 from apps.feedback.rights import REVIEWERS
+from apps.feedback.submit import carry_on
 from tentalis.core.field_limits import MAX_REASON_CHARS
 
 Then = Literal["nobody", "later", "others", "expert"]

@@ -1,4 +1,4 @@
-"""Taking feedback back: as if it had not been while that is possible, and afterwards so that it counts for nothing."""
+"""Undo feedback: as if it had not been while that is possible, and afterwards so that it counts for nothing."""
 
 from django.db import transaction
 from django.db.models.functions import Now

@@ -1,4 +1,4 @@
-"""Who reviews a scored task: nobody, an AI manager at once, a person later."""
+"""Create the reviews of a scored task: none, one for an AI manager at once, or one for a person later."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -35,7 +35,7 @@ from gpu_workers.engine.errors import (
     UnknownModelError,
 )
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
-from gpu_workers.engine.lanes import Lane, Lanes
+from gpu_workers.engine.models import LoadedModel, ModelRegistry
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead
 from gpu_workers.engine.scheduler import Tally, require_readable
 from gpu_workers.engine.text import TextCodec, find_stop
@@ -67,7 +67,7 @@ class Sizes:
 
 
 @dataclass(eq=False)
-class RemoteLane(Lane):
+class RemoteModel(LoadedModel):
     """One version of the weights at the service.
 
     Args:
@@ -89,7 +89,7 @@ class Traffic:
         """Nothing waits here: what was sent is answered there, asked for or not."""
 
 
-class Door:
+class TinkerEngine:
     """A base model at Tinker with the adapters that were loaded. Its methods are `engine.Engine`'s."""
 
     def __init__(self, client: tinker.ServiceClient, address: Address, *, name: str, model: str, base: Path) -> None:
@@ -106,31 +106,31 @@ class Door:
         self.codec = TextCodec.from_directory(base)
         self._end_ids = read_end_ids(base, read_config(base))
         self._client, self._address, self._model = client, address, model
-        self._sizes = cast(Model, Sizes(sizes.context_length, sizes.vocabulary_size))  # no more of a lane's is read
+        self._sizes = cast(Model, Sizes(sizes.context_length, sizes.vocabulary_size))  # no more of a loaded's is read
         self._lock = threading.Lock()
         self._is_stopping = False
         self._idle = threading.Condition(self._lock)
         self.scheduler = Traffic()
         self.publish: Callable[[Events], None] = lambda _: None
         sampler = self._open(None)
-        self.base: Lane = RemoteLane(name, self._sizes, "", model, sampler=sampler)
-        self.lanes = Lanes(self.base)
+        self.base: LoadedModel = RemoteModel(name, self._sizes, "", model, sampler=sampler)
+        self.models = ModelRegistry(self.base)
 
     # --- adapters
 
-    def load_adapter(self, name: str, directory: Path) -> Lane:
+    def load_adapter(self, name: str, directory: Path) -> LoadedModel:
         """Serve under `name` what the adapter of a directory is at the service.
 
         Raises:
             AdapterRefusedError: the name is taken or unfit, or the adapter is of another model, or not kept there.
             ServiceRefusedError, ServiceFailedError: the service does not open it.
         """
-        return self.lanes.add(name, partial(self._open_lane, name, directory))
+        return self.models.add(name, partial(self._open_model, name, directory))
 
     def unload_adapter(self, name: str) -> None:
-        self.lanes.remove(name)
+        self.models.remove(name)
 
-    def _open_lane(self, name: str, directory: Path) -> Lane:
+    def _open_model(self, name: str, directory: Path) -> LoadedModel:
         try:
             left, fingerprint = read_served(directory)
         except (TrainingError, ArtifactError) as error:
@@ -141,7 +141,7 @@ class Door:
             raise AdapterRefusedError(
                 f"{directory} must be an adapter of {self._model}, found one of {left.model}", param="lora_path"
             )
-        return RemoteLane(name, self._sizes, fingerprint, str(directory), sampler=self._open(left.sampler))
+        return RemoteModel(name, self._sizes, fingerprint, str(directory), sampler=self._open(left.sampler))
 
     def _open(self, weights: str | None) -> tinker.SamplingClient:
         """A sampler by an adapter's tinker:// path; None: of the base."""
@@ -209,7 +209,7 @@ class Door:
             top_k=options.top_k or -1,
             stop=sorted(ends),
         )
-        sampler = cast(RemoteLane, job.lane).sampler
+        sampler = cast(RemoteModel, job.loaded).sampler
         with self._lock:
             self.scheduler.running_rows += job.unfinished
         for index, prompt in enumerate(job.prompts):
@@ -233,7 +233,7 @@ class Door:
             except EngineError as error:
                 job.error = error
             except Exception as error:  # noqa: BLE001  see _open
-                job.error = self._explain(f"sampling by {job.lane.name}", error)
+                job.error = self._explain(f"sampling by {job.loaded.name}", error)
             self._idle.notify_all()
         self.publish({job: deltas})
 

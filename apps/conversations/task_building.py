@@ -1,4 +1,4 @@
-"""A turn that something was said of becomes a task with one attempt, and what was said becomes its feedback."""
+"""Build a task with one attempt from a turn that something was said of; what was said becomes its feedback."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The weights that can be asked for, by name."""
+"""Models that the engine has loaded (the base, the base with a LoRA adapter), by the name they are asked for by."""
 
 import re
 import threading
@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}")
 
 
 @dataclass(eq=False)
-class Lane:
+class LoadedModel:
     """One version of the weights: the base, or the base with an adapter. It lives as long as a job holds it.
 
     Args:
@@ -27,30 +27,30 @@ class Lane:
     batches: list[Batch] = field(default_factory=list)
 
 
-class Lanes:
+class ModelRegistry:
     """A base and its adapters. Any thread may ask for one, add one or take one away."""
 
-    def __init__(self, base: Lane) -> None:
+    def __init__(self, base: LoadedModel) -> None:
         self._base = base
         self._by_name = {base.name: base}
         self._opening: set[str] = set()
         self._lock = threading.Lock()
 
-    def now(self) -> dict[str, Lane]:
+    def now(self) -> dict[str, LoadedModel]:
         """What can be asked for now, the base first."""
         return dict(self._by_name)
 
-    def find(self, name: str) -> Lane:
+    def find(self, name: str) -> LoadedModel:
         """The weights a name stands for now; whoever holds them keeps them. Raises UnknownModelError."""
-        if (lane := self._by_name.get(name)) is None:
+        if (loaded := self._by_name.get(name)) is None:
             raise UnknownModelError(f"no model {name!r} is served; there are {', '.join(self._by_name)}", param="model")
-        return lane
+        return loaded
 
-    def add(self, name: str, open_lane: Callable[[], Lane]) -> Lane:
+    def add(self, name: str, open_model: Callable[[], LoadedModel]) -> LoadedModel:
         """Open an adapter and serve it under a name that nothing has now.
 
         Raises:
-            AdapterRefusedError: the name is taken or unfit. What `open_lane` raises.
+            AdapterRefusedError: the name is taken or unfit. What `open_model` raises.
         """
         require_name(name, param="lora_name")
         with self._lock:
@@ -58,13 +58,13 @@ class Lanes:
                 raise name_taken(name, param="lora_name")
             self._opening.add(name)
         try:
-            lane = open_lane()
+            loaded = open_model()
             with self._lock:
-                self._by_name[name] = lane
+                self._by_name[name] = loaded
         finally:
             with self._lock:
                 self._opening.discard(name)
-        return lane
+        return loaded
 
     def remove(self, name: str) -> None:
         """Refuse the name from now on; requests already admitted end on the weights they started with."""

@@ -1,4 +1,4 @@
-"""Keeps the tables and the callers' credentials true while the edge runs: a thread that listens and polls."""
+"""Cache what the gateway reads of Postgres (routes, prices, credentials): a thread that listens and polls."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ REFUSED_FOR_S = 1.0
 TASKS_KEPT = 10_000
 
 
-class Knowledge:
+class ConfigCache:
     """What the edge goes by. Read in the event loop, refreshed from threads, replaced whole.
 
     While the database is away, what was known last goes on being true.

@@ -1,4 +1,4 @@
-"""Conversations stored as links, each holding what is new since its parent, and how they are put together again.
+"""Store conversations as deltas (links, each what is new since its parent) and put them together again.
 
 A link's parent's conversation is the parent's messages and its answer; its tokens are the parent's prompt and answer.
 The link's own messages go on behind the first `shared_messages` of them, its own prompt tokens behind the first

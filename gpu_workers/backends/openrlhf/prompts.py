@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from gpu_workers.artifacts import write_file
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.errors import BaseModelError, NothingToLearnError
-from gpu_workers.backends.lessons import Refused, name_record
 from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
+from gpu_workers.backends.training_example import Refused, name_record
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
 from tentalis.core.contracts import RolloutRecord

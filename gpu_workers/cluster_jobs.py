@@ -1,4 +1,4 @@
-"""The box's job for runs that train elsewhere, on queue `cluster`: start one or look how far it is, and be done.
+"""Poll a run that trains on a cluster, on queue `cluster`: start its job or look how far it is, and be done.
 
 It may come any number of times, at any time: the run's job on the cluster has one name, and its result is written once.
 """
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 @app.task(name="gpu.tend", queue=CLUSTER_QUEUE)
-def tend(spec_json: Mapping[str, Any], reward_url: str, key: str = "") -> None:
+def poll_job(spec_json: Mapping[str, Any], reward_url: str, key: str = "") -> None:
     """Start or look at the cluster's job of a `TrainSpec`; its result goes home once it ended or cannot begin.
 
     A cluster that does not answer is no failure of the run: no sign of life goes home, and the sweep decides.

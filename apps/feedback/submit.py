@@ -1,4 +1,4 @@
-"""Feedback: given in a review, which it closes, or on a task without one."""
+"""Submit feedback: in a review, which it closes, or on a task without one."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,12 +13,12 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.feedback.claims import lock_review
+from apps.feedback.create_reviews import decide_reviewers, open_human_review
 from apps.feedback.drafts import close_draft
+from apps.feedback.finalizing import note_standing
 from apps.feedback.models import Feedback, Review
-from apps.feedback.opening import decide_reviewers, open_human_review
 from apps.feedback.rights import REVIEWERS
 from apps.feedback.rules import validate_review_policy
-from apps.feedback.standing import note_standing
 from apps.feedback.words import Said, Words, store_feedback
 from apps.tasks.models import Task
 from tentalis.core.checked import bounds

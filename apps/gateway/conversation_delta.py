@@ -1,4 +1,4 @@
-"""What is new in an exchange since an earlier one of its session: the opposite of `tentalis.core.lineage.join_links`.
+"""Store what is new in an exchange since an earlier one of its session: the opposite of `join_links` in the core.
 
 Of each session is remembered which conversations were seen, as hashes of their beginnings, and the tokens that came
 with them. A new one hangs on the exchange that shares its longest beginning: a next turn on the turn before, a retry or
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from apps.gateway.capture import Captured
-from tentalis.core.lineage import SAME, TOKEN_BYTES, Link, count_shared_tokens, join_links, make_answer
+from tentalis.core.conversation_delta import SAME, TOKEN_BYTES, Link, count_shared_tokens, join_links, make_answer
 
 MOST_LINKS = 32
 MEMORY_BYTES = 16 * 2**20
@@ -65,7 +65,7 @@ class Node:
         return b"".join(reversed(pieces))
 
 
-class SessionLineage:
+class SessionDelta:
     """The conversations of one session."""
 
     def __init__(self) -> None:
@@ -158,13 +158,13 @@ class Hashed:
         return state.digest()
 
 
-class Lineages:
+class SessionDeltas:
     """The sessions that were seen lately, in bounded memory."""
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         self._memory_bytes = memory_bytes
         self._size_bytes = 0
-        self._sessions: OrderedDict[int, SessionLineage] = OrderedDict()
+        self._sessions: OrderedDict[int, SessionDelta] = OrderedDict()
         self._large: set[int] = set()
         self._hashed = Hashed([])
 
@@ -173,21 +173,21 @@ class Lineages:
 
     def load(self, session_id: int, links: Iterable[Link]) -> None:
         """A session that was not known, with what is stored of it."""
-        lineage = SessionLineage()
-        lineage.load(links)
-        self._sessions[session_id] = lineage
-        self._size_bytes += lineage.size_bytes
+        delta = SessionDelta()
+        delta.load(links)
+        self._sessions[session_id] = delta
+        self._size_bytes += delta.size_bytes
 
     def place(self, session_id: int, captured: Captured, pk: int) -> Placed:
-        """See `SessionLineage.place`; the session is known."""
+        """See `SessionDelta.place`; the session is known."""
         if self._hashed.messages is not captured.messages:  # the choices of a request share them
             self._hashed = Hashed(captured.messages)
-        lineage = self._sessions[session_id]
+        delta = self._sessions[session_id]
         self._sessions.move_to_end(session_id)
-        before = lineage.size_bytes
-        placed = lineage.place(captured, pk, self._hashed)
-        self._size_bytes += lineage.size_bytes - before
-        if lineage.size_bytes > SESSION_BYTES:
+        before = delta.size_bytes
+        placed = delta.place(captured, pk, self._hashed)
+        self._size_bytes += delta.size_bytes - before
+        if delta.size_bytes > SESSION_BYTES:
             self._large.add(session_id)
         return placed
 

@@ -1,4 +1,4 @@
-"""Cutting sessions into turns: each exchange gets its one place, each turn is closed once.
+"""Segment sessions into turns: each exchange gets its one place, each turn is closed once.
 
 A turn goes on from the turn whose answer its request repeats, and from no other: whatever else is asked in the session
 meanwhile (by a sub-agent, for a title, by another conversation under the same name) is a chain of its own beside it.
@@ -20,6 +20,8 @@ from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations
 from apps.outbox.services import final_write
 from tentalis.core.canon import canonical_json
+from tentalis.core.conversation_delta import Conversation as Whole
+from tentalis.core.conversation_delta import make_answer
 from tentalis.core.conversations.machine import is_errand
 from tentalis.core.conversations.threads import Head, find_answers, is_same_agent, read_head, spell_answer
 from tentalis.core.conversations.turns import (
@@ -31,8 +33,6 @@ from tentalis.core.conversations.turns import (
     find_words,
     goes_on,
 )
-from tentalis.core.lineage import Conversation as Whole
-from tentalis.core.lineage import make_answer
 from tentalis.core.session_policy import SessionPolicy
 
 MOST_EXCHANGES = 500
