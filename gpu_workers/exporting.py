@@ -21,7 +21,7 @@ from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, 
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.lora import CONFIG_FILE, WEIGHTS_FILE, read_adapter
 from gpu_workers.engine.plain_model import PlainModel
-from tentalis.core.learning.refusals import ask_quantised
+from tentalis.core.learning.preflight_rules import ask_quantised
 
 FORMATS = ("peft", "merged", "gguf", "ollama")
 CONVERTER = "convert_lora_to_gguf.py"

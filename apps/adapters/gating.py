@@ -41,7 +41,7 @@ from tentalis.core.learning.gate import (
     judge_progress,
     judge_serving,
 )
-from tentalis.core.learning.suspicion import (
+from tentalis.core.learning.quarantine_checks import (
     BatchFacts,
     Finding,
     suspect_origin,

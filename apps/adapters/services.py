@@ -26,7 +26,7 @@ from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.outbox.services import final_write
 from apps.workers.models import Worker
 from apps.workers.rules import require_own_line
-from tentalis.core.learning.suspicion import BatchFacts
+from tentalis.core.learning.quarantine_checks import BatchFacts
 
 PROMOTABLE = frozenset({Adapter.State.CANDIDATE, Adapter.State.VERIFIED, Adapter.State.RETIRED})
 """What a person may put into service; a candidate without proof."""
@@ -212,7 +212,7 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
         IllegalMoveError: it was refused or barred, or serves already.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
-    require_unbarred(adapter, "promoted")
+    require_not_blocked(adapter, "promoted")
     is_unproved = adapter.state == Adapter.State.CANDIDATE
     if adapter.state not in PROMOTABLE:
         wanted = "wanted a candidate, verified or retired"
@@ -259,7 +259,7 @@ def release(*, adapter: Adapter, by: User, reason: str) -> Adapter:
         IllegalMoveError: it is not in quarantine, or was barred.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
-    require_unbarred(adapter, "released")
+    require_not_blocked(adapter, "released")
     _require_reason(reason, "why it is harmless")
     if adapter.state != Adapter.State.QUARANTINED:
         raise IllegalMoveError(f"{adapter.name} cannot be released: wanted quarantined, found {adapter.state}")
@@ -268,7 +268,7 @@ def release(*, adapter: Adapter, by: User, reason: str) -> Adapter:
     return adapter
 
 
-def require_unbarred(adapter: Adapter, what: str) -> None:
+def require_not_blocked(adapter: Adapter, what: str) -> None:
     """Raises IllegalMoveError where an adapter may never serve again."""
     if adapter.barred:
         raise IllegalMoveError(f"{adapter.name} cannot be {what}: {adapter.barred}")
@@ -320,7 +320,7 @@ def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
     return _go_back(deployment, by=by.handle)
 
 
-def take_back_barred(deployment: Deployment, *, by: str) -> Deployment:
+def rollback_blocked(deployment: Deployment, *, by: str) -> Deployment:
     """Put what served before into the place of an adapter that was barred while it served; of any other, nothing."""
     if deployment.adapter is None or not deployment.adapter.barred:
         return deployment
@@ -354,7 +354,7 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
     if adapter is not None and adapter.end_user != end_user:
         raise WrongLineError(f"{adapter.name} is not of this line: it may serve nobody else")
     if adapter is not None:
-        require_unbarred(Adapter.objects.only("name", "barred").get(pk=adapter.pk), "put into service")
+        require_not_blocked(Adapter.objects.only("name", "barred").get(pk=adapter.pk), "put into service")
     deployment = lock_deployment(worker, end_user=end_user)
     before = deployment.adapter
     if before is not None and adapter is not None and before.pk == adapter.pk:

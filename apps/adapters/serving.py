@@ -14,7 +14,7 @@ from django.db.models import Q
 from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedError
 from apps.adapters.models import Adapter, Deployment, Shadow
-from apps.adapters.servable import require_servable
+from apps.adapters.vllm_compat import require_servable
 from apps.base.errors import TentalisError, log_and_continue
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, ModelNotServedError

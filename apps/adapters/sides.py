@@ -8,8 +8,8 @@ from typing import Any
 from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.adapters.panels import Panel, Tried, draw_fresh, name_of, profile_of, try_items
-from apps.adapters.scales import serve_scaled
 from apps.adapters.serving import client_of
+from apps.adapters.strength_sweep import serve_scaled
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, decide_alarms
 from tentalis.core.learning.gate import (
     LEAST_CONFIRMED,
@@ -19,7 +19,7 @@ from tentalis.core.learning.gate import (
     compare_paired,
     spend_alpha,
 )
-from tentalis.core.learning.suspicion import (
+from tentalis.core.learning.quarantine_checks import (
     SCALES,
     SURE_OF_LEAK,
     Finding,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from apps.adapters.errors import AdapterBrokenError
-from tentalis.core.learning.suspicion import TensorFacts, WeightFacts
+from tentalis.core.learning.quarantine_checks import TensorFacts, WeightFacts
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 MOST_HEADER_BYTES = 1 << 24

@@ -92,7 +92,7 @@ class _Kept(NamedTuple):
     counts: bool
 
 
-def note_sittings(*, project_id: int, sittings: Iterable[Sitting]) -> None:
+def record_comparisons(*, project_id: int, sittings: Iterable[Sitting]) -> None:
     """Keep comparisons and let the raters' weights follow: four statements, however many raters and rows.
 
     What was compared before is not counted again. The project's raters are locked until the caller's transaction

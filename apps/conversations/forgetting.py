@@ -1,4 +1,4 @@
-"""Deleting what is known of a person: by the name their agent gives them, or by a text that names them.
+"""Erase a person (GDPR): delete what is known of them, by the name their agent gives them or by a text naming them.
 
 A conversation that holds a part of it goes as a whole, and so does a task: what is left of either would say something
 else. Adapters that learnt from it are named; what becomes of them is decided above (`apps.training.rebuilding`). The

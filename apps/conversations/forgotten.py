@@ -1,4 +1,4 @@
-"""What must not be stored any more: records made before their person was forgotten that come only after it.
+"""Keep an erased person (GDPR) erased: records made before the erasure that come only after it are not stored.
 
 They lie in a gateway's spool while the database is away, or beside it where they could not be stored. Who was forgotten
 is known by keyed hashes of their name and of their sessions' keys; a text that was looked for is kept sealed for

@@ -10,7 +10,7 @@ from typing import Any
 
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import weights_of
-from apps.calibration.services import JudgedRow, Sitting, forget_judgements, note_sittings
+from apps.calibration.services import JudgedRow, Sitting, forget_judgements, record_comparisons
 from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt
 from tentalis.core.scoring.calibration import approves
@@ -89,7 +89,7 @@ def compare(feedback: Feedback, *, expected: Mapping[str, Any] | None = None) ->
         for handle, kind, scores, person in by_person:
             is_trusted = trust[person.author] >= TRUSTED_AS_TRUTH
             _note(gathered, handle, kind, _against_person(scores, person, truth, is_trusted=is_trusted))
-    note_sittings(project_id=feedback.project_id, sittings=gathered.values())
+    record_comparisons(project_id=feedback.project_id, sittings=gathered.values())
 
 
 def forget(feedback: Feedback) -> None:

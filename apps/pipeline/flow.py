@@ -42,7 +42,7 @@ from apps.scoring import services as scoring
 from apps.scoring.shadows import find_mirrored
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import cluster, gates, letters, rebuilding, retrying, schedule, scorers, verdict_managers
+from apps.training import cluster, letters, preflight, rebuilding, retrying, schedule, scorers, verdict_managers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.agents import is_quick
@@ -149,8 +149,8 @@ register_kind(
 def train_after_adoption(adapter_ids: Sequence[int]) -> None:
     """An adapter that was judged makes room for the worker's next run, if it is its project's turn; managers learn."""
     (adapter,) = Adapter.objects.filter(pk__in=adapter_ids)
-    gates.note_lengths(adapter)
-    gates.note_skills(adapter)
+    preflight.note_lengths(adapter)
+    preflight.note_skills(adapter)
     train_waiting()
     meta.learn_managers(adapter)
 
@@ -567,7 +567,7 @@ def _take_home(result: TrainResult, *, by: str) -> None:
             outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
         return
     if verdict_managers.is_manager_run(result.run_id):
-        if (fit := verdict_managers.record_fit(result, by=by)) is not None:
+        if (fit := verdict_managers.record_manager_run(result, by=by)) is not None:
             outbox.start("adopt_manager", subject_id=fit.pk, project_id=fit.project_id)
         return
     adapter = training.record_result(result, by=by)
@@ -602,12 +602,12 @@ def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
     return adapters.roll_back(worker=worker, by=by, end_user=end_user)
 
 
-def take_back_barred() -> int:
+def rollback_blocked() -> int:
     """Put what served before into the place of what may not serve, where a project wants that. Returns how many."""
-    found = list(rebuilding.find_barred_at_work())
+    found = list(rebuilding.find_deployments_of_blocked_adapters())
     for deployment in found:
         with log_and_continue(f"{deployment} still serves what was barred", TentalisError):
-            adapters.take_back_barred(deployment, by="forget")
+            adapters.rollback_blocked(deployment, by="forget")
     return len(found)
 
 

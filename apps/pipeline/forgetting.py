@@ -1,6 +1,6 @@
-"""Forgetting a person: their words, the line of adapters that is theirs alone, and what they taught everybody's.
+"""Erase a person (GDPR) and unlearn them: their words, their own adapters, and what they taught everybody's.
 
-What they taught is made again without them: adapters (`rebuilding`), step scorers and managers' fits (`refitting`).
+What they taught is made again without them: adapters (`rebuilding`), step scorers and managers' fits (`retrain_managers`).
 """
 
 import secrets
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from apps.accounts.models import Project, User
-from apps.adapters import lines
+from apps.adapters import user_adapters
 from apps.adapters.models import Adapter
 from apps.conversations import services as conversations
 from apps.conversations.services import Found
@@ -19,7 +19,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.rollouts.moving import list_uses
 from apps.training import forgetting as training
-from apps.training import rebuilding, refitting
+from apps.training import rebuilding, retrain_managers
 from apps.training.models import TrainingRun
 
 
@@ -58,7 +58,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     reruns = [run for run in affected.runs if run.end_user not in own and _keeps_some(run, found)]
     serving = [one for one in affected.adapters if not one.barred and one.state != Adapter.State.REFUSED]
     taught = [adapter.name for adapter in serving if adapter.end_user not in own]
-    judges = refitting.find_taught(project=project, tasks=found.tasks)
+    judges = retrain_managers.find_taught(project=project, tasks=found.tasks)
     files = len(found.files) + len(judges.files)
     return Forgotten(found.counts, found.adapters, taught, judges.names, len(reruns) + len(judges.runs), files)
 
@@ -75,14 +75,14 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         for name in _find_own(project, end_user, text):
             stand_in = f"forgotten:{forgetting.pk}:{secrets.token_hex(16)}"
             training.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
-            lines.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
+            user_adapters.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
             rollouts.end_line(project=project, end_user=name, stand_in=stand_in)
         rebuilt = rebuilding.rebuild(
             project=project, forgetting=forgetting.pk, batches=forgetting.batches, by=by.handle
         )
         for forget in _OTHERS:
             forget(project, end_user, text)
-        judges = refitting.refit(project=project, forgetting=forgetting.pk, by=by.handle)
+        judges = retrain_managers.refit(project=project, forgetting=forgetting.pk, by=by.handle)
         if judges.fits:
             meta.learn_again(project)
         for worker_id in sorted({run.worker_id for run in (*rebuilt.runs, *judges.runs)}):

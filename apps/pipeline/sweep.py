@@ -77,7 +77,7 @@ def sweep_adapters() -> None:
 
     Whatever a server or a disk keeps from coming back, what may not serve goes out of service.
     """
-    if count := flow.take_back_barred():
+    if count := flow.rollback_blocked():
         logger.info("took back %d adapters that may not serve", count)
     with log_and_continue("not everything that should serve does", TentalisError):
         if count := restore_served():

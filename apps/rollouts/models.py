@@ -15,7 +15,9 @@ from apps.workers.models import Worker
 
 
 class Rollout(Timestamped):
-    """An attempt as training data. Its exact tokens are its attempt's exchange; what was judged of them is here.
+    """An attempt as training data: what was judged of it.
+
+    Its exact tokens and their log-probs are its attempt's exchange: `apps.inference.models.Exchange.logprobs`.
 
     Attributes:
         worker: who did it; whose adapters it teaches says its batch.

@@ -13,7 +13,7 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
-from apps.calibration.services import note_sittings
+from apps.calibration.services import record_comparisons
 from apps.environments.registry import get_world
 from apps.inference.metering import charge
 from apps.outbox.services import final_write
@@ -305,7 +305,7 @@ def _save(scored: Mapping[Task, Sequence[ScoredAttempt]], profile: WeightProfile
     )
     found = [(one.attempt.pk, one.steps, one.results, one.verification) for one in every]
     raters = every[0].raters if every else {}
-    note_sittings(project_id=next(iter(scored)).project_id, sittings=hold_against_verified(found, raters))
+    record_comparisons(project_id=next(iter(scored)).project_id, sittings=hold_against_verified(found, raters))
 
 
 def _find_mean(scored: Sequence[ScoredAttempt]) -> float | None:

@@ -11,7 +11,7 @@ from apps.audit.services import record
 from apps.training.models import TrainingRun
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.monitors import watch_batch, watch_update
-from tentalis.core.learning.suspicion import BatchFacts
+from tentalis.core.learning.quarantine_checks import BatchFacts
 
 
 def watch_training(run: TrainingRun, metrics: Sequence[Mapping[str, Any]], *, by: str) -> list[Alarm]:

@@ -14,7 +14,7 @@ STATE_FILES = {"standalone": "state.safetensors", "tinker": "state.json"}
 BROKEN = "CheckpointError"
 
 
-def go_on(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
+def resume_from_checkpoint(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
     """The spec of the next attempt, with the checkpoint it goes on from where there is one.
 
     A checkpoint is of use to exactly the same work: the same records, recipe, parent and seed. After an attempt that

@@ -1,4 +1,4 @@
-"""Trainings of a person's own adapters end when the person is forgotten."""
+"""Erase a person (GDPR): end the trainings of their own adapters."""
 
 from apps.accounts.models import Project
 from apps.audit.services import move

@@ -1,12 +1,12 @@
 """Jobs of training on queue `control`: what goes out. What comes back ends in `apps.pipeline.jobs`."""
 
 from apps.outbox.links import link
-from apps.training import gates, managers, scorers, services, verdict_managers
+from apps.training import managers, preflight, scorers, services, verdict_managers
 
 
 @link("training.ask")
 def ask(run_id: int) -> None:
-    gates.ask_run(run_id, by="gate")
+    preflight.ask_run(run_id, by="gate")
 
 
 @link("training.dispatch")
@@ -16,7 +16,7 @@ def dispatch(run_id: int) -> None:
 
 @link("training.ask_measured")
 def ask_measured(adapter_id: int) -> None:
-    gates.ask_measured(adapter_id, by="gate")
+    preflight.ask_measured(adapter_id, by="gate")
 
 
 @link("training.meta_train")

@@ -1,4 +1,4 @@
-"""A line of adapters made again without the data of somebody who was forgotten.
+"""Unlearn an erased person (GDPR) by exact retraining: their line of adapters is made again without their data.
 
 Every training that learnt from them, or continued what did, is done once more on what is left of its batch, in the old
 order, each from what the one before it made. The last of a line is gated and swapped in like any adapter.
@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project
-from apps.adapters.barring import bar, find_taught
+from apps.adapters.blocking import bar, find_taught
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
@@ -96,7 +96,7 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
         batch = take_over(run.batch, by=by) if run.batch is not None else None
         if batch is None:
             continue
-        recipe = _let_be_old(Recipe.from_json(run.recipe), run.backend)
+        recipe = _disable_staleness_limit(Recipe.from_json(run.recipe), run.backend)
         new = TrainingRun.objects.create(
             project_id=run.project_id,
             worker_id=run.worker_id,
@@ -178,7 +178,7 @@ def count_rebuilds(forgetting_ids: Iterable[int]) -> dict[int, dict[str, int]]:
     return found
 
 
-def find_barred_at_work(project_ids: Iterable[int] | None = None) -> QuerySet[Deployment]:
+def find_deployments_of_blocked_adapters(project_ids: Iterable[int] | None = None) -> QuerySet[Deployment]:
     """Deployments of projects that want nothing barred to serve, where something barred does."""
     policy: dict[str, Any] = {"worker__project__training_policy__serves_until_rebuilt": False}
     at_work = Deployment.objects.filter(~Q(adapter__barred=""), adapter__isnull=False, **policy)
@@ -218,6 +218,6 @@ def cancel_for_rebuild(run: TrainingRun, *, by: str) -> None:
     move(run, State.CANCELLED, by=by, failure=CANCELLED)
 
 
-def _let_be_old(recipe: Recipe, backend: str) -> Recipe:
+def _disable_staleness_limit(recipe: Recipe, backend: str) -> Recipe:
     """Of its own rollouts none is too old: their log-probs are those they were sampled with, and ratios are cut off."""
     return recipe if backend == "openrlhf" else dataclasses.replace(recipe, max_staleness=OLDEST)

@@ -25,11 +25,11 @@ from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
-from apps.training import cluster, gates, run_control
+from apps.training import cluster, preflight, run_control
 from apps.training.alarms import watch_data, watch_training
 from apps.training.audits import write_judgements
 from apps.training.box import send_spec
-from apps.training.checkpoints import go_on
+from apps.training.checkpoints import resume_from_checkpoint
 from apps.training.costs import sum_up_data
 from apps.training.labelled import write_steps
 from apps.training.models import TrainingRun
@@ -43,9 +43,9 @@ from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainResult, TrainSpec
 from tentalis.core.learning import lengths
+from tentalis.core.learning.preflight_rules import find_refusal
+from tentalis.core.learning.quarantine_checks import BatchFacts
 from tentalis.core.learning.recipes import PREFERENCES, Recipe, RecipeError
-from tentalis.core.learning.refusals import find_refusal
-from tentalis.core.learning.suspicion import BatchFacts
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         tracking=_choose_tracking(),
         **_describe_backend(run),
     )
-    spec = go_on(run, spec)
+    spec = resume_from_checkpoint(run, spec)
     with final_write():
         move(
             run,
@@ -235,12 +235,14 @@ def record_result(result: TrainResult, *, by: str) -> Adapter | None:
             return None
         run, result = awaited
         changes = describe_result(run, result)
-        answers = gates.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
+        answers = (
+            preflight.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
+        )
         changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
         if not result.ok:
             end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
             return None
-        taught = gates.describe(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
+        taught = preflight.describe(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
         if run.backend == "standalone":  # others count updates and scale tensors in their own way
             taught = dataclasses.replace(taught, reach=Recipe.from_json(run.recipe).reach)
         watch_data(run, taught, changes["summary"], by=by)

@@ -198,7 +198,7 @@ def is_manager_run(run_id: int) -> bool:
     return TrainingRun.objects.filter(pk=run_id, purpose=TrainingRun.Purpose.MANAGER).exists()
 
 
-def record_fit(result: TrainResult, *, by: str) -> ManagerRun | None:
+def record_manager_run(result: TrainResult, *, by: str) -> ManagerRun | None:
     """Take a manager's trained adapter onto its fit, or the failure onto the run; as `services.record_result`.
 
     Returns:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
-from gpu_workers.backends.examination import ASKED_HERE, examine, find_faults, is_asked_here
 from gpu_workers.backends.examples import (
     Answer,
     Example,
@@ -27,6 +26,7 @@ from gpu_workers.backends.examples import (
 )
 from gpu_workers.backends.micro_batches import pack_items, score_answers
 from gpu_workers.backends.optimizer import Optimizer
+from gpu_workers.backends.publication_checks import ASKED_HERE, examine, find_faults, is_asked_here
 from gpu_workers.learning.preferences import (
     balance_sides,
     count_right,

@@ -1,4 +1,4 @@
-"""Who reads a conversation as tokens: a model that is here, or the tokenizer alone of one that trains elsewhere."""
+"""Render conversations to tokens by their chat template: with a model that is here, or its tokenizer alone."""
 
 import json
 from pathlib import Path

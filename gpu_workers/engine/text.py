@@ -1,4 +1,4 @@
-"""Text and token ids: encoding, chat templates, and decoding that knows which token wrote which characters."""
+"""Render a chat template to token ids, encode text, and decode knowing which token wrote which characters."""
 
 import codecs
 import contextlib

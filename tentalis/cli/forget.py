@@ -1,4 +1,4 @@
-"""Forgetting a person: looking first, then deleting."""
+"""Erase a person (GDPR) at the command line: looking first, then deleting."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What a conversation was rendered with besides its messages, kept beside its tokens to render it again."""
+"""Keep what a chat template was given besides the messages, beside the tokens, to render a conversation again."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -201,7 +201,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
     from apps.base.errors import TentalisError
     from apps.environments.registry import get_world
     from apps.workers.models import Worker
-    from tentalis.core.learning.suspicion import BatchFacts, describe_batch
+    from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch
     from tests.factories import make_project, make_worker
 
     worker = make_worker(make_project(), "desk", kind=Worker.Kind.DESK)

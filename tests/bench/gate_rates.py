@@ -30,7 +30,7 @@ from tentalis.core.learning.gate import (
     judge_serving,
     spend_alpha,
 )
-from tentalis.core.learning.suspicion import SURE_OF_LEAK, suspect_leak
+from tentalis.core.learning.quarantine_checks import SURE_OF_LEAK, suspect_leak
 from tests.bench.gate_answers import ANCHOR, PANEL
 
 POINTS = (-2, -4, -6, -8)

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.calibration.models import Comparison
-from apps.calibration.services import JudgedRow, Sitting, note_sittings
+from apps.calibration.services import JudgedRow, Sitting, record_comparisons
 from apps.feedback.models import Feedback, GoldItem
 from apps.tasks.models import Task
 from apps.training.models import ManagerRun, TrainingRun
@@ -34,8 +34,8 @@ def compare_raters(project: Project, tasks: Iterable[Task]) -> None:
                     ],
                 ),
             ]
-            note_sittings(project_id=project.pk, sittings=sittings)
-            note_sittings(
+            record_comparisons(project_id=project.pk, sittings=sittings)
+            record_comparisons(
                 project_id=project.pk,
                 sittings=[
                     Sitting(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu_workers.artifacts import path_from_uri
-from gpu_workers.backends import examination
+from gpu_workers.backends import publication_checks
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.examples import gather, read_examples
 from gpu_workers.backends.held_out import choose_held_out
@@ -205,8 +205,8 @@ def test_each_fault_in_words(findings: dict[str, float], words: str) -> None:
         "length_after_tokens": 11.9,
         "length_drift": 0.19,
     }
-    assert examination.find_faults(fine, Recipe(algorithm="dpo"), examples=9) == []
-    [fault] = examination.find_faults(fine | findings, Recipe(algorithm="dpo"), examples=9)
+    assert publication_checks.find_faults(fine, Recipe(algorithm="dpo"), examples=9) == []
+    [fault] = publication_checks.find_faults(fine | findings, Recipe(algorithm="dpo"), examples=9)
     assert words in fault
 
 

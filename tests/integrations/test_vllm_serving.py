@@ -22,7 +22,7 @@ from apps.adapters import services, serving
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedError
 from apps.adapters.models import Adapter
-from apps.adapters.servable import require_servable
+from apps.adapters.vllm_compat import require_servable
 from apps.audit.kinds import Kind
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, AdapterNotLoadedError, ProviderRefusedError

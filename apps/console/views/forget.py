@@ -1,4 +1,4 @@
-"""Forgetting a person: looking first, then deleting."""
+"""Erase a person (GDPR) in the console: looking first, then deleting."""
 
 from collections.abc import Mapping
 

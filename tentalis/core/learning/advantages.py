@@ -197,7 +197,7 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
         term, and for those of a group that `dapo` drops. A rollout with a reward whose steps nobody scored gets its
         outcome advantage alone, undiminished; a person's word on one of them is added to it there.
     """
-    compared, singles = _find_company(rollouts, recipe)
+    compared, singles = _split_groups_and_singletons(rollouts, recipe)
     outcomes = _compare_groups(rollouts, compared, recipe)
     alone = group_advantages(
         [_shaped_reward(rollouts[index], recipe) for index in singles],
@@ -215,7 +215,9 @@ def token_advantages(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> list[
     return advantages
 
 
-def _find_company(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> tuple[list[list[int]], list[int]]:
+def _split_groups_and_singletons(
+    rollouts: Sequence[RolloutRecord], recipe: Recipe
+) -> tuple[list[list[int]], list[int]]:
     """Positions of rewarded rollouts that are compared within their group, by group, and of those that are alone."""
     groups: dict[int, list[int]] = {}
     for index, rollout in enumerate(rollouts):

@@ -15,7 +15,7 @@ from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of, load
 from apps.inference.models import Provider
 from apps.rollouts.models import Batch
-from apps.training import gates, services
+from apps.training import preflight, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.lengths import FILE, LengthQuestion
@@ -147,7 +147,7 @@ def test_answers_of_another_length_are_refused_by_the_gate_in_words(
     verdict = candidate.verdicts.get(question="safe")
     assert verdict.words.startswith("refused: answers have ")
     assert "% off, 0% are allowed; answers to 10 held-out prompts have " in verdict.words
-    gates.note_lengths(candidate)
+    preflight.note_lengths(candidate)
     run.refresh_from_db()
     assert run.summary["updates"] == 1
     assert run.summary["length_drift"] == verdict.details["lengths"]["length_drift"] > 0

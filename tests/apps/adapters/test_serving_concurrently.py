@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project, User
-from apps.adapters import barring, gating, services, serving
+from apps.adapters import blocking, gating, services, serving
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import MovedMeanwhileError
 from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
@@ -94,7 +94,7 @@ def deploy(adapter: Adapter) -> None:
 
 def bar(adapter: Adapter) -> None:
     with transaction.atomic():
-        barring.bar([adapter], words="it learnt from somebody who was forgotten", by="user:olivia")
+        blocking.bar([adapter], words="it learnt from somebody who was forgotten", by="user:olivia")
 
 
 def continue_from(parent: Adapter, version: int, store: Path) -> Adapter:

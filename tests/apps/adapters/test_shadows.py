@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.adapters import services
-from apps.adapters.barring import bar
+from apps.adapters.blocking import bar
 from apps.adapters.models import Adapter, Shadow
 from apps.adapters.shadows import find_shadow
 from apps.audit.kinds import Kind

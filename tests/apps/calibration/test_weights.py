@@ -14,7 +14,7 @@ from apps.base.errors import BadInputError, NotAllowedError, NotFoundError
 from apps.calibration.errors import NotQuarantinedError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import is_quarantined, weights_of
-from apps.calibration.services import JudgedRow, Sitting, forget_judgements, note_sittings, reinstate
+from apps.calibration.services import JudgedRow, Sitting, forget_judgements, record_comparisons, reinstate
 from apps.tasks.models import Attempt
 from tests.apps.feedback.builders import make_chat_task
 from tests.factories import make_project, make_user
@@ -27,7 +27,7 @@ def make_attempts(project: Project, count: int) -> list[Attempt]:
 
 
 def note(project: Project, rows: Sequence[JudgedRow], *, handle: str = "user:bob", kind: str = "person") -> Rater:
-    note_sittings(project_id=project.pk, sittings=[Sitting(handle, kind, rows)])
+    record_comparisons(project_id=project.pk, sittings=[Sitting(handle, kind, rows)])
     return Rater.objects.get(project=project, handle=handle)
 
 
@@ -67,7 +67,7 @@ def test_a_comparison_takes_four_statements_whatever_its_rows(project: Project) 
             connection,
         ) as queries:
             sitting = Sitting("user:bob", "person", [judge(one, 1.0, 1.0) for one in rows])
-            note_sittings(project_id=project.pk, sittings=[sitting])
+            record_comparisons(project_id=project.pk, sittings=[sitting])
         said = [query["sql"] for query in queries if "SAVEPOINT" not in query["sql"]]
         assert len(said) == 4, said
 
@@ -185,7 +185,7 @@ def test_eight_at_once_lose_no_item() -> None:
                 for one in (attempts[index], attempts[(index + 1) % 64]):
                     for handle in ("scorer:prm", "user:bob") if place % 2 else ("user:bob", "scorer:prm"):
                         sitting = Sitting(handle, "person", [judge(one, 1.0, float(one.pk % 2))])
-                        note_sittings(project_id=project.pk, sittings=[sitting])
+                        record_comparisons(project_id=project.pk, sittings=[sitting])
         except Exception as error:
             errors.append(error)
         finally:

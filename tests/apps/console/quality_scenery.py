@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role
 from apps.calibration.models import Comparison, Rater
-from apps.calibration.services import JudgedRow, Sitting, note_sittings
+from apps.calibration.services import JudgedRow, Sitting, record_comparisons
 from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt, Task
 from tests.factories import make_task, make_user
@@ -38,7 +38,7 @@ def build_raters(project: Project, *, sittings: int = 24, attempts: int = 4) -> 
             )
             for handle, scores in said.items()
         ]
-        note_sittings(project_id=project.pk, sittings=spoken)
+        record_comparisons(project_id=project.pk, sittings=spoken)
         for handle, scores in said.items():
             if handle.startswith("user"):
                 _give(task, handle, scores[0], place)

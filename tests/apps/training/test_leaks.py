@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from apps.accounts.models import Project
-from apps.adapters.measured import list_measured
+from apps.adapters.gate_prompts import list_measured
 from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import Panel, choose_panel, draw_fresh, read_gate_policy
 from apps.audit.kinds import Kind
@@ -18,7 +18,7 @@ from apps.feedback.models import Feedback, Hint
 from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import FurtherExchange, Task
-from apps.training import gates, services
+from apps.training import preflight, services
 from apps.training.contamination import find_leaks, iterate_learnt
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -157,7 +157,7 @@ def test_a_ticket_of_the_panel_is_found_whatever_way_it_came(
     task = plant(batch, on_panel)
     batch.refresh_from_db()
     run = services.queue_run(batch=batch, by="ledger", changes=recipe)
-    gates.ask_run(run.pk, by="gate")
+    preflight.ask_run(run.pk, by="gate")
     run.refresh_from_db()
     assert (run.state, run.failure) == ("refused", f"G8: {words} (task {task.pk})")
     assert AuditEntry.objects.get(kind=Kind.RUN_REFUSED).payload["reason"] == run.failure
@@ -165,7 +165,7 @@ def test_a_ticket_of_the_panel_is_found_whatever_way_it_came(
 
 def test_honest_tickets_are_no_leak(batch: Batch) -> None:
     run = services.queue_run(batch=batch, by="ledger")
-    gates.ask_run(run.pk, by="gate")
+    preflight.ask_run(run.pk, by="gate")
     run.refresh_from_db()
     assert run.state == "queued"
     assert [one["words"] for one in run.gates if one["gate"] == "G8"] == [
@@ -221,7 +221,7 @@ def draw(adapter: Adapter) -> str:
 
 def test_a_candidate_that_learnt_what_is_drawn_for_it_is_refused_unmeasured(batch: Batch, adapter: Adapter) -> None:
     task = plant_talk(batch, draw(adapter))
-    gates.ask_measured(adapter.pk, by="gate")
+    preflight.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     words = "0 of 10 answers that it learnt from are on held-out tasks, 2 hold one that is measured on"
     assert adapter.state == Adapter.State.REFUSED
@@ -242,11 +242,11 @@ def child(worker: Worker, adapter: Adapter) -> Adapter:
 
 
 def test_what_it_continues_counts_as_what_it_learnt(batch: Batch, child: Adapter) -> None:
-    gates.ask_measured(child.pk, by="gate")
+    preflight.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.CANDIDATE
     plant_talk(batch, draw(child))
-    gates.ask_measured(child.pk, by="gate")
+    preflight.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.REFUSED
 
@@ -258,13 +258,13 @@ def test_a_line_is_asked_once_for_each_panel(batch: Batch, child: Adapter) -> No
         worker=child.worker, adapter=child.parent, panel=panel.name, outcomes=[1.0], step_scores=[1.0]
     )
     plant_talk(batch, draw(child))
-    gates.ask_measured(child.pk, by="gate")
+    preflight.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.CANDIDATE
     own = TrainingRun.objects.get(pk=child.run_id or 0).batch
     assert own is not None
     plant_talk(own, draw(child))
-    gates.ask_measured(child.pk, by="gate")
+    preflight.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.REFUSED
 
@@ -272,12 +272,12 @@ def test_a_line_is_asked_once_for_each_panel(batch: Batch, child: Adapter) -> No
 def test_an_honest_candidate_goes_on_to_the_gate_and_one_that_was_judged_is_left_alone(
     batch: Batch, adapter: Adapter
 ) -> None:
-    gates.ask_measured(adapter.pk, by="gate")
+    preflight.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     assert (adapter.state, Verdict.objects.count()) == ("candidate", 0)
     plant_talk(batch, draw(adapter))
     Adapter.objects.update(state="verified")
-    gates.ask_measured(adapter.pk, by="gate")
+    preflight.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     assert adapter.state == "verified"
 
@@ -285,6 +285,6 @@ def test_an_honest_candidate_goes_on_to_the_gate_and_one_that_was_judged_is_left
 def test_where_nothing_is_measured_nothing_leaks(project: Project, batch: Batch, adapter: Adapter) -> None:
     plant_talk(batch, draw(adapter))
     Worker.objects.update(kind="echo")
-    gates.ask_measured(adapter.pk, by="gate")
+    preflight.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     assert adapter.state == "candidate"

@@ -22,7 +22,7 @@ from apps.rollouts.models import Demonstration, PreferencePair
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import save_steps
-from apps.training import gates, services
+from apps.training import preflight, services
 from apps.training.models import TrainingRun
 from apps.training.provenance import trace_attempts, trace_feedback
 from apps.workers.agents.desk import DeskAgent
@@ -116,7 +116,7 @@ def train(worker: Worker, by: User, algorithm: str) -> TrainingRun:
 
     torch.set_num_threads(1)
     run = flow.close_batch(worker=worker, by=by, recipe={"algorithm": algorithm, **RECIPES[algorithm]})
-    gates.ask_run(run.pk, by="gate")
+    preflight.ask_run(run.pk, by="gate")
     services.dispatch_run(run.pk, by="control")
     run.refresh_from_db()
     assert run.state == TrainingRun.State.RUNNING, run.failure or run.waiting_reason
@@ -131,8 +131,8 @@ def adopt(run: TrainingRun) -> Adapter:
     adapter = Adapter.objects.get(run_id=run.pk)
     gate_adapter(adapter.pk, by="gate")
     promote_verified(adapter.pk, by="gate")
-    gates.note_lengths(adapter)
-    gates.note_skills(adapter)
+    preflight.note_lengths(adapter)
+    preflight.note_skills(adapter)
     Segment.objects.update(state=Segment.State.DONE)
     adapter.refresh_from_db()
     run.refresh_from_db()

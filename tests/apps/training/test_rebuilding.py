@@ -141,11 +141,11 @@ def test_what_they_taught_is_never_served_again(helper: Worker, store: Path, oli
     taught, _ = learn(helper, store, "grace", "ada")
     forget(helper, olivia)
     finish(store)
-    flow.take_back_barred()
+    flow.rollback_blocked()
     assert find_deployed(helper) == taught, "the project lets it serve until then"
     helper.project.training_policy = {"serves_until_rebuilt": False}
     helper.project.save()
-    assert (flow.take_back_barred(), flow.take_back_barred()) == (1, 0)
+    assert (flow.rollback_blocked(), flow.rollback_blocked()) == (1, 0)
     assert find_deployed(helper) is None
     taught.refresh_from_db()
     assert (taught.state, taught.suspicion) == ("quarantined", "it learnt from somebody who was forgotten")

@@ -15,7 +15,7 @@ from apps.inference.models import Provider
 from apps.pipeline import flow
 from apps.rollouts.models import Batch
 from apps.rollouts.selectors import why_nothing_trains
-from apps.training import gates, services
+from apps.training import preflight, services
 from apps.training.models import TrainingRun
 from apps.workers.bases import BaseWeightsError, check_against_server, read_base, say_missing
 from apps.workers.models import Worker
@@ -66,7 +66,7 @@ def compare(worker: Worker, server: Server) -> str:
 def ask(worker: Worker) -> TrainingRun:
     batch = Batch.objects.create(project=worker.project, worker=worker, number=1, target_tasks=1, state="closed")
     run = services.queue_run(batch=batch, by="ledger")
-    gates.ask_run(run.pk, by="gate")
+    preflight.ask_run(run.pk, by="gate")
     run.refresh_from_db()
     return run
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tentalis.core.learning.refusals import (
+from tentalis.core.learning.preflight_rules import (
     GateAnswer,
     ask_base,
     ask_environment,

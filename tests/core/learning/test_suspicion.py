@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import compare_paired
-from tentalis.core.learning.suspicion import (
+from tentalis.core.learning.quarantine_checks import (
     BatchFacts,
     TensorFacts,
     WeightFacts,

@@ -1,4 +1,4 @@
-"""An adapter at another strength: the same tensors under another alpha, served for a measurement and forgotten."""
+"""Sweep an adapter's strength: the same tensors under another alpha, served for a measurement and forgotten."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What makes an adapter suspicious whatever it scores: its origin, its tensors, its strength, its data, its reward.
+"""Check what quarantines an adapter whatever it scores: its origin, tensors, strength, data and reward.
 
 Each check answers with findings in words; quiet means (). None of them looks at how well the adapter answers, but where
 that contradicts what it was taught.

@@ -1,4 +1,4 @@
-"""Whether what preferences or demonstrations made of a policy may be published: asked of tasks that were held out."""
+"""Check on held-out tasks whether a policy made by preferences or demonstrations may be published."""
 
 import statistics
 import tempfile

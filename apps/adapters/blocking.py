@@ -1,4 +1,4 @@
-"""Adapters that may never serve again: somebody they learnt from was forgotten."""
+"""Block adapters for ever when somebody they learnt from was erased (GDPR, unlearning)."""
 
 from collections.abc import Iterable
 

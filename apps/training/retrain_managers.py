@@ -1,4 +1,4 @@
-"""Who judges learns again too, without somebody who was forgotten: step scorers, and what managers were fitted to.
+"""Unlearn an erased person (GDPR): train step scorers and managers again that learnt from them.
 
 A step scorer starts from the worker's base each time, so of a worker's scorers one training is done again, where one
 that learnt from them scores or was being trained. A manager's fits go on from each other: from the first that learnt

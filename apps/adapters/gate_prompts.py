@@ -1,4 +1,4 @@
-"""Every task that the gate may try an adapter on, so that what learnt one of them is known before it is tried."""
+"""List every prompt the gate may try an adapter on, so that what learnt one is known before it is tried."""
 
 from apps.adapters.panels import Panel, draw_fresh
 from apps.adapters.sides import SKILLS_DRAWN, SKILLS_SEED

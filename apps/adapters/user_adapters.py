@@ -1,4 +1,4 @@
-"""The end of a person's own line of adapters: they are forgotten, and what they taught serves nobody any more."""
+"""Erase a person's own adapters (GDPR): they are deleted, and what they taught serves nobody any more."""
 
 import logging
 

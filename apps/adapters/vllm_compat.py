@@ -1,4 +1,4 @@
-"""What vLLM would refuse of an adapter, said before it is asked, from the files alone and without torch."""
+"""Check what vLLM would refuse of an adapter, before it is asked, from the files alone and without torch."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The gates around a training: what is asked of the ledger before, and of the result after. Answers go onto the run."""
+"""Preflight of a training, G1 to G12 of `preflight_rules`: before it, of the ledger; after it, of the result."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from apps.adapters.artifacts import path_of
-from apps.adapters.measured import list_measured
+from apps.adapters.gate_prompts import list_measured
 from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.adapters.panels import choose_panel, read_gate_policy
 from apps.adapters.services import refuse
@@ -30,7 +30,7 @@ from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
-from tentalis.core.learning.refusals import (
+from tentalis.core.learning.preflight_rules import (
     IMITATING,
     GateAnswer,
     ask_base,
@@ -47,7 +47,7 @@ from tentalis.core.learning.refusals import (
     ask_split,
     find_refusal,
 )
-from tentalis.core.learning.suspicion import BatchFacts, describe_batch
+from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch
 
 REPLAYED = 4
 """Prompts whose text the server is asked to read out and in again."""

@@ -1,4 +1,4 @@
-"""When not to train and what training must not have done: the gates G1 to G12, each with its reason in words.
+"""Rules of when not to train and what training must not have done: preflight G1 to G12, each with its reason.
 
 From the public negative results on LoRA from agents' experience, where every run transferred nothing: garbage pairs,
 another format than at inference, eighteen examples.

@@ -20,7 +20,7 @@ from apps.rollouts.rejudging import rejudge_rollouts
 from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
-from apps.training import gates, retrying, schedule, services
+from apps.training import preflight, retrying, schedule, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.desk import make_tickets
@@ -49,7 +49,7 @@ def batch(project: Project, worker: Worker) -> Batch:
 
 def ask(batch: Batch, **recipe: Any) -> TrainingRun:
     run = services.queue_run(batch=batch, by="ledger", changes=recipe)
-    gates.ask_run(run.pk, by="gate")
+    preflight.ask_run(run.pk, by="gate")
     run.refresh_from_db()
     return run
 
@@ -227,7 +227,7 @@ def test_a_pair_of_a_task_that_had_its_turn_stays_out_and_says_so(pairs: Batch, 
 
 def test_people_who_prefer_what_is_wrong_are_found_out(pairs: Batch) -> None:
     """Of the first task the wrong attempt was preferred, of the second the right one; nobody verified the edit."""
-    taught = gates.describe(pairs)
+    taught = preflight.describe(pairs)
     assert (taught.rollouts, taught.audited, taught.reward, taught.outcome) == (6, 4, 0.5, 0.5)
 
 
