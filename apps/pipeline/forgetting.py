@@ -1,6 +1,6 @@
 """Erase a person (GDPR) and unlearn them: their words, their own adapters, and what they taught everybody's.
 
-What they taught is made again without them: adapters (`rebuilding`), step scorers and managers' fits (`retrain_managers`).
+What they taught is made again without them: adapters (`rebuilding`), step scorers and fits (`retrain_managers`).
 """
 
 import secrets
