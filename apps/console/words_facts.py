@@ -120,6 +120,7 @@ OWN_NAMES = frozenset({"files", "versions"})
 REWARD_SOURCES: Mapping[str, Words] = {
     "human": _("a person's feedback"),
     "verified": _("verified"),
+    "imported": _("imported with the work"),
     "outside": _("an app, for its user"),
     "implicit": _("the next message"),
     "ai": _("an AI manager's feedback"),

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 from apps.calibration.selectors import weights_of
 from apps.environments.registry import get_world
 from apps.feedback.models import Feedback
-from apps.feedback.selectors import VERIFIED
 from apps.rollouts.models import Demonstration, LearningItem, PreferencePair, Rollout
 from apps.supervision.models import POLICY, Proposal
 from apps.supervision.services import SWEEP
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from tentalis.core.canon import content_hash
+from tentalis.core.learning.rewards import VERIFIED
 from tentalis.core.steps import parse_steps
 
 CLEAR_MARGIN = 0.25

@@ -13,7 +13,7 @@ from apps.audit.services import move, move_many, record, record_many, write_entr
 from apps.base.errors import ConflictError, TentalisError
 from apps.environments.registry import get_world
 from apps.feedback.models import Hint
-from apps.feedback.selectors import Judgement, effective_judgements, find_last_hints
+from apps.feedback.selectors import effective_judgements, find_last_hints
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
@@ -23,8 +23,8 @@ from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from apps.workers.rules import require_own_line
-from tentalis.core.learning.advantages import UNJUDGED
 from tentalis.core.learning.recipes import PREFERENCES
+from tentalis.core.learning.rewards import EffectiveJudgement, judge_step
 from tentalis.core.sampling import find_sampling_fault
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
@@ -101,7 +101,7 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
         offer(usable, by=by)
 
 
-def make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> Rollout:
+def make_rollout(task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None) -> Rollout:
     """An attempt as a rollout that is not saved."""
     reason = find_fault(task, attempt, judgement, hint)
     rollout = Rollout(
@@ -120,23 +120,14 @@ def make_rollout(task: Task, attempt: Attempt, judgement: Judgement | None, hint
         rollout.reward_source = judgement.reward_source
         rollout.weight = judgement.weight
         rollout.steps = [
-            [step.token_start, step.token_end, *_judge_step(judgement, step.pk)]
+            [step.token_start, step.token_end, *judge_step(judgement, step.pk)]
             for step in attempt.steps.all()
             if step.token_start is not None and step.kind in TRAINABLE_STEPS
         ]
     return rollout
 
 
-def _judge_step(judgement: Judgement, step_id: int) -> tuple[float | None, float | None]:
-    """A step's score, and a person's word on it: whom we trust by half moves the score half the way to their word."""
-    score, said = judgement.step_scores.get(step_id), judgement.step_words.get(step_id)
-    if said is None:
-        return score, None
-    reference = UNJUDGED if score is None else score
-    return score, reference + said.trust * (said.score - reference)
-
-
-def find_fault(task: Task, attempt: Attempt, judgement: Judgement | None, hint: Hint | None) -> str:
+def find_fault(task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None) -> str:
     """Why an attempt trains nothing; "" when it does."""
     if fault := find_obstacle(task, attempt):
         return fault

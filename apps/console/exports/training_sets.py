@@ -81,7 +81,7 @@ def read_stepwise(project: Project, filters: Mapping[str, str], user: User) -> I
             found = judgements[attempt.pk]
             steps, labels = [], []
             for step in attempt.steps.all():
-                said = found.step_words.get(step.pk)
+                said = found.human_step_scores.get(step.pk)
                 score = said.score if said is not None else found.step_scores.get(step.pk)
                 if score is None:
                     break

@@ -80,7 +80,7 @@ def test_a_thumb_down_alone_lowers_what_it_is_put_on(project: Project, field: st
     assert sign_in(bob).post(_address(review), {field: "0"}).status_code == 302
     found = effective_judgement(review.task)[review.task.attempts.get(index=0).pk]
     if field == "a0-s0-score":
-        assert [said.score for said in found.step_words.values()] == [0.0]
+        assert [said.score for said in found.human_step_scores.values()] == [0.0]
     else:
         assert (found.reward, found.reward_source) == (0.0, "human")
 

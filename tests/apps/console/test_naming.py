@@ -6,12 +6,12 @@ import re
 import pytest
 from django.test import Client
 
-from apps.console.templatetags.naming import hint_source, named, reward_source
-from apps.console.words_facts import name_fact
-from apps.feedback.selectors import RANKS
+from apps.console.templatetags.naming import hint_source, named
+from apps.console.words_facts import REWARD_SOURCES, name_fact
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import PairedComparison
 from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.rewards import RANKS
 from tests.e2e.pages import find_pages
 from tests.e2e.scenery import build_scene
 
@@ -48,7 +48,7 @@ def test_everything_that_pages_list_has_words(read: type) -> None:
 
 
 def test_every_source_of_a_reward_has_words() -> None:
-    assert [name for name in RANKS if reward_source(name) == name] == []
+    assert set(RANKS) == set(REWARD_SOURCES)
     assert hint_source("model:qwen") == "read by the model qwen"
 
 

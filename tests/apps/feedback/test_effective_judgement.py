@@ -7,15 +7,16 @@ import pytest
 from apps.accounts.models import Member, Project, Role, User
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
-from apps.feedback.selectors import Judgement, effective_judgement, find_hint
+from apps.feedback.selectors import effective_judgement, find_hint
 from apps.feedback.services import StepWord, extract_hints, give_task_feedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
+from tentalis.core.learning.rewards import EffectiveJudgement
 from tests.apps.feedback.builders import make_chat_task, save_scores
 from tests.factories import make_user
 
 
-def judge(task: Task) -> list[Judgement]:
+def judge(task: Task) -> list[EffectiveJudgement]:
     """By attempt, in order."""
     found = effective_judgement(task)
     return [found[attempt.pk] for attempt in task.attempts.order_by("index")]
@@ -56,7 +57,7 @@ def test_a_persons_score_of_a_step_touches_exactly_that_step(project: Project, b
     assert [list(one.step_scores.values()) for one in judge(task)] == [[0.6, 0.6], [0.7, 0.7]]
     assert rewards(task) == [(0.6, "scorers"), (0.7, "scorers")]
     spoken = task.attempts.get(index=1).steps.get(index=0)
-    assert [one.step_words for one in judge(task)] == [{}, {spoken.pk: (0.0, 1.0)}]
+    assert [one.human_step_scores for one in judge(task)] == [{}, {spoken.pk: (0.0, 1.0)}]
 
 
 def test_a_word_on_an_attempt_beats_the_score_of_the_whole(project: Project, bob: User) -> None:
@@ -206,7 +207,7 @@ def test_a_word_on_a_step_reaches_the_same_step_of_each_copy_and_other_tool_resu
     task = add_copies(project)
     Step.objects.filter(attempt__task=task, attempt__index=3, index=0).update(tool_result="none")
     give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=2, step_index=1, score=0.0)])
-    said = [[word.score for word in one.step_words.values()] for one in judge(task)]
+    said = [[word.score for word in one.human_step_scores.values()] for one in judge(task)]
     assert said == [[0.0], [], [0.0], []]
     assert len({value for value, _ in rewards(task)[::2]}) == 1
     assert rewards(task)[3] != rewards(task)[0]

@@ -111,7 +111,7 @@ def test_no_reward_is_made_of_it_and_who_helped_may_still_review_the_work(projec
     open_reviews([proposal.task_id])
     judged = effective_judgement(proposal.task)
     assert [judgement.reward for judgement in judged.values()] == [None]
-    assert all(not judgement.step_words for judgement in judged.values())
+    assert all(not judgement.human_step_scores for judgement in judged.values())
     review = claim_review(project=project, by=bob)
     assert review is not None
     assert review.task_id == proposal.task_id
