@@ -1,45 +1,33 @@
 """Exports: rollouts as JSONL or Parquet, adapters as a zip, the audit as JSONL; none of them held in memory whole."""
 
+import hashlib
 import json
 import tempfile
 import zipfile
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.accounts.models import Project, User
 from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.api.etags import is_among
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.streaming import CHUNK_BYTES, stream
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_records
+from apps.rollouts.training_sets import iterate_trainable
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import RolloutRecord
 
 PAGE = 500
-CHUNK_BYTES = 64 * 1024
-PARTS = ("task", "adapter", "hint", "attempt__exchange")
-
-
-def stream(request: Request, parts: Iterable[bytes], *, media_type: str, filename: str) -> StreamingHttpResponse:
-    """Send parts as they come. Under ASGI they are drawn in the thread of the database."""
-    is_async = isinstance(request._request, ASGIRequest)
-    response = StreamingHttpResponse(_draw(iter(parts)) if is_async else parts, content_type=media_type)
-    response["Content-Disposition"] = f'attachment; filename="{filename}"'
-    response["X-Accel-Buffering"] = "no"
-    return response
-
-
-async def _draw(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    draw = sync_to_async(lambda: b"".join(islice(parts, 64)))
-    while chunk := await draw():
-        yield chunk
 
 
 def iterate_rows(rows: QuerySet[Any]) -> Iterator[Any]:
@@ -50,13 +38,49 @@ def iterate_rows(rows: QuerySet[Any]) -> Iterator[Any]:
         last = page[-1].pk
 
 
-def rollout_lines(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
+@dataclass
+class Download:
+    """A download of rollouts on record: who takes what, before a byte is sent; how many and their hash, once all are.
+
+    An entry of each project whose rollouts are in it.
+    """
+
+    rollouts: QuerySet[Rollout]
+    format: str
+    filters: Mapping[str, str]
+    by: User
+    counts: Counter[int] = field(default_factory=Counter)
+
+    def send(self) -> Iterator[bytes]:
+        projects = Project.objects.filter(pk__in=self.rollouts.order_by().values("project")).order_by("pk")
+        return self._send([self._begin(project) for project in projects])
+
+    def _begin(self, project: Project) -> tuple[Project, int]:
+        payload = {"source": "rollouts", "format": self.format, "filters": dict(self.filters)}
+        return project, record(Kind.EXPORT_MADE, subject=project, by=self.by.handle, payload=payload).pk
+
+    def _send(self, entries: Sequence[tuple[Project, int]]) -> Iterator[bytes]:
+        digest = hashlib.sha256()
+        for part in (rollout_parquet if self.format == "parquet" else rollout_lines)(self._read_records()):
+            digest.update(part)
+            yield part
+        for project, entry in entries:
+            payload = {"export": entry, "rows": self.counts[project.pk], "sha256": digest.hexdigest()}
+            record(Kind.EXPORT_SENT, subject=project, by=self.by.handle, payload=payload)
+
+    def _read_records(self) -> Iterator[RolloutRecord]:
+        for rollout, told in iterate_trainable(self.rollouts, set()):
+            self.counts[rollout.project_id] += 1
+            yield told
+
+
+def rollout_lines(records: Iterable[RolloutRecord]) -> Iterator[bytes]:
     """One canonical JSON line a rollout, as the trainer reads them."""
-    for record in _read_records(rollouts):
-        yield canonical_json(record.to_json()) + b"\n"
+    for one in records:
+        yield canonical_json(one.to_json()) + b"\n"
 
 
-def rollout_parquet(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
+def rollout_parquet(records: Iterable[RolloutRecord]) -> Iterator[bytes]:
     """The same as one Parquet file; messages are JSON texts."""
     import pyarrow
     import pyarrow.parquet
@@ -97,17 +121,10 @@ def rollout_parquet(rollouts: QuerySet[Rollout]) -> Iterator[bytes]:
     )
     with tempfile.TemporaryFile() as file:
         with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-            rows = (_flatten(record.to_json()) for record in _read_records(rollouts))
+            rows = (_flatten(one.to_json()) for one in records)
             while page := list(islice(rows, PAGE)):
                 writer.write_table(pyarrow.Table.from_pylist(page, schema=schema))
         yield from _read_chunks(file)
-
-
-def _read_records(rollouts: QuerySet[Rollout]) -> Iterator[RolloutRecord]:
-    """As the trainer reads them, in bounded queries."""
-    rows = iterate_rows(rollouts.select_related(*PARTS))
-    while page := list(islice(rows, PAGE)):
-        yield from make_records(page)
 
 
 def _flatten(record: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +149,7 @@ def send_adapter(request: Request, *, name: str, uri: str, sha256: str) -> Strea
         return Response(status=304, headers={"ETag": etag})
     directory = path_of(uri)
     names = [MANIFEST, *sorted(read_manifest(directory, sha256=sha256).files)]
-    response = stream(request, _zip(directory, names), media_type="application/zip", filename=f"{name}.zip")
+    response = stream(request._request, _zip(directory, names), media_type="application/zip", filename=f"{name}.zip")
     response["ETag"] = etag
     response["Cache-Control"] = "private, max-age=31536000, immutable"
     return response

@@ -18,7 +18,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.base.admin import ReadOnlyAdmin
-from apps.console.exports.delivery import stream_rows
+from apps.base.streaming import stream
 from apps.console.exports.sources import AUDIT_COLUMNS, read_entries
 from apps.console.exports.writers import WRITERS
 
@@ -145,7 +145,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         )
         write, media_type = WRITERS[format]
         parts = write(read_entries(entries), AUDIT_COLUMNS)
-        return stream_rows(request, parts, media_type=media_type, filename=f"audit.{format}")  # type: ignore[return-value]
+        return stream(request, parts, media_type=media_type, filename=f"audit.{format}")  # type: ignore[return-value]
 
     @admin.display(description=gettext_lazy("subject"))
     def subject(self, entry: AuditEntry) -> str:

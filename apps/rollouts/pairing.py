@@ -1,6 +1,7 @@
 """Pairs and demonstrations of a judged task: who says that one answer is better, and how far that is trusted.
 
-They are written where its rollouts are, and anew whenever those are judged anew; what a batch holds stays as it is.
+`find_items` says what they are, for training and for exports. Training writes them where the task's rollouts are, and
+anew whenever those are judged anew; what a batch holds stays as it is.
 """
 
 import json
@@ -18,7 +19,7 @@ from apps.supervision.services import SWEEP
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from tentalis.core.canon import content_hash
-from tentalis.core.learning.rewards import VERIFIED
+from tentalis.core.learning.rewards import VERIFIED, EffectiveJudgement
 from tentalis.core.steps import parse_steps
 
 CLEAR_MARGIN = 0.25
@@ -63,37 +64,76 @@ def note_items(judged: Sequence[Judged], lines: Mapping[int, Line]) -> None:
     Args:
         lines: attempt id -> which adapters it teaches.
     """
-    judged = [one for one in judged if one.task.project.learning_enabled and not _is_held_out(one.task)]
-    spoken = _load_spoken([one.task for one in judged]) if judged else {}
+    judged = [one for one in judged if one.task.project.learning_enabled and not is_held_out(one.task)]
+    spoken = load_spoken([one.task for one in judged])
     pairs: list[PreferencePair] = []
     demonstrations: list[Demonstration] = []
     for task, attempts, rollouts in judged:
-        said = spoken.get(task.pk, ())
-        usable = {one.attempt_id: one for one in rollouts if one.is_usable}
         answered = {one.index: one for one in attempts if one.state == Attempt.State.ANSWERED}
-        exact = {index: one for index, one in answered.items() if _is_exact(one)}
-        decided = _load_decided(task) if task.worker.kind == Worker.Kind.OUTSIDE else []
-        found = [
-            *_pair_edits(said, exact),
-            *_pair_choices(said, exact),
-            *_pair_decisions(task, decided),
-            *_pair_rewards(exact.values(), usable),
-            *_pair_imported(task, said, answered),
-        ]
-        shown = [
-            *_show_edits(said, exact),
-            *_show_guided(task, decided, answered.values(), {one.attempt_id: one.reward for one in rollouts}),
-            *_show_good(exact.values(), usable),
-            *_show_imported(task, answered, rollouts),
-        ]
-        pairs += _prepare(task, settle_contradictions(found), lines)
-        demonstrations += _prepare(task, shown, lines)
+        items = find_items(
+            task,
+            spoken.get(task.pk, ()),
+            answered=answered,
+            exact={index: one for index, one in answered.items() if _is_exact(one)},
+            rewards={one.attempt_id: one for one in rollouts},
+            usable={one.attempt_id: one for one in rollouts if one.is_usable},
+        )
+        pairs += _prepare(task, items.pairs, lines)
+        demonstrations += _prepare(task, items.demonstrations, lines)
     PreferencePair.objects.bulk_create(pairs, ignore_conflicts=True)
     Demonstration.objects.bulk_create(demonstrations, ignore_conflicts=True)
 
 
-def _is_held_out(task: Task) -> bool:
+def is_held_out(task: Task) -> bool:
+    """Whether the task is only ever measured on. ValueError where its world cannot read it."""
     return get_world(task.environment).is_held_out(task.prompt)
+
+
+class Items(NamedTuple):
+    """What there is to learn from what was said of a task; the rows are not saved."""
+
+    pairs: Sequence[PreferencePair]
+    demonstrations: Sequence[Demonstration]
+
+
+def find_items(
+    task: Task,
+    spoken: "Spoken",
+    *,
+    answered: Mapping[int, Attempt],
+    exact: Mapping[int, Attempt],
+    rewards: "Rewards",
+    usable: "Rewards",
+) -> Items:
+    """The task's pairs, contradictions settled, and its demonstrations; each once, the first of equals.
+
+    Args:
+        answered: its attempts by index; exact: those of them whose tokens may be learnt from.
+        rewards: attempt id -> how it is judged; usable: those of them that may be learnt from.
+    """
+    decided = _load_decided(task) if task.worker.kind == Worker.Kind.OUTSIDE else []
+    pairs = [
+        *_pair_edits(spoken, exact),
+        *_pair_choices(spoken, exact),
+        *_pair_decisions(task, decided),
+        *_pair_rewards(exact.values(), usable),
+        *_pair_imported(task, spoken, answered),
+    ]
+    shown = [
+        *_show_edits(spoken, exact),
+        *_show_guided(task, decided, answered.values(), rewards),
+        *_show_good(exact.values(), usable),
+        *_show_imported(task, answered, rewards),
+    ]
+    return Items(_keep_first(settle_contradictions(pairs)), _keep_first(shown))
+
+
+def _keep_first(items: Iterable[Item]) -> list[Item]:
+    first: dict[str, Item] = {}
+    for item in items:
+        if item.weight > 0:
+            first.setdefault(item.digest, item)
+    return list(first.values())
 
 
 def _is_exact(attempt: Attempt) -> bool:
@@ -101,16 +141,12 @@ def _is_exact(attempt: Attempt) -> bool:
     return not attempt.unfit and attempt.exchange is not None and attempt.exchange.has_exact_tokens
 
 
-def _prepare(task: Task, items: Iterable[Item], lines: Mapping[int, Line]) -> list[Item]:
-    """Each of them once, the first of equals; what a batch holds already is not told again when they are written."""
-    first: dict[str, Item] = {}
+def _prepare(task: Task, items: Sequence[Item], lines: Mapping[int, Line]) -> Sequence[Item]:
+    """Items as they are kept; what a batch holds already is not told again when they are written."""
     for item in items:
-        line = lines.get(_attempt_of(item) or 0) or Line(task.worker.line, "")
         item.project_id, item.task = task.project_id, task
-        item.worker, item.end_user = line
-        if item.weight > 0:
-            first.setdefault(item.digest, item)
-    return list(first.values())
+        item.worker, item.end_user = lines.get(_attempt_of(item) or 0) or Line(task.worker.line, "")
+    return items
 
 
 def _attempt_of(item: LearningItem) -> int | None:
@@ -166,9 +202,10 @@ def _show(source: str, weight: float, **values: Any) -> Demonstration:
 # --- what was said ---------------------------------------------------------------------------------------------------
 
 Spoken = Sequence[tuple[Feedback, float]]
+Rewards = Mapping[int, Rollout] | Mapping[int, EffectiveJudgement]
 
 
-def _load_spoken(tasks: Sequence[Task]) -> dict[int, Spoken]:
+def load_spoken(tasks: Sequence[Task]) -> dict[int, Spoken]:
     """Task id -> feedback that orders or corrects answers, with the trust in it; the last word first. Two queries."""
     rows = Feedback.objects.counting().filter(task__in=tasks, source__in=SPEAKING, trust__gt=0)
     said = list(rows.exclude(edited_answer="", preferred_attempt=None, ranking=[]).order_by("-id"))
@@ -227,6 +264,13 @@ def splice(attempt: Attempt, edited: str) -> tuple[int, str, str]:
     return answers[-1].token_start, markup + text[end:], text[start:]
 
 
+def read_whole(text: str, attempt: Attempt | None, *, kept_tokens: int) -> str:
+    """An item's text behind what stays of the attempt it replaces; that attempt's own where there is none."""
+    whole = attempt.text if attempt is not None else ""
+    span = parse_steps(whole).answer_span if text and kept_tokens else None
+    return whole[: span[0]] + text if span is not None else text or whole
+
+
 def _pair_choices(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[PreferencePair]:
     """Each attempt a person ranked above another, or preferred to the others."""
     for feedback, trust in spoken:
@@ -249,7 +293,7 @@ def _pair_choices(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[Pref
 # --- what the rewards say --------------------------------------------------------------------------------------------
 
 
-def _pair_rewards(attempts: Iterable[Attempt], usable: Mapping[int, Rollout]) -> Iterator[PreferencePair]:
+def _pair_rewards(attempts: Iterable[Attempt], usable: Rewards) -> Iterator[PreferencePair]:
     """Two attempts whose rewards, by a person or the world, are clearly apart; the less trusted one weighs."""
     told = [one for one in attempts if one.pk in usable and usable[one.pk].reward_source in TOLD]
     for first, second in combinations(told, 2):
@@ -261,7 +305,7 @@ def _pair_rewards(attempts: Iterable[Attempt], usable: Mapping[int, Rollout]) ->
             yield _compare(PreferencePair.Source.ATTEMPTS, min(good.weight, bad.weight), chosen, rejected)
 
 
-def _show_good(attempts: Iterable[Attempt], usable: Mapping[int, Rollout]) -> Iterator[Demonstration]:
+def _show_good(attempts: Iterable[Attempt], usable: Rewards) -> Iterator[Demonstration]:
     for attempt in attempts:
         rollout = usable.get(attempt.pk)
         if rollout is None or rollout.reward is None or rollout.reward_source not in TOLD:
@@ -309,12 +353,13 @@ def _pair_decisions(task: Task, decided: Decided) -> Iterator[PreferencePair]:
 
 
 def _show_guided(
-    task: Task, decided: Decided, attempts: Iterable[Attempt], rewards: Mapping[int, float | None]
+    task: Task, decided: Decided, attempts: Iterable[Attempt], rewards: Rewards
 ) -> Iterator[Demonstration]:
     """Work that persons guided, unless it was judged less than good."""
     guided = {proposal.attempt_id: feedback for proposal, feedback in decided}
     for attempt in attempts:
-        reward, text = rewards.get(attempt.pk), attempt.text or attempt.answer
+        judged, text = rewards.get(attempt.pk), attempt.text or attempt.answer
+        reward = judged.reward if judged is not None else None
         if attempt.pk in guided and text and (reward is None or reward >= GOOD_FROM):
             yield _show(
                 Demonstration.Source.GUIDED,
@@ -355,10 +400,10 @@ def _pair_imported(task: Task, spoken: Spoken, answered: Mapping[int, Attempt]) 
                 )
 
 
-def _show_imported(task: Task, answered: Mapping[int, Attempt], rollouts: Sequence[Rollout]) -> Iterator[Demonstration]:
+def _show_imported(task: Task, answered: Mapping[int, Attempt], rewards: Rewards) -> Iterator[Demonstration]:
     """An imported answer that stands alone and is good."""
     for attempt in answered.values() if len(answered) == 1 else ():
-        judged = next((one for one in rollouts if one.attempt_id == attempt.pk), None)
+        judged = rewards.get(attempt.pk)
         if judged is None or judged.reward is None or judged.reward_source != Feedback.Source.IMPORTED:
             continue
         if judged.reward >= GOOD_FROM and attempt.text.strip():

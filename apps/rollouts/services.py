@@ -11,14 +11,14 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, move_many, record, record_many, write_entry
 from apps.base.errors import ConflictError, TentalisError
-from apps.environments.registry import get_world
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgements, find_last_hints
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.pairing import Judged, Line, note_items
+from apps.rollouts.pairing import Judged, Line, is_held_out, note_items
+from apps.rollouts.training_sets import HELD_OUT
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -140,8 +140,8 @@ def find_obstacle(task: Task, attempt: Attempt) -> str:
     """Why an attempt trains nothing, whatever is said of it; "" where a judgement can count."""
     if not task.project.learning_enabled:
         return "learning is switched off for the project"
-    if get_world(task.environment).is_held_out(task.prompt):
-        return "the task is held out: it is only ever measured on"
+    if is_held_out(task):
+        return HELD_OUT
     if attempt.state == Attempt.State.FAILED:
         return f"the attempt failed: {attempt.error}"[:300]
     if attempt.unfit:

@@ -30,7 +30,7 @@ NO_TOKENS: Final = (
 )
 MOST_ANSWER_CHARS: Final = 100_000
 MOST_STEPS: Final = 500
-RIGHT_FROM, CLEAR_MARGIN = 0.5, 0.05
+RIGHT_FROM, LABEL_MARGIN = 0.5, 0.05
 """An export labels an answer by its reward where that is so far from the middle."""
 _LEVELS, _DIGITS = 16, 19
 
@@ -142,7 +142,7 @@ def _read_kto(line: int, said: Mapping[str, Any]) -> JudgedRow:
     score = 1.0 if label else 0.0
     if reward is not None:
         is_number = type(reward) in (int, float) and math.isfinite(reward) and 0 <= reward <= 1
-        if not is_number or abs(reward - RIGHT_FROM) < CLEAR_MARGIN or (reward > RIGHT_FROM) != label:
+        if not is_number or abs(reward - RIGHT_FROM) < LABEL_MARGIN or (reward > RIGHT_FROM) != label:
             side = "above" if label else "below"
             raise _FaultError(
                 f"reward: wanted a number from 0 to 1, {side} 0.5 as its label says, found {reward!r:.60}"

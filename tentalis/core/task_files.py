@@ -14,7 +14,7 @@ MOST_FAULTS: Final = 20
 _FIELDS: Final = ("prompt", "reference", "match", "group_size", "seed")
 _JSON_FIELDS: Final = ("prompt", "reference", "metadata", "group_size", "seed")
 _OF_AN_EXPORT: Final = frozenset({"created_at", "state", "submitted_by", "answer"})
-_LEFT_OUT: Final = (*_OF_AN_EXPORT, "id", "worker", "environment", "score", "failure")
+_LEFT_OUT: Final = (*_OF_AN_EXPORT, "id", "worker", "environment", "score", "failure", "held_out")
 """What a platform's own export of its tasks says beside them: of the work on them, which is not taken over."""
 _LEVELS, _DIGITS = 16, 19
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment, Shadow
-from apps.api.downloads import rollout_lines, rollout_parquet, send_adapter, stream
+from apps.api.downloads import Download, send_adapter
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import current_user
@@ -43,6 +43,7 @@ from apps.api.serializers.returns import ReturnOut
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, ConflictError
+from apps.base.streaming import stream
 from apps.inference.selectors import IncompleteConversationError
 from apps.pipeline import canary, flow, shadows, trainings
 from apps.rollouts.models import Batch, Rollout
@@ -53,7 +54,7 @@ from apps.training.models import TrainingRun
 from apps.training.naming import MOST_TAG
 from apps.workers.models import Worker
 
-FORMATS = ("jsonl", "parquet")
+MEDIA_TYPES = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 
 
 class RolloutFilterSet(ProjectFilterSet):
@@ -88,7 +89,7 @@ class RolloutViewSet(ResourceViewSet):
         return Response(RolloutDetailOut(rollout).data)
 
     @extend_schema(
-        parameters=[OpenApiParameter("format", str, enum=FORMATS, default="jsonl")],
+        parameters=[OpenApiParameter("format", str, enum=list(MEDIA_TYPES), default="jsonl")],
         responses={
             (200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.BINARY, "One rollout a line."),
             (200, "application/vnd.apache.parquet"): OpenApiResponse(OpenApiTypes.BINARY, "One Parquet file."),
@@ -98,15 +99,13 @@ class RolloutViewSet(ResourceViewSet):
     def export(self, request: Request) -> StreamingHttpResponse:
         """Every usable rollout the filters leave, as the trainer reads them, oldest first."""
         name = request.query_params.get("format", "jsonl")
-        if name not in FORMATS:
-            raise ValidationError({"format": [f"wanted one of {', '.join(FORMATS)}, found {name[:40]!r}"]})
+        if name not in MEDIA_TYPES:
+            raise ValidationError({"format": [f"wanted one of {', '.join(MEDIA_TYPES)}, found {name[:40]!r}"]})
         self.extra_parameters = {"format"}
         rows = self.filter_queryset(self.get_queryset()).filter(is_usable=True)
-        if name == "parquet":
-            parts, media_type = rollout_parquet(rows), "application/vnd.apache.parquet"
-        else:
-            parts, media_type = rollout_lines(rows), "application/x-ndjson"
-        return stream(request, parts, media_type=media_type, filename=f"rollouts.{name}")
+        filters = {key: str(value) for key, value in request.query_params.items() if key != "format"}
+        download = Download(rows, name, filters, current_user(request))
+        return stream(request._request, download.send(), media_type=MEDIA_TYPES[name], filename=f"rollouts.{name}")
 
 
 def read_rollout_tokens(rollout: Rollout) -> dict[str, Any] | None:

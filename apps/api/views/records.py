@@ -16,7 +16,6 @@ from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.api.downloads import stream
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project, find_project_for, find_worker
 from apps.api.pagination import CursorPagination, read_cursor, read_limit, write_cursor
@@ -38,6 +37,7 @@ from apps.audit.chain import entry_content
 from apps.audit.kinds import Kind
 from apps.audit.last_report import LAST_REPORT
 from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, Place
+from apps.base.streaming import stream
 from apps.finding.failed import FailedFilters
 from apps.outbox.models import Segment
 from apps.pipeline import flow
@@ -153,7 +153,9 @@ class AuditViewSet(ResourceViewSet):
         rows = cast(AuditEntryQuerySet, self.filter_queryset(self.get_queryset()))
         start = _read_start(request)
         after_entry(rows, start)
-        return stream(request, _audit_lines(rows, start), media_type="application/x-ndjson", filename="audit.jsonl")
+        return stream(
+            request._request, _audit_lines(rows, start), media_type="application/x-ndjson", filename="audit.jsonl"
+        )
 
 
 def _audit_lines(rows: AuditEntryQuerySet, last: int | None) -> Iterator[bytes]:

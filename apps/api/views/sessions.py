@@ -17,12 +17,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.downloads import iterate_rows, stream
+from apps.api.downloads import iterate_rows
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for
 from apps.api.permissions import current_user
 from apps.api.serializers.sessions import AskedOut, ExchangeDetailOut, ExchangeOut, SessionOut
 from apps.api.views.base import ResourceViewSet
+from apps.base.streaming import stream
 from apps.conversations.asked import read_asked
 from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
@@ -145,7 +146,9 @@ class ExchangeViewSet(OwnOfAgents):
             raise ValidationError({"format": [f"wanted one of {', '.join(FORMATS)}, found {form[:40]!r}"]})
         self.extra_parameters = {"format"}
         rows = self.filter_queryset(self.get_queryset())
-        return stream(request, write_lines(rows, form), media_type="application/x-ndjson", filename="exchanges.jsonl")
+        return stream(
+            request._request, write_lines(rows, form), media_type="application/x-ndjson", filename="exchanges.jsonl"
+        )
 
 
 def write_lines(rows: QuerySet[Exchange], form: str) -> Iterator[bytes]:

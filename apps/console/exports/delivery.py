@@ -3,15 +3,13 @@
 import hashlib
 import json
 import zipfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 
@@ -20,9 +18,11 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
+from apps.base.streaming import stream
 from apps.console.exports.narrowing import find_fault
 from apps.console.exports.sources import Row, Source
 from apps.console.exports.writers import WRITERS, Sink
+from apps.rollouts.training_sets import HELD_OUT
 from tentalis.core.row_kinds import CONTENT, ContentHash
 
 SCHEMA = "tentalis.export/1"
@@ -38,6 +38,7 @@ class Export:
     Attributes:
         is_hf: laid out as a data set of Hugging Face's `datasets`.
         row_count, size_bytes, digest: of the data so far; final once `is_complete`.
+        held_out: ids of the tasks that were left out.
     """
 
     source: Source
@@ -50,6 +51,7 @@ class Export:
     row_count: int = 0
     size_bytes: int = 0
     is_complete: bool = False
+    held_out: set[int] = field(default_factory=set)
     _hash: Any = field(default_factory=hashlib.sha256)
     audit_id: int = 0
     _content: ContentHash | None = None
@@ -72,6 +74,7 @@ class Export:
             "filters": dict(self.filters),
             "columns": dict(self.columns),
             "rows": self.row_count,
+            "left_out": {"tasks": len(self.held_out), "why": HELD_OUT} if self.held_out else {},
             "size_bytes": self.size_bytes,
             "sha256": self._hash.hexdigest(),
             "content_sha256": self._content.hexdigest() if self._content is not None else "",
@@ -100,7 +103,9 @@ class Export:
     def write(self) -> Iterator[bytes]:
         """The data itself."""
         write, _ = WRITERS[self.format]
-        for part in write(self._count(self.source.rows(self.project, self.filters, self.by)), self.columns):
+        for part in write(
+            self._count(self.source.rows(self.project, self.filters, self.by, self.held_out)), self.columns
+        ):
             self._hash.update(part)
             self.size_bytes += len(part)
             yield part
@@ -156,7 +161,7 @@ def begin_export(*, source: Source, format: str, filters: Mapping[str, str], pro
 def deliver(request: HttpRequest, export: Export, *, is_archive: bool) -> StreamingHttpResponse:
     """Send it as it is made."""
     is_archive = is_archive or export.is_hf
-    return stream_rows(
+    return stream(
         request,
         _end_with_audit(export, export.write_archive() if is_archive else export.write()),
         media_type="application/zip" if is_archive else WRITERS[export.format][1],
@@ -164,25 +169,7 @@ def deliver(request: HttpRequest, export: Export, *, is_archive: bool) -> Stream
     )
 
 
-def stream_rows(
-    request: HttpRequest, parts: Iterator[bytes], *, media_type: str, filename: str
-) -> StreamingHttpResponse:
-    """Parts as they come. Under ASGI they are drawn in the thread of the database."""
-    is_async = isinstance(request, ASGIRequest)
-    response = StreamingHttpResponse(_draw(parts) if is_async else parts, content_type=media_type)
-    response["Content-Disposition"] = f'attachment; filename="{filename}"'
-    response["X-Accel-Buffering"] = "no"
-    return response
-
-
 def _end_with_audit(export: Export, parts: Iterator[bytes]) -> Iterator[bytes]:
     yield from parts
     payload = {"export": export.audit_id, "rows": export.row_count, "sha256": export.manifest["sha256"]}
     record(Kind.EXPORT_SENT, subject=export.project, by=export.by.handle, payload=payload)
-
-
-async def _draw(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    draw = sync_to_async(lambda: next(parts, None))
-    while (part := await draw()) is not None:
-        if part:
-            yield part

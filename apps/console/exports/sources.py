@@ -23,11 +23,10 @@ from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rights import MANAGERS, may_read_reference
 from apps.finding.tasks import TaskFilters
 from apps.rollouts.models import Rollout
-from apps.rollouts.selectors import make_records
+from apps.rollouts.training_sets import iterate_trainable, may_train
 from apps.tasks.models import Task
 
 PAGE = 2000
-HEAVY_PAGE = 200
 Row = Mapping[str, Any]
 
 
@@ -36,7 +35,8 @@ class Source:
     """One thing to export.
 
     Attributes:
-        rows: what it holds, as far as the user may read it.
+        rows: what it holds, as far as the user may read it. What is there to train on leaves out held-out tasks, and
+            puts their ids into the set that it is given.
         columns: name -> kind of value: int, float, bool, text, time, json (nested), ints, floats or bools (lists).
         filters: names a query may narrow it by -> what they may be; None: any text.
         formats: what it can be written as.
@@ -50,7 +50,7 @@ class Source:
     about: str | Promise
     right: Right
     columns: Mapping[str, str]
-    rows: Callable[[Project, Mapping[str, str], User], Iterator[Row]]
+    rows: Callable[[Project, Mapping[str, str], User, set[int]], Iterator[Row]]
     filters: Mapping[str, frozenset[str] | None]
     formats: tuple[str, ...] = ("csv", "jsonl", "parquet")
     references: frozenset[str] = frozenset()
@@ -72,17 +72,22 @@ class Source:
 TASK_COLUMNS = {
     "id": "int", "created_at": "time", "state": "text", "worker": "text", "environment": "text", "submitted_by": "text",
     "group_size": "int", "seed": "int", "score": "float", "prompt": "text", "answer": "text", "reference": "json",
-    "metadata": "json", "failure": "text",
+    "metadata": "json", "failure": "text", "held_out": "bool",
 }  # fmt: skip
 REFERENCES = frozenset({"reference"})
 TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"}
 
 
-def read_tasks(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
+def read_tasks(project: Project, filters: Mapping[str, str], user: User, held_out: set[int]) -> Iterator[Row]:
+    """Every task; those that are only ever measured on say so."""
     rows = TaskFilters.bind(filters, Task.objects.filter(project=project), user).qs
-    names = [name for name in TASK_COLUMNS if name not in REFERENCES or may_read_reference(user, project)]
-    for values in iterate_values(rows, [TASK_PATHS.get(name, name) for name in names]):
-        yield dict(zip(names, values, strict=True))
+    missing = {"held_out"} if may_read_reference(user, project) else {"held_out", *REFERENCES}
+    names = [name for name in TASK_COLUMNS if name not in missing]
+    for page in page_values(rows, [TASK_PATHS.get(name, name) for name in names], PAGE):
+        for values in page:
+            row = dict(zip(names, values, strict=True))
+            is_kept = may_train(Task(environment=row["environment"], prompt=row["prompt"]))
+            yield row | {"held_out": not is_kept}
 
 
 FEEDBACK_COLUMNS = {
@@ -102,7 +107,7 @@ SHOWN_PURPOSE = Case(
 )
 
 
-def read_feedback(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
+def read_feedback(project: Project, filters: Mapping[str, str], user: User, held_out: set[int]) -> Iterator[Row]:
     """Every judgement, taken back or not, with its words on single steps.
 
     Without what others said of a task while somebody is asked about it blindly; and a known answer passes for work.
@@ -132,17 +137,10 @@ ROLLOUT_COLUMNS = {
 }  # fmt: skip
 
 
-def read_rollouts(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
+def read_rollouts(project: Project, filters: Mapping[str, str], user: User, held_out: set[int]) -> Iterator[Row]:
     """Every usable rollout as the trainer reads it."""
-    rows = Rollout.objects.filter(project=project, is_usable=True, attempt__exchange__isnull=False).select_related(
-        "task", "adapter", "hint", "attempt__exchange"
-    )
-    rows = rows.filter(**look_up(filters))
-    last = 0
-    while page := list(rows.filter(pk__gt=last).order_by("pk")[:HEAVY_PAGE]):
-        for record in make_records(page):
-            yield record.to_json()
-        last = page[-1].pk
+    rows = Rollout.objects.filter(project=project, attempt__exchange__isnull=False, **look_up(filters))
+    return (record.to_json() for _, record in iterate_trainable(rows, held_out))
 
 
 AUDIT_COLUMNS = {
@@ -152,7 +150,7 @@ AUDIT_COLUMNS = {
 SEALED = ("seq", "previous_hash", "hash")
 
 
-def read_audit(project: Project, filters: Mapping[str, str], user: User) -> Iterator[Row]:
+def read_audit(project: Project, filters: Mapping[str, str], user: User, held_out: set[int]) -> Iterator[Row]:
     return read_entries(AuditEntry.objects.filter(project_id=project.pk, **filters))
 
 
@@ -165,11 +163,6 @@ def read_entries(entries: "QuerySet[AuditEntry]") -> Iterator[Row]:
         for values in page:
             sealed = zip(SEALED, places.get(values[0], (None, None, None)), strict=True)
             yield dict(zip(own, values, strict=True)) | dict(sealed)
-
-
-def iterate_values(rows: "QuerySet[Any]", paths: list[str], size: int = PAGE) -> Iterator[tuple[Any, ...]]:
-    for page in page_values(rows, paths, size):
-        yield from page
 
 
 def page_values(rows: "QuerySet[Any]", paths: list[str], size: int) -> Iterator[list[tuple[Any, ...]]]:

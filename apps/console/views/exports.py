@@ -19,7 +19,7 @@ from apps.console.views.frame import Scene, leave, project_view, require, show
 def show_exports(request: HttpRequest, scene: Scene) -> HttpResponse:
     context = {
         "sources": [
-            (source, say_why_empty(source.name, scene.project, scene.user) if source.name in SETS else "")
+            (source, say_why_empty(scene.project, scene.user) if source.name in SETS else "")
             for source in SOURCES.values()
             if scene.may(source.right)
         ],

@@ -14,13 +14,16 @@ from django.test import override_settings
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
+from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
 from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.tasks.models import Attempt
+from apps.tasks.models import Attempt, Task
 from apps.training.models import ManagerRun
 from apps.workers.models import Worker
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, RolloutRecord
+from tentalis.core.desk import make_tickets
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.edges.caller import Caller
 from tests.factories import make_task
@@ -80,6 +83,23 @@ def test_parquet_holds_the_same_and_filters_hold_too(as_alice: Caller, rollouts:
             assert json.loads(row.pop(name)) == line.pop(name)
         assert row.pop("logprobs") == pytest.approx(line.pop("logprobs"))
         assert row == line
+
+
+def test_a_download_is_on_record_with_who_what_how_many_and_hash(as_alice: Caller, rollouts: list[Rollout]) -> None:
+    batch = rollouts[0].training_use.batch_id
+    for form in ("jsonl", "parquet"):
+        content = as_alice.get(f"rollouts/export?format={form}&batch={batch}").content
+        made, sent = AuditEntry.objects.filter(kind__startswith="export.").order_by("-id")[:2][::-1]
+        assert (made.kind, made.actor, made.project_id) == (Kind.EXPORT_MADE, "user:alice", rollouts[0].project_id)
+        assert made.payload == {"source": "rollouts", "format": form, "filters": {"batch": str(batch)}}
+        assert (sent.kind, sent.project_id) == (Kind.EXPORT_SENT, rollouts[0].project_id)
+        assert sent.payload == {"export": made.pk, "rows": 2, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def test_what_is_held_out_is_in_no_download(as_alice: Caller, rollouts: list[Rollout]) -> None:
+    [ticket] = make_tickets(7, 1, held_out=True)
+    Task.objects.update(environment="desk", prompt=ticket.text)
+    assert as_alice.get("rollouts/export?project=shop").content == b""
 
 
 def test_a_form_nobody_knows_is_refused(as_alice: Caller) -> None:

@@ -26,12 +26,14 @@ from apps.console.exports.writers import guard, unguard, write_csv
 from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
 from apps.feedback.services import extract_hints
 from apps.pipeline.importing import import_all
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Demonstration, PreferencePair, Rollout
 from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
-from apps.tasks.models import Task
+from apps.rollouts.training_sets import HELD_OUT
+from apps.tasks.models import Step, Task
 from apps.workers.models import Worker
 from tentalis.core.contracts import RolloutRecord
+from tentalis.core.desk import make_tickets
 from tentalis.core.judged_files import NO_TOKENS
 from tests.apps.console.builders import sign_in
 from tests.e2e.scenery import Scene, build_scene
@@ -176,22 +178,71 @@ def test_pairs_come_from_rankings_preferences_and_corrections_and_not_from_gold_
     for attempt in attempts:
         attempt.text = f"answer {attempt.index}"
         attempt.save(update_fields=["text"])
-    common = {"project": scene.project, "task": task, "source": "human", "author": "user:bob"}
+    common = {"project": scene.project, "task": task, "source": "human", "author": "user:bob", "trust": 0.4}
     Feedback.objects.create(**common, ranking=[[2], [0, 1]])
-    Feedback.objects.create(**common, preferred_attempt=attempts[0])
-    Feedback.objects.create(**common, edited_answer="better still")
+    Feedback.objects.create(**common | {"author": "user:alice", "trust": 1.0}, preferred_attempt=attempts[0])
+    Feedback.objects.create(**common, preferred_attempt=attempts[2], edited_answer="better still")
     Feedback.objects.create(**common, preferred_attempt=attempts[1], retracted_at="2026-01-01T00:00:00Z")
     gold = Review.objects.create(project=scene.project, task=task, audience="human", purpose="gold", state="closed")
     Feedback.objects.create(**common, preferred_attempt=attempts[1], review=gold)
     client = sign_in(scene.alice)
     pairs = [(row["chosen"], row["rejected"]) for row in read_lines(take(client, "preferences", "jsonl"))]
     assert pairs == [
-        ("answer 2", "answer 0"), ("answer 2", "answer 1"),
-        ("answer 0", "answer 1"), ("answer 0", "answer 2"),
-        ("better still", "answer 0"), ("better still", "answer 1"), ("better still", "answer 2"),
-    ]  # fmt: skip
+        ("better still", "answer 2"), ("answer 2", "answer 1"), ("answer 0", "answer 1"), ("answer 0", "answer 2"),
+    ], "each once, and of two who say the opposite who is trusted more"  # fmt: skip
     said = [row["messages"][1]["content"] for row in read_lines(take(client, "sft", "jsonl"))]
-    assert said == ["answer 0", "better still"]
+    assert said == ["better still"]
+
+
+TRAINING = ("preferences", "sft", "kto", "stepwise", "rollouts")
+
+
+def test_what_is_held_out_is_in_no_training_set_and_the_manifest_says_so(scene: Scene) -> None:
+    """A team that trains on an export must not train on the gate's exam. The tasks say which those are."""
+    client = sign_in(scene.alice)
+    [ticket] = make_tickets(7, 1, held_out=True)
+    task = make_judged_task(scene.project, scene.worker, environment="desk", prompt=ticket.text, group_size=2)
+    first, second = task.attempts.order_by("index")
+    type(first).objects.filter(pk=second.pk).update(text="another answer")
+    given = Feedback.objects.create(
+        project=scene.project, task=task, source="human", author="user:bob", preferred_attempt=first,
+        edited_answer="better",
+    )  # fmt: skip
+    StepFeedback.objects.create(feedback=given, attempt=first, step=first.steps.get(index=0), score=0.2)
+    build_rollouts([task.pk], by="test")
+    for name in TRAINING:
+        whole, told = export(client, "desk", name, "jsonl")
+        rows = read_archive(whole, f"{name}.jsonl")
+        assert task.pk not in {row["group_id" if name == "rollouts" else "task"] for row in rows}, name
+        assert told["left_out"] == {"tasks": 1, "why": HELD_OUT}, name
+    said = {row["id"]: row["held_out"] for row in read_lines(take(client, "tasks", "jsonl"))}
+    assert {pk for pk, is_held_out in said.items() if is_held_out} == {task.pk}
+
+
+def test_an_export_holds_the_pairs_and_demonstrations_that_training_learns_from(scene: Scene) -> None:
+    """Edits behind the same steps, rewards that are clearly apart, the good attempts; contradictions settled alike."""
+    Feedback.objects.filter(project=scene.project).delete()
+    task = make_judged_task(scene.project, scene.worker, environment="chat", group_size=3)
+    texts = ("<step>look</step><answer>wrong</answer>", "fine", "poor")
+    for attempt, text, outcome in zip(task.attempts.order_by("index"), texts, (0.5, 1.0, 0.0), strict=True):
+        type(attempt).objects.filter(pk=attempt.pk).update(text=text, outcome=outcome)
+    Step.objects.filter(attempt__task=task, attempt__index=0, index=1).update(kind="answer", text="wrong")
+    first = task.attempts.get(index=0)
+    Feedback.objects.create(
+        project=scene.project, task=task, source="human", author="user:bob", ranking=[[1], [0], [2]],
+        preferred_attempt=first, edited_answer="right",
+    )  # fmt: skip
+    build_rollouts([task.pk], by="test")
+    client = sign_in(scene.alice)
+    pairs = read_lines(take(client, "preferences", "jsonl"))
+    shown = read_lines(take(client, "sft", "jsonl"))
+    learnt = PreferencePair.objects.filter(task=task).order_by("id")
+    assert [row["feedback"] for row in pairs] == [pair.feedback_id for pair in learnt]
+    assert pairs[0]["chosen"] == "<step>look</step><answer>right</answer>", "and not the bare answer"
+    assert pairs[0]["rejected"] == texts[0]
+    imitated = Demonstration.objects.filter(task=task).order_by("id")
+    assert [(row["kind"], row["feedback"]) for row in shown] == [(one.source, one.feedback_id) for one in imitated]
+    assert shown[0]["messages"][1]["content"] == pairs[0]["chosen"]
 
 
 def test_steps_are_right_or_wrong_as_persons_said_and_end_where_nobody_judged(scene: Scene) -> None:
@@ -283,6 +334,11 @@ def export(client: Client, slug: str, name: str, format: str) -> tuple[bytes, di
     whole = read_stream(client.post(reverse("console:export", args=(slug, name)), {"format": format}))
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         return whole, json.loads(archive.read("manifest.json"))
+
+
+def read_archive(whole: bytes, name: str) -> list[dict[str, Any]]:
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        return read_lines(archive.read(name))
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "hf"])
@@ -436,7 +492,5 @@ def test_an_export_is_narrowed_to_days_and_a_worker(scene: Scene) -> None:
 def test_sets_that_are_empty_say_why(scene: Scene) -> None:
     client, page = sign_in(scene.alice), reverse("console:exports", args=("desk",))
     assert "Empty:" not in client.get(page).content.decode()
-    Feedback.objects.update(edited_answer="", preferred_attempt=None, ranking=[])
-    assert client.get(page).content.decode().count("none chose, ranked or corrected an answer") == 2
     Feedback.objects.all().delete()
     assert client.get(page).content.decode().count("no review counts yet") == 4
