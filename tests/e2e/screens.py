@@ -8,6 +8,7 @@ pages of a running platform with what is really in it, as `running_…`: README'
 import argparse
 import os
 from collections.abc import Collection
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import urljoin
@@ -107,6 +108,8 @@ def photograph_made_up(out: Path, *, only: Collection[str], is_narrow_too: bool)
 
 
 def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -> None:
+    from django.db import connections
+
     from apps.accounts.models import Member, Role
     from tests.e2e.pages import find_admin_pages, find_manager_pages, find_own_pages, find_pages
     from tests.e2e.scenery import build_scene
@@ -125,7 +128,9 @@ def photograph_pages(out: Path, *, only: Collection[str], is_narrow_too: bool) -
     if unknown := sorted(set(only) - set(known)):
         raise SystemExit(f"no page {', '.join(unknown)}; there are {', '.join(known)}")
     widths = {1280: ""} | ({390: "-390"} if is_narrow_too else {})
-    with serve() as address, open_chromium() as browser:
+    with serve() as address, open_chromium() as browser, ExitStack() as first:
+        # a walk's connections are kept beside the browser's loop; when that is gone, nobody finds them
+        first.callback(connections.close_all)
         for theme in THEMES:
             for width, mark in widths.items():
                 page = open_page(browser, theme, width)
