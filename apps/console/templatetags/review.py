@@ -1,6 +1,6 @@
 """How the pages about reviews show what somebody wrote, and what was marked in it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,9 @@ from apps.console.rendering import (
     visible,
 )
 from apps.console.review_forms import AttemptFields, PlaceFields, PlaceForm, Radio, StepPlace
+from apps.console.templatetags.console import number
+from apps.console.templatetags.console import score as say_score
+from apps.console.templatetags.console import scorer as name_scorer
 from apps.feedback.models import StepFeedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Step
@@ -142,7 +145,36 @@ def _write_scores(place: StepPlace) -> SafeString:
     if not place.scores:
         return SafeString("")
     doubtful = marked(place.step.text, (), place.scores)
-    return render_to_string("console/_step_scores.html", {"doubtful": doubtful, "scores": place.scores})
+    quoted = format_html('<div class="words quote" dir="auto">{}</div>', doubtful) if doubtful else ""
+    return format_html("{}{}", quoted, scores_of(place.scores))
+
+
+@register.simple_tag
+def scores_of(scores: Sequence[StepScore], weights: Mapping[str, float] | None = None) -> SafeString:
+    """What scorers said of one attempt or step, and how much each counts where `weights` says so."""
+    found: Any = get_template("console/_score.html")
+    language = get_language() or ""
+    written = (_write_score(score, (weights or {}).get(score.scorer), found.template, language) for score in scores)
+    return SafeString(f'<ul class="scores">{"".join(written)}</ul>')
+
+
+def _write_score(score: StepScore, weight: float | None, template: Template, language: str) -> SafeString:
+    values = {
+        "scorer": name_scorer(score.scorer),
+        "weight": None if weight is None else number(weight),
+        "score": None if score.score is None else say_score(score.score),
+        "value": score.score,
+        "reason": visible(score.reason) if score.reason else None,
+        "spread": None if score.spread is None else say_score(score.spread),
+    }
+    said = frozenset(name for name, value in values.items() if value is not None)
+    return make_score_stamp(template, language, said).write(**values)
+
+
+@lru_cache(maxsize=64)
+def make_score_stamp(template: Template, language: str, said: frozenset[str]) -> Stamp:
+    """A scorer's word that says these parts, without them, in one language."""
+    return Stamp(template.render(Context({name: slot(name) for name in said})))
 
 
 @register.simple_tag

@@ -27,7 +27,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
 from tests.apps.console.test_exports import read_stream
-from tests.apps.feedback.builders import make_chat_task, make_open_review
+from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores
 from tests.factories import make_judged_task, make_project, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -206,6 +206,7 @@ def test_what_was_typed_at_a_step_comes_back_beside_what_is_wrong_with_it(projec
 
 
 def test_a_page_of_many_steps_takes_no_more_templates_than_one_of_few(project: Project, bob: User) -> None:
+    Project.objects.filter(pk=project.pk).update(review_policy={"blind": False})
     client = sign_in(bob)
     rendered = []
     for more in (0, 30):
@@ -222,11 +223,16 @@ def test_a_page_of_many_steps_takes_no_more_templates_than_one_of_few(project: P
                 )
                 for place in range(more)
             )
+        save_scores(review.task, "judge", (0.25, 0.75))
         claim(review=review, by=bob)
-        client.get(path("review", review.pk))  # which leaves what pages share
-        answer = client.get(path("review", review.pk))
-        assert answer.content.decode().count("Calls shell") == 2 * more
-        rendered.append(len(answer.templates))
+        found = []
+        for page in (path("review", review.pk), path("task", review.task_id)):
+            client.get(page)  # which leaves what pages share
+            answer = client.get(page)
+            assert answer.content.decode().count("Calls shell") == 2 * more
+            assert answer.content.decode().count("<meter") == 2 * (1 + 2 + more)
+            found.append(len(answer.templates))
+        rendered.append(found)
     assert rendered[0] == rendered[1]
 
 
