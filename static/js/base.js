@@ -27,12 +27,21 @@ const narrow = matchMedia("(max-width: 40rem)");
 
 function fold() {
   for (const part of document.querySelectorAll("details[data-fold]")) {
-    part.open = !narrow.matches || part.querySelector(":target") !== null;
+    part.open = !narrow.matches || part.querySelector(":target, .errorlist") !== null;
   }
 }
 
 narrow.addEventListener("change", fold);
 fold();
+// a browser names what is wrong with a field only where the field is seen
+document.addEventListener(
+  "invalid",
+  (event) => {
+    const part = event.target.closest("details[data-fold]");
+    if (part) part.open = true;
+  },
+  true,
+);
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = !navigator.clipboard;

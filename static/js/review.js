@@ -93,6 +93,8 @@ function steps() {
 
 function goTo(step) {
   if (!step) return;
+  const part = step.closest("details[data-fold]");
+  if (part) part.open = true; // what is folded takes no focus
   current?.removeAttribute("data-current");
   current = step;
   step.dataset.current = "";

@@ -38,12 +38,6 @@ HEIGHT = """async () => {
     return document.documentElement.scrollHeight;
 }"""
 UNFOLD = "() => document.querySelectorAll('details[data-fold]').forEach((part) => (part.open = true))"
-AS_LONG_AS_THEIR_ANSWERS = {"review", "feedback"}
-"""On a phone: answers stand below each other there; the prompt and what sends the judgement stay in view."""
-DJANGOS_OWN = frozenset(
-    {"index", "admin entries", "nothing found", "entry", "users", "admin task", "admin", "admin_audit", "alarms"}
-)
-"""Django's admin has a row for every table."""
 LONG_LISTS = (
     "dashboard", "tasks", "runs", "returns", "adapters", "adapter_moved", "audit", "quality", "rater", "my_feedback",
     "worker", "run", "failed_run", "adapter",
@@ -99,8 +93,7 @@ def measure_length(page: Page, name: str) -> list[Any]:
     for width in (390, 1280):
         page.set_viewport_size(ViewportSize(width=width, height=SCREEN))
         screens = page.evaluate(HEIGHT) / SCREEN
-        is_let_be = name in DJANGOS_OWN or (width == 390 and name in AS_LONG_AS_THEIR_ANSWERS)
-        if screens > MOST_SCREENS and not is_let_be:
+        if screens > MOST_SCREENS:
             found.append((name, width, f"is {screens:.1f} screens long, at most {MOST_SCREENS} are read"))
     return found
 

@@ -435,8 +435,16 @@ def test_on_a_narrow_phone_everything_can_be_reached_and_judged(address: str, op
     review = make_review(attempts=2)
     open_review(page, address, review)
     assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+    page.keyboard.press("j")
+    expect(page.locator(".judged-step").first).to_be_focused()
     page.get_by_role("link", name="Answer B").click()
+    fold = page.locator("#answer-B summary")
+    fold.click()
     page.get_by_role("button", name="Thumbs up, Answer B, step 1").click()
+    page.get_by_label("Score, Answer B, step 3").fill("7")
+    fold.click()
+    page.get_by_role("button", name="Send feedback").click()  # what is wrong is unfolded
+    page.get_by_label("Score, Answer B, step 3").fill("")
     page.get_by_label("Slider, Answer B, step 2").fill("0.3")
     expect(page.get_by_label("Score, Answer B, step 2")).to_have_value("0.3")
     page.get_by_label("Both are equally good").check()
