@@ -1,10 +1,8 @@
 """Getting an answer to one request from whichever address of its server gives one."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 
 import aiohttp
 
@@ -25,7 +23,7 @@ from apps.gateway.upstreams import (
     read_whole,
 )
 from tentalis.limits import LIMITS
-from tentalis.outbound.answers import Measure
+from tentalis.outbound.answers import Measure, read_retry_after
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
@@ -215,7 +213,7 @@ class Fetch:
         """What a server means that did not say 200, or said so of an error."""
         route = self.plan.route
         name = route.backend.name
-        wait_s = read_wait(answer.headers.get("Retry-After"))
+        wait_s = read_retry_after(answer.headers)
         words = read_error(raw) if raw else ErrorWords(answer.reason or "", "", "")
         if status in FAR_STATUSES:
             return DownError(f"status {status}: {words.message[:200]}", wait_s=wait_s)
@@ -256,17 +254,3 @@ class _ElsewhereError(Exception):
     def __init__(self, refusal: RefusalError) -> None:
         super().__init__(str(refusal))
         self.refusal = refusal
-
-
-def read_wait(value: str | None) -> float | None:
-    """Seconds of a Retry-After header, given as such or as a moment; None where it says none that can be read."""
-    if not value:
-        return None
-    try:
-        found = float(value)
-    except ValueError:
-        try:
-            found = math.ceil(parsedate_to_datetime(value).timestamp() - time.time())
-        except (ValueError, OverflowError):
-            return None
-    return None if math.isnan(found) else max(0.0, min(found, LIMITS.retry_after_s))

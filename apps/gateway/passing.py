@@ -23,7 +23,7 @@ from apps.gateway.dialects.content import Usage
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.exchange import ADAPTER_HEADER, EXCHANGE_HEADER, UNRECORDED
-from apps.gateway.fetching import BROKEN, DOWN_RETRY_S, read_wait
+from apps.gateway.fetching import BROKEN, DOWN_RETRY_S
 from apps.gateway.routing import Route, find_route
 from apps.gateway.sessions import Place, find_place
 from apps.gateway.tables import Caller
@@ -37,6 +37,7 @@ from apps.gateway.upstreams import (
 )
 from apps.inference.models import Exchange
 from tentalis.core.token_use import guess_prompt_tokens
+from tentalis.outbound.answers import read_retry_after
 
 logger = logging.getLogger(__name__)
 
@@ -210,7 +211,7 @@ async def _ask(edge: Edge, route: Route, place: Place, path: str, wanted: Wanted
         except BROKEN:
             down = DownError("its answer broke off")
             continue
-        wait_s = read_wait(answer.headers.get("Retry-After"))
+        wait_s = read_retry_after(answer.headers)
         if answer.status in FAR_STATUSES:
             down = DownError(f"status {answer.status}", wait_s=wait_s)
             continue

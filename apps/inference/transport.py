@@ -1,11 +1,8 @@
 """HTTP to model servers: pooled, guarded connections per server, orjson bodies, every failure as one of our errors."""
 
 import atexit
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +25,7 @@ from apps.inference.registry import ProviderKind
 from apps.outbox.services import find_held_project
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url
+from tentalis.outbound.answers import read_retry_after
 from tentalis.outbound.scopes import RequestEndedError, current_scope
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 
@@ -209,7 +207,7 @@ class Transport:
         words, server_code, is_about_model = _read_refusal(response, model)
         message = f"{self.root}{path} answered {status}: {words}"
         if status in _BUSY_STATUSES or status >= 500:
-            wait_s = _read_retry_after(response.headers.get("Retry-After"))
+            wait_s = read_retry_after(response.headers)
             return ProviderBusyError(message, retry_after_s=wait_s, http_status=status)
         if status == 404 and is_about_model:
             return ModelNotServedError(message, server_code=server_code, http_status=status)
@@ -235,18 +233,3 @@ def _read_refusal(response: httpx.Response, model: str | None) -> tuple[str, str
         or (model is not None and model in words)
     )
     return words, code, is_about_model
-
-
-def _read_retry_after(value: str | None) -> float | None:
-    """Seconds from a Retry-After header, which holds seconds or a date; None where it is missing or unreadable."""
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            at = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -24,6 +24,7 @@ from apps.outbox.errors import LostClaimError
 from apps.outbox.locking import lock_segments
 from apps.outbox.models import Segment
 from apps.outbox.registry import KINDS, SLOW_QUEUES, queue_of
+from tentalis.core.backoff import grow_wait
 
 logger = logging.getLogger(__name__)
 
@@ -458,5 +459,5 @@ def cancel_unclaimed_many(*, kind: str, subject_ids: Iterable[int]) -> set[int]:
 
 def backoff_s(attempt: int) -> float:
     """Seconds before try `attempt + 1`: doubling, with jitter, capped."""
-    base = settings.TENTALIS["RETRY_BASE_SECONDS"] * 2 ** max(attempt - 1, 0)
-    return float(min(base, MAX_BACKOFF_S) * random.uniform(0.5, 1.5))
+    wait_s = grow_wait(max(attempt - 1, 0), first_s=settings.TENTALIS["RETRY_BASE_SECONDS"], cap_s=MAX_BACKOFF_S)
+    return wait_s * random.uniform(0.5, 1.5)

@@ -2,17 +2,15 @@
 
 import asyncio
 import threading
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import aiohttp
 from django.conf import settings
 
 from apps.webhooks.models import Webhook
 from apps.webhooks.sending import KEPT_CHARS, Reply
-from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError
 from tentalis.outbound.aio import make_connector
+from tentalis.outbound.answers import read_retry_after
 
 MAX_ANSWER_BYTES = 4 * KEPT_CHARS
 MAX_OUTGOING = 32
@@ -61,7 +59,7 @@ class Poster:
         text = words.decode("utf-8", "replace").replace("\x00", "")
         if 300 <= response.status < 400:
             text = f"redirects are not followed (to {response.headers.get('Location', '')[:100]})"
-        wait = read_retry_after(response.headers.get("Retry-After", ""))
+        wait = read_retry_after(response.headers)
         return Reply(response.status, text[:KEPT_CHARS], wait)
 
     def _session(self, allow_private: bool) -> aiohttp.ClientSession:
@@ -93,15 +91,3 @@ def _describe(error: Exception) -> str:
     inner = getattr(error, "os_error", None)
     words = str(inner if isinstance(inner, BlockedAddressError) else error)
     return (words or type(error).__name__).replace("\x00", "")[:KEPT_CHARS]
-
-
-def read_retry_after(text: str) -> float | None:
-    """Seconds to wait, of whole seconds or an HTTP date, but never longer than the limit; None for anything else."""
-    if text.isascii() and text.isdigit():
-        return min(float(text[:9]), LIMITS.retry_after_s)
-    try:
-        at = parsedate_to_datetime(text)
-        wait_s = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return min(max(wait_s, 0.0), LIMITS.retry_after_s)

@@ -26,6 +26,7 @@ from apps.audit.services import record
 from apps.base.sealing import SealedKeyError
 from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.secrets import read_secrets
+from tentalis.core.backoff import grow_wait
 from tentalis.core.canon import canonical_json
 from tentalis.core.webhooks import make_headers
 
@@ -193,7 +194,7 @@ def _note_health(webhook: Webhook, reply: Reply) -> None:
         if row.failures:
             Webhook.objects.filter(pk=row.pk).update(failures=0, failing_since=None)
         return
-    pause_s = scale(min(2**row.failures, MAX_PAUSE_S))
+    pause_s = scale(grow_wait(row.failures, first_s=1, cap_s=MAX_PAUSE_S))
     row.failures += 1
     row.failing_since = row.failing_since or timezone.now()
     Webhook.objects.filter(pk=row.pk).update(

@@ -1,7 +1,10 @@
 """When a request is sent again, and after how long."""
 
 import random
+import time
 from dataclasses import dataclass
+
+from tentalis.core.backoff import grow_wait, read_retry_after
 
 STILL_RUNNING = "still_running"
 TRY_AGAIN = frozenset({429, 502, 503, 504})
@@ -32,9 +35,10 @@ class Retries:
         Args:
             attempt: how many were sent, from 1.
         """
-        if retry_after is not None and retry_after.isascii() and retry_after.isdigit():
-            return min(float(retry_after), self.cap_s)
-        longest = min(self.cap_s, self.base_s * 2 ** (attempt - 1))
+        asked_s = read_retry_after(retry_after, now=time.time(), longest_s=self.cap_s)
+        if asked_s is not None:
+            return asked_s
+        longest = grow_wait(attempt - 1, first_s=self.base_s, cap_s=self.cap_s)
         return random.uniform(longest / 2, longest)
 
     def may_help(self, status: int, code: str) -> bool:

@@ -3,6 +3,9 @@
 import time
 from collections.abc import Mapping
 
+from tentalis.core import backoff
+from tentalis.limits import LIMITS
+
 COMPRESSED = "the answer is compressed, which was not asked for"
 
 
@@ -10,6 +13,11 @@ def is_compressed(headers: Mapping[str, str]) -> bool:
     """Whether a body would have to be unpacked, to a size that nothing tells before. Nobody here asks for that."""
     found = headers.get("Content-Encoding")
     return found is not None and found.strip().lower() not in {"", "identity"}
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to be left alone, never longer than the limit; None where it does not say."""
+    return backoff.read_retry_after(headers.get("Retry-After"), now=time.time(), longest_s=LIMITS.retry_after_s)
 
 
 class Measure:

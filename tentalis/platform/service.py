@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tentalis.core.backoff import grow_wait
 from tentalis.platform.probes import Probe
 
 
@@ -66,4 +67,4 @@ class Backoff:
 
     def delay_s(self, restarts_in_a_row: int) -> float:
         """Wait before restart number `restarts_in_a_row` (the first is 0)."""
-        return float(min(self.cap_s, self.first_s * 2 ** min(restarts_in_a_row, 32)))
+        return grow_wait(restarts_in_a_row, first_s=self.first_s, cap_s=self.cap_s)

@@ -257,9 +257,3 @@ async def test_what_a_full_disk_did_not_take_is_marked_as_old_and_true_again_whe
 def test_a_service_before_what_it_needs_is_a_defect(home: Home, workshop: Workshop) -> None:
     with pytest.raises(ValueError, match="web comes after store, which must stand before it"):
         supervise(home, workshop.service("web", after=["store"]), workshop.service("store"))
-
-
-def test_the_wait_before_a_restart_doubles_up_to_its_cap() -> None:
-    backoff = Backoff(first_s=0.5, cap_s=3.0)
-    assert [backoff.delay_s(count) for count in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
-    assert backoff.delay_s(10_000) == 3.0

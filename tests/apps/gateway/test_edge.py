@@ -4,8 +4,6 @@ import json
 import re
 import threading
 import time
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import httpx
@@ -14,7 +12,6 @@ import pytest
 from apps.accounts.models import Project
 from apps.gateway.capture import capture
 from apps.gateway.edge import Patience
-from apps.gateway.fetching import read_wait
 from apps.workers.models import Worker
 from tentalis.limits import LIMITS
 from tests.apps.gateway.running import HELLO, GatewayThread, Streamed, make_agent_token, make_chat_worker, make_provider
@@ -234,14 +231,6 @@ def test_a_vendor_is_not_paid_twice_for_an_answer_that_broke_off(
     with GatewayThread() as gateway:
         assert gateway.chat("dear", token=token).status_code == 503
     assert len(upstream.requests) == 1
-
-
-def test_a_moment_to_come_back_at_is_told_in_seconds() -> None:
-    at = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    assert read_wait(at) in {89, 90}
-    assert [read_wait(text) for text in ("7", "-1", "1e9", "nan", "soon", "", None)] == [
-        7, 0, LIMITS.retry_after_s, None, None, None, None,
-    ]  # fmt: skip
 
 
 def test_an_error_in_the_middle_of_a_stream_is_told(gateway: GatewayThread, token: str, upstream: StubUpstream) -> None:

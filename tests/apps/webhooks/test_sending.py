@@ -17,12 +17,11 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.webhooks.models import Delivery, Webhook
-from apps.webhooks.posting import Poster, read_retry_after
+from apps.webhooks.posting import Poster
 from apps.webhooks.secrets import read_secrets
 from apps.webhooks.sending import SCHEDULE_S, Reply, Sender, attempt, claim, drain, forget_old, note
 from apps.webhooks.services import redeliver, redeliver_all, rotate_secret, send_test
 from tentalis.core.webhooks import SignatureError, verify_webhook
-from tentalis.limits import LIMITS
 from tests.apps.webhooks.conftest import Make
 from tests.apps.webhooks.receiver import Receiver
 
@@ -263,21 +262,6 @@ def test_what_was_taken_is_forgotten_after_a_month(make: Make, owner: User, post
     assert forget_old() == 0
     Delivery.objects.filter(pk=delivery.pk).update(ended_at=timezone.now() - timedelta(days=31))
     assert forget_old() == 1
-
-
-def test_retry_after_is_read_in_both_its_forms() -> None:
-    assert read_retry_after("7") == 7.0
-    assert read_retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
-    assert read_retry_after("") is None
-    assert read_retry_after("soon") is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["999999999", "Fri, 31 Dec 9999 23:59:59 -0500", "Fri, 31 Dec 9999 23:59:59 GMT", "Wed, 01 Jan 3000 00:00:00 GMT"],
-)
-def test_no_address_is_left_alone_for_longer_than_a_day(text: str) -> None:
-    assert read_retry_after(text) == LIMITS.retry_after_s
 
 
 def test_a_message_that_was_put_off_for_centuries_is_due_again_after_the_migration(make: Make, owner: User) -> None:
