@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean
+from typing import Any
 
 from django.db.models import Count, Min, Q, QuerySet
 from django.utils import timezone
@@ -13,7 +14,7 @@ from apps.adapters.models import Adapter, PanelResult
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
 from apps.rollouts.contents import WorkerShare, count_workers
-from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
+from apps.rollouts.models import Batch, PreferencePair, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 
@@ -75,11 +76,11 @@ def _trace_link(adapter: Adapter) -> Link:
     run = runs.select_related("batch").filter(pk=adapter.run_id).first() if adapter.run_id is not None else None
     batch = run.batch if run else None
     used = Rollout.objects.none()
-    items: QuerySet[PreferencePair] | QuerySet[Demonstration] = PreferencePair.objects.none()
+    items: QuerySet[Any] = PreferencePair.objects.none()
     if batch is not None and batch.kind == Batch.Kind.ROLLOUTS:
         used = Rollout.objects.filter(training_use__batch=batch)
     elif batch is not None:
-        items = batch.preferencepairs.all() if batch.kind == Batch.Kind.PAIRS else batch.demonstrations.all()
+        items = batch.items()
     sources = used.values_list("reward_source").annotate(n=Count("pk")).order_by("reward_source")
     came = items.order_by().values_list("source").annotate(n=Count("pk")).order_by("source")
     said = Q(task__rollouts__in=used) | Q(pk__in=items.values("feedback"))

@@ -17,7 +17,6 @@ from apps.conversations.services import Found
 from apps.pipeline import flow, meta
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
-from apps.rollouts.moving import list_uses
 from apps.training import forgetting as training
 from apps.training import rebuilding, retrain_managers
 from apps.training.models import TrainingRun
@@ -102,5 +101,4 @@ def _find_own(project: Project, end_user: str, text: str) -> list[str]:
 def _keeps_some(run: TrainingRun, found: Found) -> bool:
     if run.batch is None:
         return False
-    uses, task = list_uses(run.batch)
-    return uses.exclude(**{f"{task}__in": found.tasks}).exists()
+    return run.batch.items().exclude(**{f"{run.batch.task_path}__in": found.tasks}).exists()

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from django.db.models import Count, QuerySet
 
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
-from apps.rollouts.moving import list_uses
 from apps.tasks.models import Attempt, Task
 
 ITEMS: dict[str, type[PreferencePair] | type[Demonstration]] = {
@@ -73,8 +72,8 @@ class WorkerShare(NamedTuple):
 
 def count_workers(batch: Batch) -> list[WorkerShare]:
     """Who did what a batch holds, most tasks first: its line's worker, and those who learn with it. One query."""
-    uses, task = list_uses(batch)
-    rows = uses.order_by().values_list(f"{task}__worker__name").annotate(n=Count(task, distinct=True))
+    task = batch.task_path
+    rows = batch.items().order_by().values_list(f"{task}__worker__name").annotate(n=Count(task, distinct=True))
     return [WorkerShare(name, count) for name, count in rows.order_by("-n", f"{task}__worker__name")]
 
 

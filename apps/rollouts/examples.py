@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from apps.adapters.models import Adapter
 from apps.inference.selectors import IncompleteConversationError
+from apps.rollouts.contents import ITEMS
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.tasks.models import Attempt
@@ -32,7 +33,7 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
     Returns:
         How many are in it now, and how many were kept out, by reason.
     """
-    rows: QuerySet[Any] = (PreferencePair if kind == Batch.Kind.PAIRS else Demonstration).objects.all()
+    rows: QuerySet[Any] = ITEMS[kind].objects.all()
     unused = rows.filter(
         worker=batch.worker_id, end_user=batch.end_user, batch__isnull=True, unusable_reason=""
     ).order_by("id")

@@ -1,6 +1,7 @@
 """The ledger: each usable attempt becomes exactly one rollout, each rollout enters exactly one batch."""
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -82,6 +83,12 @@ class Batch(Stateful):
         PAIRS = "pairs", "Pairs of answers"
         DEMONSTRATIONS = "demonstrations", "Answers to imitate"
 
+    HELD: ClassVar[Mapping[str, tuple[str, str, Sequence[str]]]] = {
+        Kind.ROLLOUTS: ("uses", "rollout__task", ("attempt",)),
+        Kind.PAIRS: ("preferencepairs", "task", ("chosen", "rejected")),
+        Kind.DEMONSTRATIONS: ("demonstrations", "task", ("attempt",)),
+    }
+    """Kind -> its rows' name here, their path to the task, the attempts of a row, or of the rollout it is for."""
     MOVES: ClassVar = {State.OPEN: frozenset({State.CLOSED}), State.CLOSED: frozenset()}
     EVENTS: ClassVar = {State.CLOSED: AuditKind.BATCH_CLOSED}
 
@@ -105,6 +112,25 @@ class Batch(Stateful):
                 fields=["worker", "end_user"], condition=Q(state="open"), name="one_open_batch_per_line"
             ),
         ]
+
+    def items(self) -> models.QuerySet[Any]:
+        """The rows by which it holds what it teaches: uses of rollouts, pairs or demonstrations."""
+        rows: models.QuerySet[Any] = getattr(self, self.HELD[self.kind][0]).all()
+        return rows
+
+    def task_ids(self) -> models.QuerySet[Any]:
+        """The tasks of its items, for a subquery; one for each item."""
+        return self.items().order_by().values(self.task_path)
+
+    @property
+    def task_path(self) -> str:
+        """From an item to its task."""
+        return self.HELD[self.kind][1]
+
+    @property
+    def attempt_fields(self) -> Sequence[str]:
+        """The fields that are attempts: of an item, or of the rollout that it is for."""
+        return self.HELD[self.kind][2]
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.worker}{f' for {self.end_user}' if self.end_user else ''}"

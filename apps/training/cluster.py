@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from apps.adapters.artifacts import path_of
 from apps.base.errors import BadInputError
 from apps.outbox.errors import BrokerAwayError
-from apps.rollouts.models import Batch, Demonstration, PreferencePair
+from apps.rollouts.models import Batch
 from apps.training import run_control
 from apps.training.box import key_of
 from apps.training.models import TrainingRun
@@ -70,8 +70,8 @@ def require_trainable(run: TrainingRun) -> None:
     if run.backend != BACKEND or run.batch is None:
         return
     recipe, batch = Recipe.from_json(run.recipe), run.batch
-    items = {Batch.Kind.PAIRS: PreferencePair, Batch.Kind.DEMONSTRATIONS: Demonstration}.get(Batch.Kind(batch.kind))
-    weights = set(items._default_manager.filter(batch=batch).values_list("weight", flat=True)) if items else set()
+    is_weighted = batch.kind != Batch.Kind.ROLLOUTS
+    weights = set(batch.items().values_list("weight", flat=True)) if is_weighted else set()
     with _in_words("recipe"):
         openrlhf_recipes.require_trainable(recipe, _read_options(), tasks=batch.task_count, weights=sorted(weights))
 

@@ -11,7 +11,6 @@ from apps.environments.registry import get_world
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
-from apps.rollouts.moving import SIDES, list_uses
 from apps.rollouts.tokens import list_exchanges
 from apps.tasks.models import FurtherExchange, Task
 from tentalis.core.conversations.turns import find_last_said
@@ -110,10 +109,10 @@ _EXCHANGES = (
 
 def _list_rows(batch: Batch) -> tuple[QuerySet[Any], Sequence[str]]:
     """What the batch holds, and which of its fields are attempts."""
-    names = SIDES[Batch.Kind(batch.kind)]
+    names = batch.attempt_fields
     if batch.kind == Batch.Kind.ROLLOUTS:
         return Rollout.objects.filter(training_use__batch=batch).select_related("hint", *names), names
-    return list_uses(batch)[0].select_related(*names), names
+    return batch.items().select_related(*names), names
 
 
 def _read_words(row: Rollout | PreferencePair | Demonstration) -> Iterable[str]:

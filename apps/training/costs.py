@@ -7,7 +7,6 @@ from django.db.models import Count, QuerySet, Sum
 from apps.feedback.models import Feedback
 from apps.inference.costs import Bill, Cost, cost_of_tasks
 from apps.rollouts.models import TrainingUse
-from apps.rollouts.moving import list_uses
 from apps.training.models import TrainingRun
 
 AGENTS_TURNS = ("main", "side")
@@ -44,5 +43,4 @@ def _find_tasks(run: TrainingRun) -> QuerySet[Any]:
     """Ids of the tasks it learns from, whatever of them its batch holds."""
     if run.batch is None:
         return TrainingUse.objects.none().values("rollout__task")
-    uses, task = list_uses(run.batch)
-    return uses.order_by().values(task)
+    return run.batch.task_ids()

@@ -10,7 +10,6 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.feedback.models import Feedback
 from apps.rollouts.models import Batch, Rollout
-from apps.rollouts.moving import SIDES, list_uses
 from apps.tasks.models import Attempt, Environment, Task
 from apps.training.models import TrainingRun
 from tentalis.core.canon import content_hash
@@ -81,8 +80,7 @@ def _find_heard(batch: Batch, handle: str) -> dict[str, float]:
     taken back and they are trusted at all.
     """
     spoken: defaultdict[int, set[str]] = defaultdict(set)
-    uses, of_task = list_uses(batch)
-    said = Feedback.objects.standing().filter(author=handle, trust__gt=0, task__in=uses.order_by().values(of_task))
+    said = Feedback.objects.standing().filter(author=handle, trust__gt=0, task__in=batch.task_ids())
     for pk, source in said.values_list("task", "source"):
         spoken[pk].add(source)
     tasks: dict[int, tuple[str, bool]] = {}
@@ -106,9 +104,10 @@ def _list_words(batch: Batch) -> Iterator[Word]:
         for rollout in rollouts.defer("steps", "task__reference"):
             yield rollout.task, rollout.hint.feedback.author if rollout.hint else "", [rollout]
         return
-    uses, _ = list_uses(batch)
-    items: list[Any] = list(uses.select_related("task", "feedback").defer("messages", "text", "task__reference"))
-    names = SIDES[Batch.Kind(batch.kind)]
+    items: list[Any] = list(
+        batch.items().select_related("task", "feedback").defer("messages", "text", "task__reference")
+    )
+    names = batch.attempt_fields
     sides = {getattr(one, f"{name}_id") for one in items for name in names if one.feedback_id is None}
     rollouts_of = {one.attempt_id: one for one in Rollout.objects.filter(attempt__in=sides - {None}).defer("steps")}
     for one in items:

@@ -20,7 +20,6 @@ from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.rollouts.contents import list_taught
 from apps.rollouts.models import Batch, Demonstration, TrainingUse
-from apps.rollouts.moving import list_uses
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
 from apps.training.contamination import find_leaks
@@ -175,7 +174,7 @@ def _count_solved(run: TrainingRun) -> int:
 
 def _count_split(batch: Batch) -> int:
     """Tasks of which something is in another batch of the line too, of the same kind."""
-    uses, task = list_uses(batch)
+    uses, task = batch.items(), batch.task_path
     elsewhere: QuerySet[Any] = uses.model._default_manager.filter(
         batch__worker=batch.worker_id, batch__end_user=batch.end_user, batch__kind=batch.kind
     )

@@ -10,7 +10,6 @@ from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from apps.audit.services import move
 from apps.base.errors import BadInputError, IllegalMoveError, log_and_continue
-from apps.rollouts.moving import list_uses
 from apps.training import run_control
 from apps.training.models import TrainingRun
 from apps.training.services import read_recipe
@@ -58,7 +57,7 @@ def require_again(run: TrainingRun) -> None:
     if run.state not in wanted:
         words = f"wanted {', '.join(wanted[:-1])} or {wanted[-1]}, found {run.state}"
         raise IllegalMoveError(f"run {run.pk} cannot be tried again: {words}")
-    if run.state == run.State.CANCELLED and run.batch is not None and not list_uses(run.batch)[0].exists():
+    if run.state == run.State.CANCELLED and run.batch is not None and not run.batch.items().exists():
         raise IllegalMoveError(f"run {run.pk} cannot be tried again: its batch holds nothing any more")
 
 

@@ -24,7 +24,6 @@ from apps.console.selectors.trace import Movement, find_movement
 from apps.inference.costs import Cost
 from apps.rollouts.contents import Contents, WorkerShare, count_contents, count_workers
 from apps.rollouts.models import Batch
-from apps.rollouts.moving import list_uses
 from apps.tasks.models import Task
 from apps.training.cost_benefit import COMPARED
 from apps.training.costs import cost_of_run
@@ -311,8 +310,7 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
     run, beside = found[run_id], [found[other] for other in others]
     tasks = Task.objects.none()
     if run.batch is not None:
-        uses, task = list_uses(run.batch)
-        tasks = Task.objects.filter(pk__in=uses.order_by().values(task)).order_by("id")
+        tasks = Task.objects.filter(pk__in=run.batch.task_ids()).order_by("id")
     workers = count_workers(run.batch) if run.batch is not None else []
     offered = TrainingRun.objects.filter(worker=run.worker_id).exclude(pk=run.pk).exclude(metrics=[])
     return RunView(
