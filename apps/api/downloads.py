@@ -30,14 +30,6 @@ from tentalis.core.contracts import RolloutRecord
 PAGE = 500
 
 
-def iterate_rows(rows: QuerySet[Any]) -> Iterator[Any]:
-    """Rows by ascending id in bounded queries, so that no transaction stays open while a slow reader reads."""
-    last = 0
-    while page := list(rows.filter(pk__gt=last).order_by("pk")[:PAGE]):
-        yield from page
-        last = page[-1].pk
-
-
 @dataclass
 class Download:
     """A download of rollouts on record: who takes what, before a byte is sent; how many and their hash, once all are.

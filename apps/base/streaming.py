@@ -1,12 +1,23 @@
 """Downloads that are made while they are sent."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 
 CHUNK_BYTES = 64 * 1024
+Row = TypeVar("Row", bound=Model)
+
+
+def iterate_pages(rows: "QuerySet[Row]", size: int) -> Iterator[list[Row]]:
+    """By ascending id in bounded queries, so that no transaction stays open while a slow reader reads."""
+    last = 0
+    while page := list(rows.filter(pk__gt=last).order_by("pk")[:size]):
+        yield page
+        last = page[-1].pk
 
 
 def stream(request: HttpRequest, parts: Iterator[bytes], *, media_type: str, filename: str) -> StreamingHttpResponse:

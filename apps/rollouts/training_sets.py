@@ -6,11 +6,12 @@ by half counts whole, and a reward in the middle, which would weigh next to noth
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import Prefetch, Q, QuerySet
 
 from apps.base.errors import TentalisError
+from apps.base.streaming import iterate_pages
 from apps.feedback.selectors import effective_judgements
 from apps.rollouts.models import Rollout
 from apps.rollouts.pairing import Items, Spoken, find_items, is_held_out, load_spoken
@@ -76,7 +77,7 @@ def iterate_judged(tasks: "QuerySet[Task]", held_out: set[int]) -> Iterator[Judg
     steps = Prefetch("steps", Step.objects.order_by("index"))
     answered = Attempt.objects.filter(state=Attempt.State.ANSWERED).order_by("index").prefetch_related(steps)
     rows = tasks.select_related("worker").prefetch_related(Prefetch("attempts", answered))
-    for page in _page(rows):
+    for page in iterate_pages(rows, PAGE):
         kept = [task for task in page if may_train(task)]
         held_out |= {task.pk for task in page} - {task.pk for task in kept}
         judgements, spoken = effective_judgements(kept) if kept else {}, load_spoken(kept)
@@ -90,17 +91,9 @@ def iterate_judged(tasks: "QuerySet[Task]", held_out: set[int]) -> Iterator[Judg
 def iterate_trainable(rollouts: "QuerySet[Rollout]", held_out: set[int]) -> Iterator[tuple[Rollout, RolloutRecord]]:
     """Usable rollouts by ascending id as the trainer reads them; the ids of held-out tasks are put into `held_out`."""
     rows = rollouts.filter(Q(is_usable=True) | Q(unusable_reason=HELD_OUT))
-    for page in _page(rows.select_related("task", "adapter", "hint", "attempt__exchange")):
+    for page in iterate_pages(rows.select_related("task", "adapter", "hint", "attempt__exchange"), PAGE):
         kept = [one for one in page if one.is_usable and may_train(one.task)]
         held_out |= {one.task_id for one in page} - {one.task_id for one in kept}
         by_id = {one.pk: one for one in kept}
         for record in make_records(kept):
             yield by_id[record.rollout_id], record
-
-
-def _page(rows: "QuerySet[Any]") -> Iterator[list[Any]]:
-    """By ascending id in bounded queries, so that no transaction stays open while a slow reader reads."""
-    last = 0
-    while page := list(rows.filter(pk__gt=last).order_by("pk")[:PAGE]):
-        yield page
-        last = page[-1].pk

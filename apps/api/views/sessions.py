@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
@@ -17,13 +16,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.downloads import iterate_rows
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for
 from apps.api.permissions import current_user
 from apps.api.serializers.sessions import AskedOut, ExchangeDetailOut, ExchangeOut, SessionOut
 from apps.api.views.base import ResourceViewSet
-from apps.base.streaming import stream
+from apps.base.streaming import iterate_pages, stream
 from apps.conversations.asked import read_asked
 from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
@@ -153,8 +151,7 @@ class ExchangeViewSet(OwnOfAgents):
 
 def write_lines(rows: QuerySet[Exchange], form: str) -> Iterator[bytes]:
     """A line an exchange; in `chat` none for what has no answer, or not its whole conversation."""
-    found = iterate_rows(rows)
-    while page := list(islice(found, EXPORTED_AT_ONCE)):
+    for page in iterate_pages(rows, EXPORTED_AT_ONCE):
         conversations = read_conversations(page)
         for exchange in page:
             whole: Any = put_together(exchange, conversations.get(exchange.pk))

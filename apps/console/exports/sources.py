@@ -181,7 +181,8 @@ SOURCES: Mapping[str, Source] = {
     source.name: source
     for source in (
         Source(
-            "tasks", _("Tasks"), _("Each task with its state, score and best answer."),
+            "tasks", _("Tasks"),
+            _("Each task with its state, score and best answer, and whether it is held out from training."),
             Right.TASKS_READ, TASK_COLUMNS, read_tasks,
             {**dict.fromkeys(TaskFilters.base_filters), "state": frozenset(Task.State.values)},
             references=REFERENCES, unoffered=frozenset(TaskFilters.base_filters) - {"state", *COMMON},
@@ -202,7 +203,7 @@ SOURCES: Mapping[str, Source] = {
         ),
         _set(
             "preferences", _("Preference pairs"),
-            _("One answer preferred to another, in TRL's preference format (DPO)."),
+            _("One answer better than another, as training learns it, in TRL's preference format (DPO)."),
             training_sets.PAIR_COLUMNS, training_sets.read_pairs,
         ),
         _set(
@@ -215,7 +216,7 @@ SOURCES: Mapping[str, Source] = {
             training_sets.KTO_COLUMNS, training_sets.read_kto,
         ),
         _set(
-            "sft", _("Answers to imitate"), _("Corrected and preferred answers as conversations (SFT)."),
+            "sft", _("Answers to imitate"), _("Corrected, guided and good answers as conversations (SFT)."),
             training_sets.SFT_COLUMNS, training_sets.read_sft,
         ),
     )
