@@ -7,6 +7,8 @@ from django.utils.functional import Promise
 from django.utils.text import slugify
 from django.utils.translation import gettext_lazy as _
 
+from apps.console.glossary_files import IN_CODE, PLACES
+
 Words = str | Promise
 
 
@@ -395,9 +397,19 @@ def find_terms(page: str) -> list[Term]:
 
 def write_glossary() -> str:
     """docs/glossary.md, whole."""
-    parts = ["# Glossary", "", "What the console's words mean. Written from `apps/console/glossary.py`.", ""]
+    parts = [
+        "# Glossary",
+        "",
+        "What the console's words mean, what the field calls it, and the file to open first.",
+        "",
+    ]
+    parts += ["Written from `apps/console/glossary.py` and `apps/console/glossary_files.py`.", ""]
     for name, terms in GLOSSARY.items():
-        parts += [f"## {TITLES[name]}", "", "| term | meaning |", "|---|---|"]
-        parts += [f"| {term.name} | {term.meaning} |" for term in terms]
+        parts += [f"## {TITLES[name]}", "", "| term | meaning | the field's word | file |", "|---|---|---|---|"]
+        for term in terms:
+            place = PLACES[term.name]
+            parts.append(f"| {term.name} | {term.meaning} | {place.field} | `{place.file}` |")
         parts.append("")
-    return "\n".join(parts)
+    parts += ["## Words of the code", "", "| word | the field's word | file |", "|---|---|---|"]
+    parts += [f"| {word} | {place.field} | `{place.file}` |" for word, place in IN_CODE.items()]
+    return "\n".join([*parts, ""])

@@ -10,6 +10,7 @@ from django.urls import get_resolver, reverse
 
 from apps.accounts.models import Project, User
 from apps.console.glossary import GLOSSARY, find_terms, write_glossary
+from apps.console.glossary_files import IN_CODE, PLACES
 from tests.apps.console.builders import sign_in
 
 ROOT = Path(__file__).parents[3]
@@ -136,6 +137,12 @@ def test_an_address_of_before_leads_to_the_page_of_now(client: Client, alice: Us
 def test_the_document_is_the_consoles_glossary() -> None:
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     assert text == write_glossary(), "run: manage.py glossary --write docs/glossary.md"
+
+
+def test_each_term_has_the_fields_word_and_a_file_that_exists() -> None:
+    assert set(PLACES) == {term.name for group in GLOSSARY.values() for term in group}
+    files = [place.file for place in (*PLACES.values(), *IN_CODE.values())]
+    assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
 def test_each_term_is_said_once_and_is_seen_on_pages_that_exist() -> None:
