@@ -117,7 +117,7 @@ RULES: Mapping[str, Rule] = {
             *("rollouts.Demonstration", "rollouts.PreferencePair", "rollouts.Rollout", "rollouts.TrainingUse"),
             *("scoring.RewardModel", "scoring.StepLabel", "scoring.StepScore", "supervision.Proposal"),
             *("tasks.Attempt", "tasks.FurtherExchange", "tasks.ShadowAttempt", "tasks.Step", "tasks.Task"),
-            *("training.ManagerRun", "training.RewardAnswer", "training.RewardDoor", "training.TrainingRun"),
+            *("training.ManagerRun", "training.RewardAnswer", "training.RewardEndpoint", "training.TrainingRun"),
         ),
         TRACED,
     ),

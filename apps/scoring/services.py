@@ -16,13 +16,14 @@ from apps.base.errors import TentalisError
 from apps.calibration.services import record_comparisons
 from apps.environments.registry import get_world
 from apps.inference.metering import charge
+from apps.inference.models import Exchange
 from apps.outbox.services import final_write
 from apps.scoring.calibrating import find_trust, hold_against_verified, name_rater
 from apps.scoring.judges import Voter, find_voters
 from apps.scoring.models import RewardModel, StepScore
 from apps.scoring.reward_models import find_live
 from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
-from apps.tasks.drafts import load_attempts, read_step, rebuild_draft
+from apps.tasks.drafts import CUT_OFF, load_attempts, read_step, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import (
@@ -35,7 +36,7 @@ from tentalis.core.scoring.protocol import (
     Unscored,
 )
 from tentalis.core.scoring.weights import Combined, WeightProfile, combine, profile_for
-from tentalis.core.worlds import Verification
+from tentalis.core.worlds import AttemptDraft, Verification
 from tentalis.outbound.scopes import ScopedThreadPool
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,10 @@ FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, score double precision, ans
 WHERE tasks_task.id = new.id AND tasks_task.state = 'scoring'
 RETURNING tasks_task.id
 """
+
+
+NO_ROW = 0
+"""The id of what is no row: none has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +176,46 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: Panel) -> lis
                 scorers.append(HallucinationScorer(judge) if name == HallucinationScorer.name else judge)
         score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given)
         return list(working.map(score, attempts) if voters else map(score, attempts))
+
+
+def score_unsaved_sample(
+    task: Task, draft: AttemptDraft, *, turn: str = "judge", adapter_name: str = ""
+) -> ScoredAttempt:
+    """Score an answer that is nobody's attempt and becomes no row, by the task's profile exactly as an attempt.
+
+    A trainer's sample is one, an answer of a shadow test another.
+
+    Args:
+        turn: what the judges' calls are charged to; adapter_name: whose answer they judge, where that pays.
+    Raises:
+        ScoringError: the project's stored weights cannot be used.
+    """
+    steps: Sequence[Step] = [
+        Step(
+            index=index,
+            kind=step.kind,
+            text=step.text,
+            tool_name=step.tool_name,
+            tool_result=step.tool_result,
+        )
+        for index, step in enumerate(draft.steps)
+    ]
+    attempt = Attempt(
+        pk=NO_ROW,
+        task=task,
+        worker=task.worker,
+        text=draft.text,
+        answer=draft.answer,
+        error=draft.error,
+        state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
+        exchange=Exchange(finish_reason="stop" if draft.ended else CUT_OFF),
+    )
+    vars(attempt)["_prefetched_objects_cache"] = {
+        "steps": steps
+    }  # what `steps.all()` gives, without asking the database
+    with charge(project=task.project, turn=turn, task_id=task.pk, adapter_name=adapter_name):
+        panel = convene(task, find_profile(task.project, task.environment))
+        return score_attempts(task, [attempt], panel)[0]
 
 
 def _score_attempt(

@@ -9,7 +9,7 @@ from apps.environments.registry import get_world
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
-from apps.scoring.aside import score_aside
+from apps.scoring.services import score_unsaved_sample
 from apps.tasks.models import Environment, ShadowAttempt, Task
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
@@ -50,7 +50,7 @@ def mirror_task(task_id: int) -> None:
     if shadow is None or ShadowAttempt.objects.filter(shadow=shadow, task=task).exists():
         return
     draft = _try_once(task, shadow.adapter)
-    scored = score_aside(task, draft, turn=TURN, adapter_name=shadow.adapter.name)
+    scored = score_unsaved_sample(task, draft, turn=TURN, adapter_name=shadow.adapter.name)
     with final_write():
         (exchange,) = record_exchanges(
             project=task.project,

@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.training.models import GpuLease, ManagerRun, RewardAnswer, RewardDoor, TrainingRun
+from apps.training.models import GpuLease, ManagerRun, RewardAnswer, RewardEndpoint, TrainingRun
 
 
 @admin.register(TrainingRun)
@@ -27,8 +27,8 @@ class GpuLeaseAdmin(ReadOnlyAdmin):
     list_select_related = ["run"]
 
 
-@admin.register(RewardDoor)
-class RewardDoorAdmin(ReadOnlyAdmin):
+@admin.register(RewardEndpoint)
+class RewardEndpointAdmin(ReadOnlyAdmin):
     list_display = ["run", "attempt", "expires_at"]
     exclude = ["secret_hash"]
     list_select_related = ["run"]

@@ -237,19 +237,20 @@ class ManagerRun(Stateful):
         return f"manager run {self.pk} of {self.manager}"
 
 
-class RewardDoor(models.Model):
+class RewardEndpoint(models.Model):
     """Where an attempt at a run asks what its own answers are worth. Its secret is part of the address.
 
     Attributes:
         secret_hash: keyed hash of the secret, which is kept nowhere.
     """
 
-    run = models.ForeignKey(TrainingRun, models.CASCADE, related_name="reward_doors")
+    run = models.ForeignKey(TrainingRun, models.CASCADE, related_name="reward_endpoints")
     attempt = models.PositiveSmallIntegerField()
     secret_hash = models.CharField(max_length=64, unique=True)
     expires_at = models.DateTimeField()
 
     class Meta:
+        db_table = "training_rewarddoor"
         constraints = [models.UniqueConstraint(fields=["run", "attempt"], name="one_reward_door_per_attempt")]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Rewards for a trainer that samples its own answers: a door per attempt at a run, whose secret is in its address.
+"""Rewards for a trainer that samples its own answers: an endpoint per attempt at a run, its secret in its address.
 
 OpenRLHF sends no header with its question and asks up to five times, and a run whose answer got no reward is lost. So
 the secret is part of the path, the same question gets the same answer, and who finds a judge away asks again.
@@ -17,10 +17,10 @@ from django.utils.crypto import salted_hmac
 from apps.accounts.tokens import hash_secret
 from apps.base.errors import ConflictError, NotFoundError, TentalisError
 from apps.rollouts.models import TrainingUse
-from apps.scoring.aside import score_aside
+from apps.scoring.services import score_unsaved_sample
 from apps.tasks.models import Task
 from apps.training.answers import call_tool, read_answer, read_parts
-from apps.training.models import RewardAnswer, RewardDoor, TrainingRun
+from apps.training.models import RewardAnswer, RewardEndpoint, TrainingRun
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def issue_reward_url(run_id: int, attempt: int) -> str:
     Its secret follows from the platform's key and is kept nowhere; the row holds the secret's keyed hash.
     """
     secret = salted_hmac("apps.training.rewards", f"{run_id}.{attempt}", algorithm="sha256").hexdigest()
-    RewardDoor.objects.get_or_create(
+    RewardEndpoint.objects.get_or_create(
         run_id=run_id, attempt=attempt, defaults={"secret_hash": hash_secret(secret), "expires_at": Now() + OPEN_FOR}
     )
     return f"{_find_base_url()}{PATH.format(secret=secret)}"
@@ -52,22 +52,24 @@ def _find_base_url() -> str:
     return found.rstrip("/")
 
 
-def find_door(secret: str) -> RewardDoor:
-    """The open door of this secret.
+def find_endpoint(secret: str) -> RewardEndpoint:
+    """The open endpoint of this secret.
 
     Raises:
         NotFoundError: there is none, it expired, or its run's attempt is over.
     """
-    door = (
-        RewardDoor.objects.filter(secret_hash=hash_secret(secret), expires_at__gt=Now()).select_related("run").first()
+    endpoint = (
+        RewardEndpoint.objects.filter(secret_hash=hash_secret(secret), expires_at__gt=Now())
+        .select_related("run")
+        .first()
     )
-    if door is None or door.run.state != TrainingRun.State.RUNNING or door.run.attempt != door.attempt:
+    if endpoint is None or endpoint.run.state != TrainingRun.State.RUNNING or endpoint.run.attempt != endpoint.attempt:
         raise NotFoundError("no run is rewarded here: an unknown address, or its run is over")
-    return door
+    return endpoint
 
 
 def reward(
-    door: RewardDoor,
+    endpoint: RewardEndpoint,
     *,
     task_id: int,
     query: str,
@@ -87,11 +89,11 @@ def reward(
         BadInputError: where the answer begins cannot be known.
         UnscoredError: no scorer had a word on it.
     """
-    uses = TrainingUse.objects.filter(batch__run=door.run_id, rollout__task_id=task_id)
+    uses = TrainingUse.objects.filter(batch__run=endpoint.run_id, rollout__task_id=task_id)
     if not uses.exists():
-        raise ConflictError(f"wanted a task of run {door.run_id}'s batch, found task {task_id}")
+        raise ConflictError(f"wanted a task of run {endpoint.run_id}'s batch, found task {task_id}")
     digest = hashlib.sha256(f"{is_cut}\n{query}".encode()).hexdigest()
-    known = RewardAnswer.objects.filter(run=door.run, task_id=task_id, query_sha256=digest).first()
+    known = RewardAnswer.objects.filter(run=endpoint.run, task_id=task_id, query_sha256=digest).first()
     if known is not None:
         return dict(known.answer)
     task = Task.objects.select_related("project", "worker__provider").get(pk=task_id)
@@ -99,9 +101,9 @@ def reward(
     result = None if is_cut else call_tool(task, told)
     answer = {"feedback": result} if result is not None else _judge(task, told, is_cut=is_cut)
     RewardAnswer.objects.bulk_create(
-        [RewardAnswer(run=door.run, task=task, query_sha256=digest, answer=answer)], ignore_conflicts=True
+        [RewardAnswer(run=endpoint.run, task=task, query_sha256=digest, answer=answer)], ignore_conflicts=True
     )
-    return dict(RewardAnswer.objects.get(run=door.run, task_id=task_id, query_sha256=digest).answer)
+    return dict(RewardAnswer.objects.get(run=endpoint.run, task_id=task_id, query_sha256=digest).answer)
 
 
 def _judge(task: Task, parts: Sequence[Any], *, is_cut: bool) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _judge(task: Task, parts: Sequence[Any], *, is_cut: bool) -> dict[str, Any]:
     draft = read_answer(task, parts, is_cut=is_cut)
     if draft.error:
         return {"rewards": 0.0, "scores": 0.0, "extra_logs": {"verified": 0.0, "steps": 0.0}}
-    scored = score_aside(task, draft)
+    scored = score_unsaved_sample(task, draft)
     verified = scored.verification.outcome if scored.verification else None
     worth = verified if verified is not None else scored.combined.value
     if worth is None:

@@ -17,7 +17,7 @@ from apps.training import rewards
 
 
 class RewardThrottle(SharedThrottle):
-    """By address of the request and of the door: a trainer asks once an answer, hundreds at a time."""
+    """By address of the request and of the endpoint: a trainer asks once an answer, hundreds at a time."""
 
     scope = "reward"
     limit = 20_000
@@ -46,10 +46,10 @@ class RewardView(ApiView):
     @extend_schema(request=RewardQuestion, responses={200: RewardOut}, operation_id="reward", auth=[])
     def post(self, request: Request, secret: str) -> Response:
         """Reward one answer. The same question gets the same answer; 503 where nobody could score it now."""
-        door = rewards.find_door(secret)
+        endpoint = rewards.find_endpoint(secret)
         body = self.read_body(RewardQuestion)
         found = rewards.reward(
-            door,
+            endpoint,
             task_id=_read_task(body["labels"][0]),
             query=body["query"][0],
             prompt=body["prompts"][0],

@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 from apps.accounts.models import Project
 from apps.adapters.models import Deployment
 from apps.calibration.models import Rater
-from apps.console.selectors.upkeep import QueueDepth, find_queue_depths
+from apps.console.selectors.operations import QueueDepth, find_queue_depths
 from apps.inference.models import Exchange
 from apps.outbox.selectors import find_newest_dead, find_server_wait
 from apps.rollouts.models import Batch

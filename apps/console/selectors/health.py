@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from apps.accounts.models import Project
 from apps.base.views import find_broker_fault, find_database_fault
-from apps.console.selectors.upkeep import QueueDepth, find_queue_depths
+from apps.console.selectors.operations import QueueDepth, find_queue_depths
 from apps.inference.models import Provider
 from apps.operations.figures import Disk, Supervised, find_disks, find_services
 from apps.operations.models import Alarm, ServerLook

@@ -2,12 +2,23 @@
 
 from django.urls import path
 
-from apps.console.views import exports, forget, house, invited, own, people, projects, second_factor, signing_in, tokens
+from apps.console.views import (
+    account,
+    exports,
+    forget,
+    house,
+    invited,
+    people,
+    projects,
+    second_factor,
+    signing_in,
+    tokens,
+)
 
 account_urlpatterns = [
-    path("preferences/", own.show_preferences, name="preferences"),
-    path("preferences/keys/", own.show_keys, name="keys"),
-    path("preferences/theme/", own.choose_theme, name="theme"),
+    path("preferences/", account.show_preferences, name="preferences"),
+    path("preferences/keys/", account.show_keys, name="keys"),
+    path("preferences/theme/", account.choose_theme, name="theme"),
     path("people/", people.show_people, name="people"),
     path("people/<int:user_id>/password/", people.reset_password, name="person-reset"),
     path("people/<int:user_id>/switch/", people.switch_person, name="person-switch"),
@@ -31,7 +42,7 @@ account_urlpatterns = [
 
 urlpatterns = [
     path("settings/", house.show_settings, name="settings"),
-    path("glossary/", own.show_glossary, name="glossary"),
+    path("glossary/", account.show_glossary, name="glossary"),
     path("archive/", projects.archive, name="project-archive"),
     path("unarchive/", projects.unarchive, name="project-unarchive"),
     path("members/", house.show_members, name="members"),
@@ -46,7 +57,7 @@ urlpatterns = [
     path("limits/", tokens.limit_project, name="project-limits"),
     path("exports/", exports.show_exports, name="exports"),
     path("exports/<slug:name>/", exports.export, name="export"),
-    path("tour/dismiss/", own.dismiss_tour, name="tour-dismiss"),
-    path("views/", own.keep_view, name="view-keep"),
-    path("views/<int:view_id>/delete/", own.drop_view, name="view-drop"),
+    path("tour/dismiss/", account.dismiss_tour, name="tour-dismiss"),
+    path("views/", account.keep_view, name="view-keep"),
+    path("views/<int:view_id>/delete/", account.drop_view, name="view-drop"),
 ]

@@ -18,7 +18,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.calibration.models import Rater
-from apps.console.selectors import upkeep
+from apps.console.selectors import operations
 from apps.console.selectors.dashboard import glance
 from apps.console.selectors.lineage import draw_lineage
 from apps.console.selectors.sessions import read_calls, show_session
@@ -457,7 +457,7 @@ def test_queues_tell_waiting_sent_held_and_expired_apart(project: Project) -> No
         Segment.objects.create(
             kind="work", subject_id=number, project_id=project.pk, links=["tasks.work"], queue="workers", **values
         )
-    (depth,) = upkeep.find_queue_depths(project)
+    (depth,) = operations.find_queue_depths(project)
     assert (depth.waiting, depth.retrying, depth.away) == (4, 1, 1)
     assert (depth.out, depth.held, depth.expired, depth.open) == (1, 1, 1, 7)
     assert depth.oldest_s is not None
@@ -484,12 +484,12 @@ def test_the_audit_is_found_by_day_actor_kind_and_subject(scene: Scene, client: 
 def test_a_filter_looks_through_a_bounded_window_and_goes_on_below_it(scene: Scene) -> None:
     entries = AuditEntry.objects.filter(project_id=scene.project.pk)
     oldest, newest = entries.earliest("pk"), entries.latest("pk")
-    wanted = upkeep.AuditFilter(kind=oldest.kind)
+    wanted = operations.AuditFilter(kind=oldest.kind)
     seen: list[int] = []
     pages = 0
     before: int | None = None
     while pages < 1 + (newest.pk - oldest.pk):
-        page, before = upkeep.find_audit(scene.project, wanted=wanted, before=before, window=5)
+        page, before = operations.find_audit(scene.project, wanted=wanted, before=before, window=5)
         seen += [entry.pk for entry in page]
         pages += 1
         if before is None or before <= oldest.pk:
@@ -504,15 +504,15 @@ def test_the_chains_status_is_said_and_a_changed_entry_shows() -> None:
     client = sign_in(scene.alice)
     assert "Nothing is sealed yet" in client.get(path("audit")).content.decode()
     seal_entries()
-    status = upkeep.find_chain_status()
+    status = operations.find_chain_status()
     assert status.entry_id is not None
-    assert (list(status.faults), status.checked) == ([], min(upkeep.CHECKED, AuditEntry.objects.count()))
+    assert (list(status.faults), status.checked) == ([], min(operations.CHECKED, AuditEntry.objects.count()))
     assert f"Sealed up to entry {status.entry_id}" in client.get(path("audit")).content.decode()
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("UPDATE audit_auditentry SET actor = 'user:nobody' WHERE id = %s", [status.entry_id])
         cursor.execute("SET session_replication_role = DEFAULT")
-    assert len(upkeep.find_chain_status().faults) == 1
+    assert len(operations.find_chain_status().faults) == 1
     assert "The chain is broken" in client.get(path("audit")).content.decode()
 
 

@@ -18,7 +18,7 @@ from apps.pipeline import flow, trainings
 from apps.rollouts.models import Batch, PreferencePair
 from apps.scoring.models import StepLabel
 from apps.training import cluster, forgetting, retrying, services
-from apps.training.models import RewardDoor, TrainingRun
+from apps.training.models import RewardEndpoint, TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
 from tentalis.core.contracts import TrainSpec
@@ -60,7 +60,7 @@ def test_a_run_goes_to_the_cluster_with_its_options_and_its_door(run: TrainingRu
     assert reward_url.rpartition("/")[2] not in json.dumps([run.spec, spec_json])
     assert len(key) == 64
     assert key not in json.dumps([run.spec, spec_json])
-    assert RewardDoor.objects.get().attempt == 1
+    assert RewardEndpoint.objects.get().attempt == 1
     assert spec.resume_uri is None
 
 

@@ -17,7 +17,7 @@ from apps.accounts.models import Project
 from apps.base.counting import forget_callers
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Task
-from apps.training.models import RewardAnswer, RewardDoor, TrainingRun
+from apps.training.models import RewardAnswer, RewardEndpoint, TrainingRun
 from apps.training.rewards import issue_reward_url
 from apps.workers.models import Worker
 from gpu_workers.backends.openrlhf import plugin
@@ -183,7 +183,7 @@ def test_a_door_opens_for_its_own_attempt_while_that_lasts(project: Project, cha
     elif change == "next attempt":
         TrainingRun.objects.update(attempt=2)
     elif change == "expired":
-        RewardDoor.objects.update(expires_at=Now())
+        RewardEndpoint.objects.update(expires_at=Now())
     else:
         path = f"rewards/{'f' * 64}"
     assert Caller("").post(path, question(task)).status == 404
@@ -195,8 +195,8 @@ def test_the_secret_is_kept_nowhere_and_is_the_same_when_asked_again(project: Pr
     run, _ = make_run(project, TICKET)
     secret = path_of(run).rpartition("/")[2]
     assert path_of(run).endswith(secret)
-    door = RewardDoor.objects.get()
-    assert secret not in json.dumps([door.secret_hash, run.spec])
+    endpoint = RewardEndpoint.objects.get()
+    assert secret not in json.dumps([endpoint.secret_hash, run.spec])
 
 
 @pytest.mark.django_db

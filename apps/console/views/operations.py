@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.rights import Right
 from apps.audit.kinds import Kind
 from apps.base.errors import TentalisError
-from apps.console.selectors import upkeep
+from apps.console.selectors import operations
 from apps.console.selectors.health import read_health
 from apps.console.selectors.ticked import DOINGS
 from apps.console.selectors.timetable import read_timetable
@@ -52,21 +52,21 @@ def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
     if (shorter := tidy(request)) is not None:
         return shorter
     kind, error = request.GET.get("kind", ""), request.GET.get("error", "")
-    listing = list_rows(FailedFilters, find_dead(scene.project.pk), request.GET, scene.user, limit=upkeep.PAGE)
+    listing = list_rows(FailedFilters, find_dead(scene.project.pk), request.GET, scene.user, limit=operations.PAGE)
     errors = count_dead_by_error(scene.project.pk, kind=kind)
     context = {
         "listing": listing,
         "error": error,
         "errors": errors,
         "count": listing.count if listing.is_filtered else sum(errors.values()),
-        "letters": [upkeep.DeadLetter(segment) for segment in listing.rows],
+        "letters": [operations.DeadLetter(segment) for segment in listing.rows],
         "asked": {name: request.GET[name] for name in FailedFilters.base_filters if name in request.GET},
         "known": {"worker": find_worker_names(scene.project)},
         "may_act": scene.may_replay and bool(listing.rows),
         "doings": DOINGS["failed"],
         "kind": kind,
-        "kinds": list(upkeep.PAGE_OF_SEGMENT),
-        "depths": upkeep.find_queue_depths(scene.project),
+        "kinds": list(operations.PAGE_OF_SEGMENT),
+        "depths": operations.find_queue_depths(scene.project),
         "fragments": {"dead_letters"},
     }
     return show(request, scene, "dead_letters", context, status=listing.status)
@@ -106,7 +106,7 @@ def replay_all(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.AUDIT_READ)
 def show_audit(request: HttpRequest, scene: Scene) -> HttpResponse:
-    wanted = upkeep.AuditFilter(
+    wanted = operations.AuditFilter(
         kind=read_choice(request, "kind", Kind.values),
         actor=request.GET.get("actor", "").strip(),
         subject_type=request.GET.get("subject", "").strip(),
@@ -114,7 +114,7 @@ def show_audit(request: HttpRequest, scene: Scene) -> HttpResponse:
         since=_read_day(request, "since"),
         until=_read_day(request, "until", ends=True),
     )
-    entries, older = upkeep.find_audit(scene.project, wanted=wanted, before=read_number(request, "before"))
+    entries, older = operations.find_audit(scene.project, wanted=wanted, before=read_number(request, "before"))
     is_whole = "fragment" not in request.GET
     context = {
         "entries": entries,
@@ -123,8 +123,8 @@ def show_audit(request: HttpRequest, scene: Scene) -> HttpResponse:
         "since": request.GET.get("since", ""),
         "until": request.GET.get("until", ""),
         "kinds": Kind.values,
-        "subjects": upkeep.find_subject_types(scene.project) if is_whole else (),
-        "chain": upkeep.find_chain_status() if is_whole else None,
+        "subjects": operations.find_subject_types(scene.project) if is_whole else (),
+        "chain": operations.find_chain_status() if is_whole else None,
         "fragments": {"audit"},
     }
     return show(request, scene, "audit", context)
