@@ -15,8 +15,8 @@ from django.utils.translation import gettext_lazy
 
 from apps.base.web_json import read_web_json
 from apps.console.selectors.review import Shown
-from apps.feedback.services import Said, StepWord
-from apps.feedback.words import MAX_ACTIVE_S, MAX_LABEL_CHARS, MAX_SPANS
+from apps.feedback.judgement import MAX_ACTIVE_S, MAX_LABEL_CHARS, MAX_SPANS
+from apps.feedback.services import JudgementFields, StepRating
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step
 from tentalis.core.field_limits import MAX_APPEAL_CHARS, MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS, MAX_REASON_CHARS
@@ -252,7 +252,7 @@ class FeedbackForm(forms.Form):
         return self.data.get(name) if self.is_bound else self.initial.get(name)
 
     @property
-    def words(self) -> list[StepWord]:
+    def words(self) -> list[StepRating]:
         """What was said of steps and attempts; empty places say nothing.
 
         A first wrong step is a word on every step up to it: those before it are right, it is wrong. A number somebody
@@ -269,7 +269,7 @@ class FeedbackForm(forms.Form):
                     score = 0.0 if step.index == first_wrong else 1.0
                 if score is not None or comment or spans:
                     found.append(
-                        StepWord(
+                        StepRating(
                             attempt_index=one.attempt.index,
                             step_index=None if step is None else step.index,
                             score=score,
@@ -280,10 +280,12 @@ class FeedbackForm(forms.Form):
         return found
 
     @property
-    def comments(self) -> list[StepWord]:
+    def comments(self) -> list[StepRating]:
         """The comments of a form that may be half filled."""
         return [
-            StepWord(attempt_index=one.attempt.index, step_index=None if step is None else step.index, comment=comment)
+            StepRating(
+                attempt_index=one.attempt.index, step_index=None if step is None else step.index, comment=comment
+            )
             for one in self.shown
             for step in (None, *one.steps)
             if (comment := self.cleaned_data.get(f"{place_name(one.attempt, step)}-comment"))
@@ -330,7 +332,7 @@ class FeedbackForm(forms.Form):
         return str(self.cleaned_data.get("text") or "") if self.cleaned_data.get("teaches") else ""
 
     @property
-    def said(self) -> Said:
+    def said(self) -> JudgementFields:
         """The judgement as the services take it."""
         return {
             "score": self.cleaned_data["score"],

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from apps.accounts.models import User
 from apps.console.rendering import diff_words
 from apps.console.review_forms import FeedbackForm
-from apps.feedback.services import NOTHING, Drawn, Words, needs_model, preview_hint
+from apps.feedback.services import NOTHING, Drawn, JudgementInput, needs_model, preview_hint
 from apps.tasks.models import Task
 from tentalis.core.canon import content_hash
 
@@ -50,9 +50,9 @@ def preview_judgement(task: Task, form: FeedbackForm, *, by: User, may_ask: bool
     base = shown.get(chosen) or (form.shown[0] if form.shown else None)
     is_readable = form.fields.keys() <= data.keys()
     words = (
-        Words(**form.said)
+        JudgementInput(**form.said)
         if is_readable
-        else Words(text=str(data.get("text") or ""), steps=form.comments, edited_answer=edited)
+        else JudgementInput(text=str(data.get("text") or ""), steps=form.comments, edited_answer=edited)
     )
     drawn = _draw(task, words, by=by, may_ask=may_ask)
     return Preview(
@@ -65,7 +65,7 @@ def preview_judgement(task: Task, form: FeedbackForm, *, by: User, may_ask: bool
     )
 
 
-def _draw(task: Task, words: Words, *, by: User, may_ask: bool) -> Drawn | None:
+def _draw(task: Task, words: JudgementInput, *, by: User, may_ask: bool) -> Drawn | None:
     """The hint of these words; None where a model would have to be asked and may not be."""
     if not needs_model(task, words):
         return preview_hint(task, words)

@@ -7,8 +7,8 @@ from django.db.models import Q
 
 from apps.conversations.models import TurnSignal
 from apps.conversations.reading import ReadTurn
-from apps.feedback.services import Said, note_signal
-from apps.feedback.words import StepWord
+from apps.feedback.judgement import StepRating
+from apps.feedback.services import JudgementFields, note_signal
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt, Task
 
@@ -34,16 +34,16 @@ def find_attempt(task: Task, exchanges: Sequence[Exchange]) -> Attempt | None:
     return outside.filter(created_at__gte=max(one.created_at for one in exchanges)).first() or outside.last()
 
 
-def aim_at_attempt(said: Said, attempt: Attempt | None) -> Said:
+def aim_at_attempt(said: JudgementFields, attempt: Attempt | None) -> JudgementFields:
     """A word on an answer, said of the attempt that gave it, where the task has others beside it."""
     score = said.get("score")
     if attempt is None or score is None or said.get("steps") or attempt.task.attempts.count() == 1:
         return said
-    return {**said, "score": None, "steps": [StepWord(attempt_index=attempt.index, score=score)]}
+    return {**said, "score": None, "steps": [StepRating(attempt_index=attempt.index, score=score)]}
 
 
 def tell_submitted(
-    task: Task, read: ReadTurn, signals: Sequence[TurnSignal], whole: Sequence[Said], *, by: str
+    task: Task, read: ReadTurn, signals: Sequence[TurnSignal], whole: Sequence[JudgementFields], *, by: str
 ) -> None:
     """Write what a turn's signals say as feedback on the task that it was work on.
 
@@ -61,7 +61,7 @@ def tell_submitted(
             index = read.calls[signal.step].exchange.step_index
             if attempt is None or index is None or index >= steps:
                 continue
-            word = StepWord(attempt_index=attempt.index, step_index=index, score=signal.score, comment=signal.reason)
+            word = StepRating(attempt_index=attempt.index, step_index=index, score=signal.score, comment=signal.reason)
             said = {"steps": [word]}
         given = note_signal(task=task, kind=signal.kind, trust=signal.trust, by=by, **said)
         TurnSignal.objects.filter(pk=signal.pk).update(feedback=given)

@@ -17,8 +17,8 @@ from apps.conversations.reading import Call, ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.conversations.submitted import find_submitted, tell_submitted
 from apps.environments.registry import get_world
-from apps.feedback.services import Said, note_signal
-from apps.feedback.words import StepWord
+from apps.feedback.judgement import StepRating
+from apps.feedback.services import JudgementFields, note_signal
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
@@ -308,7 +308,7 @@ def give_signals(task: Task, read: ReadTurn, signals: Sequence[TurnSignal], reda
             if exchange_id not in learnt:
                 continue
             index = learnt.index(exchange_id)
-            step = StepWord(attempt_index=0, step_index=index, score=signal.score, comment=signal.reason)
+            step = StepRating(attempt_index=0, step_index=index, score=signal.score, comment=signal.reason)
             said: dict[str, Any] = {"steps": [step]}
         else:
             said = dict(say_of_whole(signal, read, redactor, task))
@@ -316,7 +316,7 @@ def give_signals(task: Task, read: ReadTurn, signals: Sequence[TurnSignal], reda
         TurnSignal.objects.filter(pk=signal.pk).update(feedback=given)
 
 
-def say_of_whole(signal: TurnSignal, read: ReadTurn, redactor: Redactor, task: Task) -> Said:
+def say_of_whole(signal: TurnSignal, read: ReadTurn, redactor: Redactor, task: Task) -> JudgementFields:
     """What a signal says of a whole turn, with the person's words where they are a judgement of their own."""
     words = redactor.mask(read.reaction).text
     has_words = signal.score is not None and signal.score < 0.5 and signal.kind != SignalKind.ASKED_AGAIN

@@ -14,11 +14,11 @@ from apps.base.texts import require_text
 from apps.feedback.claims import refuse_others
 from apps.feedback.create_reviews import open_human_review
 from apps.feedback.errors import NotYourReviewError
+from apps.feedback.judgement import JudgementInput
 from apps.feedback.models import Feedback, Review
 from apps.feedback.rights import REVIEWERS
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.submit import waits_for_review
-from apps.feedback.words import Words
 from apps.tasks.models import Task
 from tentalis.core.field_limits import MAX_APPEAL_CHARS
 
@@ -71,7 +71,7 @@ def _may_judge(appeal: Review, member: Member) -> bool:
     return True
 
 
-def find_contradiction(disputed: Words, anew: Words) -> str:
+def find_contradiction(disputed: JudgementInput, anew: JudgementInput) -> str:
     """Why the judgement of an appeal contradicts the disputed one, which is retracted then; "" where it does not.
 
     It does when, by what both speak of, the scores of the whole lie 0.5 apart or further, or those of the same
@@ -94,11 +94,11 @@ def find_contradiction(disputed: Words, anew: Words) -> str:
     return ""
 
 
-def _scores(words: Words) -> Mapping[tuple[int, int | None], float]:
+def _scores(words: JudgementInput) -> Mapping[tuple[int, int | None], float]:
     return {(word.attempt_index, word.step_index): word.score for word in words.steps if word.score is not None}
 
 
-def _best(words: Words) -> frozenset[int]:
+def _best(words: JudgementInput) -> frozenset[int]:
     """Indices of the attempts that lead; none where all are equal."""
     if words.preferred_attempt is not None:
         return frozenset({words.preferred_attempt})

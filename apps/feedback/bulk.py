@@ -17,12 +17,12 @@ from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError
 from apps.feedback.create_reviews import decide_reviewers
 from apps.feedback.errors import CountChangedError
+from apps.feedback.judgement import JudgementInput, find_faults
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewQuerySet
 from apps.feedback.queue import COUNT_CAP, QueueFilter, count_queue, narrow
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.submit import carry_on
-from apps.feedback.words import Words, find_faults
 from apps.tasks.models import Task
 from apps.tasks.selectors import Count
 from tentalis.core.review_policy import ReviewPolicy
@@ -69,7 +69,7 @@ def start_bulk(
     said = {name: value for name, value in words.items() if value not in (None, "")}
     if unknown := sorted(set(said) - KNOWN_WORDS):
         raise BadInputError(f"words: wanted {', '.join(sorted(KNOWN_WORDS))}, found {', '.join(unknown)}")
-    if errors := find_faults(Words(**said), {}):
+    if errors := find_faults(JudgementInput(**said), {}):
         raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
     with transaction.atomic():
         count = Count(len(chosen), is_more=len(chosen) > MAX_REVIEWS) if chosen else None

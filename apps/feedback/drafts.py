@@ -12,9 +12,9 @@ from apps.accounts.models import User
 from apps.accounts.services import require_role
 from apps.base.errors import BadInputError
 from apps.feedback.errors import DraftClosedError, StaleDraftError
+from apps.feedback.judgement import JudgementInput
 from apps.feedback.models import Feedback, Review, ReviewDraft
 from apps.feedback.rights import REVIEWERS
-from apps.feedback.words import Words
 
 MAX_DRAFT_BYTES = 256 * 1024
 
@@ -70,7 +70,7 @@ def close_draft(review: Review, by: User, *, kept: Mapping[str, Any] | None, is_
         ReviewDraft.objects.update_or_create(review=review, user=by, defaults={"data": dict(kept)})
 
 
-def reopen_draft(review: Review, by: User, words: Words) -> ReviewDraft:
+def reopen_draft(review: Review, by: User, words: JudgementInput) -> ReviewDraft:
     """Bring the draft back after an undo; where nothing was typed, {"words": what was said in the API's terms}."""
     draft, is_new = ReviewDraft.objects.get_or_create(
         review=review, user=by, defaults={"data": {"words": words.to_json()}}

@@ -11,9 +11,9 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
 from apps.feedback.create_reviews import answer_waiting_reviews
+from apps.feedback.judgement import JudgementInput, StepRating, read_judgements
 from apps.feedback.models import Feedback, Hint
 from apps.feedback.rules import validate_review_policy
-from apps.feedback.words import StepWord, Words, read_words_of
 from apps.inference.metering import charge
 from apps.inference.services import client_for, find_server
 from apps.outbox.services import final_write
@@ -51,7 +51,7 @@ def extract_hints(task_ids: Sequence[int], *, by: str = "hints") -> None:
     answer_waiting_reviews(tasks.values())
     counting = Feedback.objects.counting().filter(task__in=list(tasks), hints__isnull=True)
     pending = list(counting.select_related("preferred_attempt").order_by("task_id", "id"))
-    words = read_words_of(pending)
+    words = read_judgements(pending)
     drawn = [
         draw_hint(tasks[one.task_id], words[one.pk], by_person=one.source == Feedback.Source.HUMAN) for one in pending
     ]
@@ -90,12 +90,12 @@ def hints_ask_models(project: Project, environment: str) -> bool:
     return environment != Environment.DESK and bool(find_hint_model(project))
 
 
-def preview_hint(task: Task, words: Words) -> Drawn:
+def preview_hint(task: Task, words: JudgementInput) -> Drawn:
     """What the agent would be taught by a person's words. Writes nothing; off the desk a model may be asked."""
     return draw_hint(task, words, by_person=True)
 
 
-def needs_model(task: Task, words: Words) -> bool:
+def needs_model(task: Task, words: JudgementInput) -> bool:
     """Whether drawing a hint from these words asks a model: a call that takes time and costs money."""
     if words.hint_text.strip() or task.environment == Environment.DESK or not find_hint_model(task.project):
         return False
@@ -108,7 +108,7 @@ def find_hint_model(project: Project) -> str:
     return own or str(settings.TENTALIS["LLM_MODEL"])
 
 
-def draw_hint(task: Task, words: Words, *, by_person: bool) -> Drawn:
+def draw_hint(task: Task, words: JudgementInput, *, by_person: bool) -> Drawn:
     """The reviewer's own hint, where there is one; else the desk understands its grammar and nothing else, and
     elsewhere a model reads the words. Where none does, a person's words are the hint themselves."""
     if own := words.hint_text.strip():
@@ -128,11 +128,11 @@ def draw_hint(task: Task, words: Words, *, by_person: bool) -> Drawn:
     return Drawn(f"A right answer is: {cap_text(edited, MAX_EDITED_CHARS)}", EDITED)
 
 
-def has_words(words: Words) -> bool:
+def has_words(words: JudgementInput) -> bool:
     return bool(words.text.strip()) or any(word.comment.strip() for word in words.steps)
 
 
-def _write_own(words: Words) -> str:
+def _write_own(words: JudgementInput) -> str:
     """The words as a hint: what was said of the task, else the comments on its attempts and steps.
 
     Praise is left out: it is a judgement and names no rule. That is what praises and says nothing else, and what was
@@ -145,19 +145,19 @@ def _write_own(words: Words) -> str:
     return own if len(own) <= MAX_HINT_CHARS else f"{own[: MAX_HINT_CHARS - 1]}…"
 
 
-def _gives_full_marks(words: Words) -> bool:
+def _gives_full_marks(words: JudgementInput) -> bool:
     """Whether something was scored, all of it with full marks, and nothing else says that something was wrong."""
     scores = [score for score in (words.score, *(word.score for word in words.steps)) if score is not None]
     finds_fault = words.none_good or words.edited_answer.strip() or words.preferred_attempt is not None
     return bool(scores) and min(scores) == FULL_MARKS and not finds_fault and len(words.ranking) < 2
 
 
-def _sort_comments(words: Words) -> list[StepWord]:
+def _sort_comments(words: JudgementInput) -> list[StepRating]:
     said = [word for word in words.steps if word.comment]
     return sorted(said, key=lambda word: (word.attempt_index, -1 if word.step_index is None else word.step_index))
 
 
-def _read_grammar(words: Words) -> Drawn:
+def _read_grammar(words: JudgementInput) -> Drawn:
     hints = parse_hints(words.text)
     if not hints:
         hints = parse_hints("\n".join(word.comment for word in words.steps if word.comment))
@@ -168,7 +168,7 @@ def _read_grammar(words: Words) -> Drawn:
     return Drawn(", ".join(hints), GRAMMAR)
 
 
-def _ask_model(task: Task, words: Words) -> Drawn:
+def _ask_model(task: Task, words: JudgementInput) -> Drawn:
     name = find_hint_model(task.project)
     comments = _sort_comments(words)
     if not has_words(words):

@@ -17,6 +17,7 @@ from apps.feedback.expiry import expire_reviews, expire_reviews_of
 from apps.feedback.finalizing import find_undo_until, settle_feedback
 from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold, with_gold_counts
 from apps.feedback.hints import NOTHING, Drawn, extract_hints, hints_ask_models, needs_model, preview_hint
+from apps.feedback.judgement import JudgementFields, JudgementInput, StepRating, read_judgement
 from apps.feedback.queue import QueueFilter, count_queue
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.skip import skip_review
@@ -25,16 +26,15 @@ from apps.feedback.unbulk import begin_undo as begin_undo_bulk
 from apps.feedback.unbulk import end_undo as end_undo_bulk
 from apps.feedback.unbulk import find_undoing, note_undone, undo_many
 from apps.feedback.undo import retract_feedback, undo_feedback
-from apps.feedback.words import Said, StepWord, Words, read_words
 
 __all__ = [
     "NOTHING",
     "Chunk",
     "Drawn",
+    "JudgementFields",
+    "JudgementInput",
     "QueueFilter",
-    "Said",
-    "StepWord",
-    "Words",
+    "StepRating",
     "add_gold",
     "assign_review",
     "begin_undo_bulk",
@@ -63,7 +63,7 @@ __all__ = [
     "open_appeal",
     "open_reviews",
     "preview_hint",
-    "read_words",
+    "read_judgement",
     "release_review",
     "remove_gold",
     "renew_claim",

@@ -12,9 +12,9 @@ from apps.feedback.claims import LEASE
 from apps.feedback.comparing import forget
 from apps.feedback.drafts import reopen_draft
 from apps.feedback.errors import CannotUndoError
+from apps.feedback.judgement import read_judgement
 from apps.feedback.models import Feedback, Review, ReviewDraft
 from apps.feedback.rights import MANAGERS, REVIEWERS
-from apps.feedback.words import read_words
 from apps.tasks.models import Task
 from tentalis.core.field_limits import MAX_REASON_CHARS
 
@@ -43,7 +43,7 @@ def undo_feedback(feedback: Feedback, *, by: User, is_stopped: bool) -> Review:
             _expire_second_opinion(task, by)
         _retract(row, by, UNDONE)
         reopen(review, by=by, is_claimed=True)
-        reopen_draft(review, by, read_words(row))
+        reopen_draft(review, by, read_judgement(row))
         record(Kind.FEEDBACK_UNDONE, subject=row, by=by.handle, payload={"task": task.pk, "review": review.pk})
         if review.purpose != Review.Purpose.GOLD and task.state != Task.State.IN_REVIEW:
             if not is_stopped:

@@ -13,7 +13,7 @@ from apps.accounts.services import find_rights, require_right
 from apps.base.errors import BadInputError, ConflictError
 from apps.base.waiting import LongPollHub
 from apps.feedback.models import Feedback, Review
-from apps.feedback.services import StepWord
+from apps.feedback.services import StepRating
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.pipeline import flow
@@ -88,7 +88,7 @@ def judge(
     require_right(by, task.project, Right.FEEDBACK_WRITE)
     require_worker(task, worker_id, by)
     steps = [
-        StepWord(attempt_index=0, step_index=index, score=one, comment="", spans=())
+        StepRating(attempt_index=0, step_index=index, score=one, comment="", spans=())
         for index, one in enumerate(step_scores)
         if one is not None
     ]

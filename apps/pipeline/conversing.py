@@ -18,7 +18,7 @@ from apps.conversations import services as conversations
 from apps.conversations.models import Turn
 from apps.feedback import services as feedback
 from apps.feedback.models import Feedback
-from apps.feedback.services import Said
+from apps.feedback.services import JudgementFields
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.registry import register_kind
@@ -86,7 +86,12 @@ def converse() -> int:
 
 
 def give_conversation_feedback(
-    *, session: Session, by: User, exchange: Exchange | None = None, trust: float | None = None, **said: Unpack[Said]
+    *,
+    session: Session,
+    by: User,
+    exchange: Exchange | None = None,
+    trust: float | None = None,
+    **said: Unpack[JudgementFields],
 ) -> Feedback:
     """Keep an explicit word on what an agent answered in a conversation; it beats what the next words show.
 

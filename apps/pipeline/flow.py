@@ -26,7 +26,7 @@ from apps.base.errors import BadInputError, ConflictError, NotAllowedError, Tent
 from apps.conversations import asked
 from apps.feedback import services as feedback
 from apps.feedback.models import BulkJudgement, Feedback, Review, RowImport
-from apps.feedback.services import QueueFilter, Said
+from apps.feedback.services import JudgementFields, QueueFilter
 from apps.finding.failed import FailedFilters
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
@@ -406,7 +406,12 @@ def replay_all(*, project: Project, by: User, filters: Mapping[str, str] | None 
 
 
 def give_feedback(
-    *, review: Review, by: User, undo_s: float = 0, typed: Mapping[str, Any] | None = None, **said: Unpack[Said]
+    *,
+    review: Review,
+    by: User,
+    undo_s: float = 0,
+    typed: Mapping[str, Any] | None = None,
+    **said: Unpack[JudgementFields],
 ) -> Feedback:
     """Close a review with a manager's judgement; the last one closed lets the task learn, when no undo can come."""
     with transaction.atomic():
@@ -431,13 +436,20 @@ def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
     return judging.open_appeal(feedback, by=by, reason=reason)
 
 
-def give_task_feedback(*, task: Task, by: User, trust: float | None = None, **said: Unpack[Said]) -> Feedback:
+def give_task_feedback(
+    *, task: Task, by: User, trust: float | None = None, **said: Unpack[JudgementFields]
+) -> Feedback:
     """Keep a judgement that nobody asked for."""
     return feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
 
 
 def give_conversation_feedback(
-    *, session: Session, by: User, exchange: Exchange | None = None, trust: float | None = None, **said: Unpack[Said]
+    *,
+    session: Session,
+    by: User,
+    exchange: Exchange | None = None,
+    trust: float | None = None,
+    **said: Unpack[JudgementFields],
 ) -> Feedback:
     """Keep an explicit word on an answer in a conversation that nobody submitted as a task."""
     return conversing.give_conversation_feedback(session=session, by=by, exchange=exchange, trust=trust, **said)

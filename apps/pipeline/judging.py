@@ -90,7 +90,7 @@ def settle_appeal(given: Feedback, *, by: User) -> None:
     review = given.review
     if review is None or review.purpose != Review.Purpose.APPEAL or review.about is None:
         return
-    why = feedback.find_contradiction(feedback.read_words(review.about), feedback.read_words(given))
+    why = feedback.find_contradiction(feedback.read_judgement(review.about), feedback.read_judgement(given))
     if why and review.about.retracted_at is None:
         retract(review.about, by=by, reason=f"appeal {review.pk}: {why}", needs_right=False)
     else:

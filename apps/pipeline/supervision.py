@@ -11,8 +11,8 @@ from django.db import transaction
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.feedback.judgement import JudgementInput, StepRating, store_feedback
 from apps.feedback.models import Feedback
-from apps.feedback.words import StepWord, Words, store_feedback
 from apps.supervision.models import Proposal
 from apps.supervision.services import bind_to_attempt, decide, expire_proposals, propose
 from apps.tasks.models import Attempt
@@ -42,7 +42,7 @@ def learn_from_decisions(attempt: Attempt) -> list[Feedback]:
 
 def _write(attempt: Attempt, person: str, proposals: Sequence[Proposal]) -> Feedback:
     answers = [one.decision["answer"] for one in proposals if one.state == Proposal.State.TAKEN_OVER]
-    words = Words(steps=_gather_words(attempt, proposals), edited_answer=answers[-1] if answers else "")
+    words = JudgementInput(steps=_gather_words(attempt, proposals), edited_answer=answers[-1] if answers else "")
     author = f"supervisor:{person.partition(':')[2]}"
     feedback = store_feedback(attempt.task, words, source=Feedback.Source.HUMAN, author=author)
     payload = {"task": attempt.task_id, "proposals": [one.pk for one in proposals]}
@@ -50,7 +50,7 @@ def _write(attempt: Attempt, person: str, proposals: Sequence[Proposal]) -> Feed
     return feedback
 
 
-def _gather_words(attempt: Attempt, proposals: Iterable[Proposal]) -> list[StepWord]:
+def _gather_words(attempt: Attempt, proposals: Iterable[Proposal]) -> list[StepRating]:
     """One word a step; what belongs to no step of the work is said of the attempt as a whole."""
     steps = attempt.steps.count()
     said: dict[int | None, list[str]] = defaultdict(list)
@@ -58,7 +58,7 @@ def _gather_words(attempt: Attempt, proposals: Iterable[Proposal]) -> list[StepW
         place = proposal.step_index
         said[place if place is not None and place < steps else None].append(say_decision(proposal))
     return [
-        StepWord(attempt_index=attempt.index, step_index=place, comment="\n".join(lines)[:MAX_COMMENT_CHARS])
+        StepRating(attempt_index=attempt.index, step_index=place, comment="\n".join(lines)[:MAX_COMMENT_CHARS])
         for place, lines in said.items()
     ]
 

@@ -17,10 +17,10 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.feedback.drafts import MAX_DRAFT_BYTES
+from apps.feedback.judgement import MAX_ACTIVE_S, MAX_SPANS
 from apps.feedback.models import Feedback, GoldItem, Review, ReviewDraft
 from apps.feedback.queue import CHOICES, MAX_FILTER_CHARS, PURPOSES
 from apps.feedback.skip import Then
-from apps.feedback.words import MAX_ACTIVE_S, MAX_SPANS
 from apps.tasks.models import Environment
 from apps.training.provenance import trace_feedback
 from tentalis.core.checked import bounds

@@ -25,7 +25,7 @@ from apps.api.serializers.judgement import (
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.feedback.models import Feedback
-from apps.feedback.services import StepWord
+from apps.feedback.services import StepRating
 from apps.finding.feedback import FeedbackFilters
 from apps.pipeline import flow
 from apps.tasks.models import Task
@@ -124,7 +124,7 @@ class FeedbackViewSet(ResourceViewSet):
 def read_words(body: dict[str, Any]) -> dict[str, Any]:
     """The body in the service's terms."""
     steps = [
-        StepWord(
+        StepRating(
             attempt_index=word.get("attempt", 0),
             step_index=word.get("index"),
             score=word.get("score"),

@@ -9,7 +9,7 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.feedback.models import Review
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim, read_words
+from apps.feedback.services import claim, read_judgement
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_open_review
 from tests.factories import make_user
@@ -66,7 +66,7 @@ def test_each_gesture_alone_is_taken_and_says_something_of_its_own(project: Proj
         review = _claim_new(project, bob, answers)
         answer = client.post(_address(review), {name: value})
         assert answer.status_code == 302, (name, value, answer.content.decode()[:3000])
-        words = read_words(review.given.get()).to_json()
+        words = read_judgement(review.given.get()).to_json()
         words.pop("shown_order")
         assert words, (name, value)
         said.setdefault(name, set()).add(str(words))

@@ -18,7 +18,7 @@ from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
 from apps.feedback.queue import find_waiting
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim, read_words
+from apps.feedback.services import claim, read_judgement
 from apps.inference.models import Exchange
 from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore
@@ -262,7 +262,7 @@ def test_words_beside_full_marks_teach_where_their_writer_says_so(project: Proje
         assert client.post(path("review", review.pk), said | ticked).status_code == 302
         given = review.given.get()
         assert (given.text, given.hint_text) == ("Always answer in cents.", taught)
-        again = read_draft({"words": read_words(given).to_json()})
+        again = read_draft({"words": read_judgement(given).to_json()})
         assert (again["text"], again.get("teaches", False)) == ("Always answer in cents.", bool(taught))
 
 

@@ -11,8 +11,8 @@ from apps.feedback.appeals import find_contradiction
 from apps.feedback.errors import NotYourReviewError
 from apps.feedback.models import Feedback, Review
 from apps.feedback.services import (
-    StepWord,
-    Words,
+    JudgementInput,
+    StepRating,
     assign_review,
     claim,
     claim_review,
@@ -27,8 +27,8 @@ from tests.apps.feedback.builders import make_open_review
 from tests.factories import make_judged_task, make_user
 
 
-def scored(score: float) -> list[StepWord]:
-    return [StepWord(attempt_index=0, step_index=0, score=score)]
+def scored(score: float) -> list[StepRating]:
+    return [StepRating(attempt_index=0, step_index=0, score=score)]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def scored(score: float) -> list[StepWord]:
         ({"score": 1.0}, {"score": 0.5}, "scored 0.5, not 1"),
         ({"score": 1.0}, {"score": 0.6}, ""),
         ({"steps": scored(1)}, {"steps": scored(0)}, "the scores of 1 steps lie 1.00 apart"),
-        ({"steps": scored(1)}, {"steps": [StepWord(attempt_index=0, step_index=1, score=0)]}, ""),
+        ({"steps": scored(1)}, {"steps": [StepRating(attempt_index=0, step_index=1, score=0)]}, ""),
         ({"preferred_attempt": 0}, {"ranking": [[1], [0]]}, "attempt 2 is best, not 1"),
         ({"preferred_attempt": 0}, {"ranking": [[0, 1]]}, ""),
         ({"ranking": [[0, 1], [2]]}, {"preferred_attempt": 1}, ""),
@@ -48,7 +48,7 @@ def scored(score: float) -> list[StepWord]:
     ],
 )
 def test_the_rule_by_hand(disputed: dict[str, Any], anew: dict[str, Any], wanted: str) -> None:
-    assert find_contradiction(Words(**disputed), Words(**anew)) == wanted
+    assert find_contradiction(JudgementInput(**disputed), JudgementInput(**anew)) == wanted
 
 
 @pytest.fixture

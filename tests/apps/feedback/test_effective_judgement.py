@@ -8,7 +8,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement, find_hint
-from apps.feedback.services import StepWord, extract_hints, give_task_feedback
+from apps.feedback.services import StepRating, extract_hints, give_task_feedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.learning.rewards import EffectiveJudgement
@@ -53,7 +53,7 @@ def test_each_rank_outranks_the_ones_below_it(project: Project, bob: User) -> No
 def test_a_persons_score_of_a_step_touches_exactly_that_step(project: Project, bob: User) -> None:
     task = make_chat_task(project)
     save_scores(task, "prm", [0.6, 0.7])
-    give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=1, step_index=0, score=0.0)])
+    give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=1, step_index=0, score=0.0)])
     assert [list(one.step_scores.values()) for one in judge(task)] == [[0.6, 0.6], [0.7, 0.7]]
     assert rewards(task) == [(0.6, "scorers"), (0.7, "scorers")]
     spoken = task.attempts.get(index=1).steps.get(index=0)
@@ -62,7 +62,7 @@ def test_a_persons_score_of_a_step_touches_exactly_that_step(project: Project, b
 
 def test_a_word_on_an_attempt_beats_the_score_of_the_whole(project: Project, bob: User) -> None:
     task = make_chat_task(project)
-    give_task_feedback(task=task, by=bob, score=0.9, steps=[StepWord(attempt_index=0, score=0.1)])
+    give_task_feedback(task=task, by=bob, score=0.9, steps=[StepRating(attempt_index=0, score=0.1)])
     assert rewards(task) == [(0.1, "human"), (0.9, "human")]
 
 
@@ -73,7 +73,7 @@ def test_a_score_of_the_whole_moves_the_level_and_keeps_what_is_known_of_the_dif
     save_scores(task, "prm", [0.2, 0.4, 0.9])
     give_task_feedback(task=task, by=bob, score=0.6)
     assert [one.reward for one in judge(task)] == pytest.approx([0.3, 0.5, 1.0])
-    give_task_feedback(task=task, by=bob, score=0.6, steps=[StepWord(attempt_index=2, score=0.0)])
+    give_task_feedback(task=task, by=bob, score=0.6, steps=[StepRating(attempt_index=2, score=0.0)])
     assert [one.reward for one in judge(task)] == pytest.approx([0.5, 0.7, 0.0])
 
 
@@ -141,13 +141,15 @@ def test_a_persons_hint_comes_before_an_ais_and_an_edited_answer_can_teach(proje
 
 def test_a_persons_own_words_are_the_hint_where_no_model_draws_one(project: Project, bob: User) -> None:
     task = make_chat_task(project, state=Task.State.LEARNING)
-    given = give_task_feedback(task=task, by=bob, text="Be brief.", steps=[StepWord(attempt_index=0, comment="Long.")])
+    given = give_task_feedback(
+        task=task, by=bob, text="Be brief.", steps=[StepRating(attempt_index=0, comment="Long.")]
+    )
     commented = give_task_feedback(
         task=task,
         by=bob,
         steps=[
-            StepWord(attempt_index=1, step_index=1, comment="Add the fee."),
-            StepWord(attempt_index=1, comment="Greet first."),
+            StepRating(attempt_index=1, step_index=1, comment="Add the fee."),
+            StepRating(attempt_index=1, comment="Greet first."),
         ],
     )
     wordy = give_task_feedback(task=task, by=bob, text="x" * 700)
@@ -186,8 +188,11 @@ def add_copies(project: Project) -> Task:
         ({"preferred_attempt": 2}, [0.7, 0.2, 0.7, 0.7]),
         ({"preferred_attempt": 1}, [0.1, 0.7, 0.1, 0.1]),
         ({"ranking": [[2], [1], [0, 3]]}, [17 / 60, 0.4, 17 / 60, 17 / 60]),
-        ({"steps": [StepWord(attempt_index=2, score=1.0)]}, [1.0, 0.4, 1.0, 1.0]),
-        ({"steps": [StepWord(attempt_index=0, score=1.0), StepWord(attempt_index=2, score=0.0)]}, [0.5, 0.4, 0.5, 0.5]),
+        ({"steps": [StepRating(attempt_index=2, score=1.0)]}, [1.0, 0.4, 1.0, 1.0]),
+        (
+            {"steps": [StepRating(attempt_index=0, score=1.0), StepRating(attempt_index=2, score=0.0)]},
+            [0.5, 0.4, 0.5, 0.5],
+        ),
         ({"score": 0.5}, [0.45, 0.65, 0.45, 0.45]),
         ({"none_good": True}, [0.2, 0.4, 0.2, 0.2]),
     ],
@@ -206,7 +211,7 @@ def test_a_word_on_a_step_reaches_the_same_step_of_each_copy_and_other_tool_resu
 ) -> None:
     task = add_copies(project)
     Step.objects.filter(attempt__task=task, attempt__index=3, index=0).update(tool_result="none")
-    give_task_feedback(task=task, by=bob, steps=[StepWord(attempt_index=2, step_index=1, score=0.0)])
+    give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=2, step_index=1, score=0.0)])
     said = [[word.score for word in one.human_step_scores.values()] for one in judge(task)]
     assert said == [[0.0], [], [0.0], []]
     assert len({value for value, _ in rewards(task)[::2]}) == 1

@@ -13,7 +13,7 @@ from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.calibration.models import Comparison, Rater
 from apps.feedback.models import Feedback, GoldItem, Hint, Review
 from apps.feedback.services import (
-    StepWord,
+    StepRating,
     add_gold,
     claim_review,
     extract_hints,
@@ -149,7 +149,7 @@ def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, 
         ({"none_good": True}, {0: 0.0, 1: 0.0}),
         ({"preferred_attempt": 1}, {1: 1.0}),
         ({"ranking": [[1], [0]]}, {0: 0.0, 1: 1.0}),
-        ({"score": 0.75, "steps": [StepWord(attempt_index=0, score=0.25)]}, {0: 0.25, 1: 0.75}),
+        ({"score": 0.75, "steps": [StepRating(attempt_index=0, score=0.25)]}, {0: 0.25, 1: 0.75}),
     ],
 )
 def test_a_managers_judgement_says_what_is_known_of_each_attempt(
@@ -160,7 +160,7 @@ def test_a_managers_judgement_says_what_is_known_of_each_attempt(
     assert item.expected["attempts"] == {str(index): score for index, score in known.items()}
     review = claim_review(all_gold, bob)
     assert review is not None
-    wrong = [StepWord(attempt_index=index, score=1.0 - score) for index, score in known.items()]
+    wrong = [StepRating(attempt_index=index, score=1.0 - score) for index, score in known.items()]
     give_feedback(review=review, by=bob, steps=wrong)
     (shown,) = list_gold(all_gold)
     assert (shown.item, shown.judged, shown.compared, shown.right) == (item, 1, len(known), 0)

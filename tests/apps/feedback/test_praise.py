@@ -10,7 +10,7 @@ from apps.audit.models import AuditEntry
 from apps.feedback.hints import NOTHING, PRAISE, PRAISE_AT_FULL_MARKS, REVIEWER, draw_hint
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import StepWord, Words, extract_hints, give_feedback
+from apps.feedback.services import JudgementInput, StepRating, extract_hints, give_feedback
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task, make_open_review
 
@@ -28,7 +28,7 @@ RULES = [
 @pytest.mark.parametrize("text", ["Good.", "Thanks", "perfect", "Sehr gut, danke!", "Merci beaucoup", "很好。", "👍"])
 @pytest.mark.parametrize("score", [None, 0.8, 1.0])
 def test_praise_is_no_hint_whatever_the_score(project: Project, text: str, score: float | None) -> None:
-    drawn = draw_hint(make_chat_task(project), Words(text=text, score=score), by_person=True)
+    drawn = draw_hint(make_chat_task(project), JudgementInput(text=text, score=score), by_person=True)
     assert (drawn.text, drawn.source) == ("", NOTHING)
     assert drawn.reason == (PRAISE_AT_FULL_MARKS if score == 1 else PRAISE)
 
@@ -43,32 +43,34 @@ def test_praise_is_no_hint_whatever_the_score(project: Project, text: str, score
         {"score": 1.0, "none_good": True},
         {"score": 1.0, "preferred_attempt": 1},
         {"score": 1.0, "ranking": [[1], [0]]},
-        {"steps": [StepWord(attempt_index=0, score=1.0), StepWord(attempt_index=1, score=0.0)]},
+        {"steps": [StepRating(attempt_index=0, score=1.0), StepRating(attempt_index=1, score=0.0)]},
     ],
 )
 def test_words_are_the_hint_where_something_could_be_better(project: Project, text: str, said: dict[str, Any]) -> None:
-    drawn = draw_hint(make_chat_task(project), Words(text=text, **said), by_person=True)
+    drawn = draw_hint(make_chat_task(project), JudgementInput(text=text, **said), by_person=True)
     assert (drawn.text, drawn.source) == (text, REVIEWER)
 
 
 @pytest.mark.parametrize("text", ["So hätte ich es auch gemacht.", "Exactly the tone our customers like."])
 def test_full_marks_are_praise_in_any_words_and_in_any_language(project: Project, text: str) -> None:
     task = make_chat_task(project)
-    words = Words(text=text, steps=[StepWord(attempt_index=0, score=1.0), StepWord(attempt_index=1, score=1.0)])
+    words = JudgementInput(
+        text=text, steps=[StepRating(attempt_index=0, score=1.0), StepRating(attempt_index=1, score=1.0)]
+    )
     assert draw_hint(task, words, by_person=True).reason == PRAISE_AT_FULL_MARKS
-    own = Words(score=1.0, text=text, hint_text="Keep this tone.")
+    own = JudgementInput(score=1.0, text=text, hint_text="Keep this tone.")
     assert draw_hint(task, own, by_person=True).text == "Keep this tone.", "who writes a hint teaches it"
-    edited = Words(score=1.0, text="Perfect.", edited_answer="22 EUR")
+    edited = JudgementInput(score=1.0, text="Perfect.", edited_answer="22 EUR")
     assert draw_hint(task, edited, by_person=True).text == "A right answer is: 22 EUR"
 
 
 def test_of_comments_those_on_what_is_right_are_left_out(project: Project) -> None:
     said = [
-        StepWord(attempt_index=0, step_index=0, score=1.0, comment="So mache ich das auch."),
-        StepWord(attempt_index=0, step_index=1, score=0.0, comment="The unit is missing."),
-        StepWord(attempt_index=1, step_index=0, comment="Good."),
+        StepRating(attempt_index=0, step_index=0, score=1.0, comment="So mache ich das auch."),
+        StepRating(attempt_index=0, step_index=1, score=0.0, comment="The unit is missing."),
+        StepRating(attempt_index=1, step_index=0, comment="Good."),
     ]
-    assert draw_hint(make_chat_task(project), Words(steps=said), by_person=True).text == "The unit is missing."
+    assert draw_hint(make_chat_task(project), JudgementInput(steps=said), by_person=True).text == "The unit is missing."
 
 
 def test_praise_counts_as_a_judgement_and_the_trace_says_why_it_taught_nothing(project: Project, bob: User) -> None:

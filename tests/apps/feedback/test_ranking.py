@@ -11,7 +11,7 @@ from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import StepWord, give_feedback, give_task_feedback
+from apps.feedback.services import StepRating, give_feedback, give_task_feedback
 from apps.tasks.models import Attempt, Task
 from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores
 
@@ -94,14 +94,14 @@ def test_any_order_is_kept_equals_are_equal_and_the_best_leads(
         ({"hint_text": "x" * 601}, "hint_text", "at most 600"),
         ({"text": "x", "active_s": -1}, "active_s", "0 to 86,400 seconds"),
         ({"text": "x", "shown_order": [0, 0]}, "shown_order", "each once"),
-        ({"steps": [StepWord(attempt_index=0, spans=[[0, 1, "x"]])]}, "steps.0", "on a step only"),
+        ({"steps": [StepRating(attempt_index=0, spans=[[0, 1, "x"]])]}, "steps.0", "on a step only"),
         (
-            {"steps": [StepWord(attempt_index=0, step_index=0, spans=[[0, 6, "x"]])]},
+            {"steps": [StepRating(attempt_index=0, step_index=0, spans=[[0, 6, "x"]])]},
             "steps.0",
             "5 characters, found 0-6",
         ),
-        ({"steps": [StepWord(attempt_index=0, step_index=0, spans=[[2, 2, "x"]])]}, "steps.0", "found 2-2"),
-        ({"steps": [StepWord(attempt_index=0, step_index=0, spans=[[0, "1", "x"]])]}, "steps.0", "start, end, label"),
+        ({"steps": [StepRating(attempt_index=0, step_index=0, spans=[[2, 2, "x"]])]}, "steps.0", "found 2-2"),
+        ({"steps": [StepRating(attempt_index=0, step_index=0, spans=[[0, "1", "x"]])]}, "steps.0", "start, end, label"),
     ],
 )
 def test_an_order_or_mark_that_cannot_be_is_refused_by_name(
@@ -121,7 +121,7 @@ def test_all_that_was_said_is_stored(project: Project, bob: User) -> None:
         hint_text="Say please.",
         shown_order=[1, 0],
         active_s=12.5,
-        steps=[StepWord(attempt_index=0, step_index=0, spans=[[0, 5, "rude"]])],
+        steps=[StepRating(attempt_index=0, step_index=0, spans=[[0, 5, "rude"]])],
     )
     stored = Feedback.objects.get(pk=feedback.pk)
     assert (stored.ranking, stored.none_good, stored.hint_text) == ([[1], [0]], True, "Say please.")

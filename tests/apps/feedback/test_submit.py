@@ -10,7 +10,7 @@ from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, N
 from apps.feedback.errors import ReviewTakenError
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.services import (
-    StepWord,
+    StepRating,
     claim,
     claim_review,
     extract_hints,
@@ -31,7 +31,10 @@ def test_bobs_judgement_is_stored_whole_and_lets_the_task_learn(project: Project
         by=bob,
         score=0.75,
         text="Say please.",
-        steps=[StepWord(attempt_index=1, step_index=0, score=0.25, comment="rude"), StepWord(attempt_index=0, score=1)],
+        steps=[
+            StepRating(attempt_index=1, step_index=0, score=0.25, comment="rude"),
+            StepRating(attempt_index=0, score=1),
+        ],
         preferred_attempt=1,
         edited_answer="please",
     )
@@ -62,12 +65,12 @@ def test_bobs_judgement_is_stored_whole_and_lets_the_task_learn(project: Project
         ({"text": "a\x00b"}, "text", "without NUL"),
         ({"preferred_attempt": 2}, "preferred_attempt", r"an answer \(0, 1\), found 2"),
         ({"preferred_attempt": -1}, "preferred_attempt", "found -1"),
-        ({"steps": [StepWord(attempt_index=5, score=1)]}, "steps.0", "an attempt of 0, 1, found 5"),
-        ({"steps": [StepWord(attempt_index=0, step_index=2, score=1)]}, "steps.0", r"attempt 0 \(0 to 1\), found 2"),
-        ({"steps": [StepWord(attempt_index=0, step_index=-1, score=1)]}, "steps.0", "found -1"),
-        ({"steps": [StepWord(attempt_index=0, step_index=0, score=-0.1)]}, "steps.0", "found -0.1"),
-        ({"steps": [StepWord(attempt_index=0, step_index=0)]}, "steps.0", "a score or a comment"),
-        ({"steps": [StepWord(attempt_index=0, score=1)] * 2}, "steps.1", "a second word"),
+        ({"steps": [StepRating(attempt_index=5, score=1)]}, "steps.0", "an attempt of 0, 1, found 5"),
+        ({"steps": [StepRating(attempt_index=0, step_index=2, score=1)]}, "steps.0", r"attempt 0 \(0 to 1\), found 2"),
+        ({"steps": [StepRating(attempt_index=0, step_index=-1, score=1)]}, "steps.0", "found -1"),
+        ({"steps": [StepRating(attempt_index=0, step_index=0, score=-0.1)]}, "steps.0", "found -0.1"),
+        ({"steps": [StepRating(attempt_index=0, step_index=0)]}, "steps.0", "a score or a comment"),
+        ({"steps": [StepRating(attempt_index=0, score=1)] * 2}, "steps.1", "a second word"),
     ],
 )
 def test_bad_words_are_refused_by_name_and_leave_no_trace(

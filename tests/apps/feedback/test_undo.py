@@ -21,7 +21,7 @@ from apps.feedback.errors import CannotUndoError
 from apps.feedback.models import Feedback, Hint, Review, ReviewDraft
 from apps.feedback.selectors import effective_judgement, find_hint
 from apps.feedback.services import (
-    StepWord,
+    StepRating,
     claim,
     claim_review,
     extract_hints,
@@ -59,7 +59,7 @@ def snapshot(task: Task) -> dict[str, Any]:
 WORDS: list[dict[str, Any]] = [
     {"score": 0.25, "text": "Say please."},
     {"ranking": [[1], [0]], "none_good": True},
-    {"preferred_attempt": 0, "steps": [StepWord(attempt_index=1, step_index=0, score=0.0, spans=[[0, 5, "x"]])]},
+    {"preferred_attempt": 0, "steps": [StepRating(attempt_index=1, step_index=0, score=0.0, spans=[[0, 5, "x"]])]},
     {"edited_answer": "please", "hint_text": "Say please.", "active_s": 4.5},
 ]
 

@@ -1,4 +1,4 @@
-"""What a reviewer may say, checked against the task before anything is written."""
+"""Read and check a judgement (what a reviewer may say of a task) before anything of it is written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ MAX_ACTIVE_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepWord:
+class StepRating:
     """A word on one step of an attempt, or on the attempt as a whole (`step_index` None). Indices count from 0.
 
     Args:
@@ -30,12 +30,12 @@ class StepWord:
     spans: Sequence[Sequence[Any]] = ()
 
 
-class Said(TypedDict, total=False):
-    """The fields of `Words`, as services take them."""
+class JudgementFields(TypedDict, total=False):
+    """The fields of `JudgementInput`, as services take them."""
 
     score: float | None
     text: str
-    steps: Sequence[StepWord]
+    steps: Sequence[StepRating]
     preferred_attempt: int | None
     edited_answer: str
     ranking: Sequence[Sequence[int]]
@@ -46,7 +46,7 @@ class Said(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class JudgementInput:
     """One feedback before it is rows.
 
     Args:
@@ -62,7 +62,7 @@ class Words:
 
     score: float | None = None
     text: str = ""
-    steps: Sequence[StepWord] = ()
+    steps: Sequence[StepRating] = ()
     preferred_attempt: int | None = None
     edited_answer: str = ""
     ranking: Sequence[Sequence[int]] = ()
@@ -89,21 +89,21 @@ class Words:
         return {name: value for name, value in data.items() if value is not False and value not in (None, "", [])}
 
 
-def read_words(feedback: Feedback) -> Words:
+def read_judgement(feedback: Feedback) -> JudgementInput:
     """What was said, as it was given. Two queries at most."""
-    return read_words_of([feedback])[feedback.pk]
+    return read_judgements([feedback])[feedback.pk]
 
 
-def read_words_of(said: Sequence[Feedback]) -> dict[int, Words]:
+def read_judgements(said: Sequence[Feedback]) -> dict[int, JudgementInput]:
     """Feedback id -> its words. Two queries at most, but for preferred attempts that are not loaded."""
-    steps: dict[int, list[StepWord]] = {feedback.pk: [] for feedback in said}
+    steps: dict[int, list[StepRating]] = {feedback.pk: [] for feedback in said}
     rows = StepFeedback.objects.filter(feedback__in=list(steps)).order_by("id")
     told = rows.values_list("feedback", "attempt__index", "step__index", "score", "comment", "spans")
     for feedback_id, attempt, step, score, comment, spans in told:
-        word = StepWord(attempt_index=attempt, step_index=step, score=score, comment=comment, spans=spans)
+        word = StepRating(attempt_index=attempt, step_index=step, score=score, comment=comment, spans=spans)
         steps[feedback_id].append(word)
     return {
-        feedback.pk: Words(
+        feedback.pk: JudgementInput(
             score=feedback.score,
             text=feedback.text,
             steps=steps[feedback.pk],
@@ -119,7 +119,7 @@ def read_words_of(said: Sequence[Feedback]) -> dict[int, Words]:
     }
 
 
-def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:
+def store_feedback(task: Task, words: JudgementInput, **values: Any) -> Feedback:
     """Write the feedback with its words on steps.
 
     Args:
@@ -161,7 +161,7 @@ def store_feedback(task: Task, words: Words, **values: Any) -> Feedback:
     return feedback
 
 
-def find_faults(words: Words, attempts: Mapping[int, Attempt]) -> dict[str, list[str]]:
+def find_faults(words: JudgementInput, attempts: Mapping[int, Attempt]) -> dict[str, list[str]]:
     """Field -> what is wrong with it; a word on a step is the field `steps.<place>`."""
     errors: dict[str, list[str]] = {}
     written = (words.text, words.edited_answer, words.hint_text)
@@ -213,7 +213,7 @@ def find_faults(words: Words, attempts: Mapping[int, Attempt]) -> dict[str, list
     return errors
 
 
-def _check_ranking(errors: dict[str, list[str]], words: Words, attempts: Mapping[int, Attempt]) -> None:
+def _check_ranking(errors: dict[str, list[str]], words: JudgementInput, attempts: Mapping[int, Attempt]) -> None:
     if not words.ranking:
         return
     answered = [index for index, attempt in attempts.items() if attempt.state == Attempt.State.ANSWERED]
@@ -226,7 +226,7 @@ def _check_ranking(errors: dict[str, list[str]], words: Words, attempts: Mapping
         errors["ranking"] = [f"wanted the preferred attempt ranked first, found {found}"]
 
 
-def _check_spans(errors: dict[str, list[str]], name: str, word: StepWord, step: Step) -> None:
+def _check_spans(errors: dict[str, list[str]], name: str, word: StepRating, step: Step) -> None:
     if len(word.spans) > MAX_SPANS:
         errors[name] = [f"wanted at most {MAX_SPANS} marked stretches, found {len(word.spans)}"]
     for span in word.spans:
