@@ -558,22 +558,22 @@ def train_next(worker_id: int) -> None:
             outbox.start("train", subject_id=run.pk, project_id=run.project_id)
 
 
-def take_result(data: object, *, by: str) -> None:
-    """A result came from the box: what it trained goes to the gate.
+def handle_training_result(data: object, *, by: str) -> None:
+    """Ingest a result that came from the training box: what it trained goes to the gate.
 
     One that cannot even be written down ends its run, with the reason; else it would be tried again for ever.
     """
     try:
         result = TrainResult.from_json(data)
         with transaction.atomic():
-            _take_home(result, by=by)
+            _ingest(result, by=by)
     except (DataError, OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".replace("\0", "?")
         if not training.fail_result(data, reason=reason, by=by):
             raise
 
 
-def _take_home(result: TrainResult, *, by: str) -> None:
+def _ingest(result: TrainResult, *, by: str) -> None:
     if scorers.is_scorer_run(result.run_id):
         if (model := scorers.record_head(result, by=by)) is not None:
             outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
@@ -593,7 +593,7 @@ def _take_home(result: TrainResult, *, by: str) -> None:
 def wake_silent_run(run: TrainingRun) -> str:
     """A run whose box went silent: take the result it left behind, end it as asked, send it again, or give it up."""
     if (data := letters.find_result(run)) is not None:
-        take_result(data, by="sweep")
+        handle_training_result(data, by="sweep")
         return "recorded"
     with transaction.atomic():
         found = retrying.give_up_silent(run, by="sweep")

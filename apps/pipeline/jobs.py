@@ -13,7 +13,7 @@ from tentalis.celery import app
 
 @app.task(name="training.record")
 def record_training(result: dict[str, Any]) -> None:
-    flow.take_result(result, by="control")
+    flow.handle_training_result(result, by="control")
 
 
 @app.task(name="training.heartbeat")

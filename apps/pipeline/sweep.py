@@ -9,7 +9,7 @@ from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
 from apps.pipeline import canary, conversing, flow, supervision, trainings
-from apps.training.cluster import tend_all
+from apps.training.cluster import poll_all_jobs
 from apps.training.retrying import find_silent_runs
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def label_steps() -> None:
 def tend_cluster() -> None:
     """Ask after the trainings on somebody else's machines."""
     try:
-        tend_all()
+        poll_all_jobs()
     except BrokerAwayError as error:
         logger.info("%s", error)
 

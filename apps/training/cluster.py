@@ -97,7 +97,7 @@ def _in_words(field: str) -> Iterator[None]:
         raise BadInputError(str(error), errors={field: [str(error)]}) from None
 
 
-def tend(spec: TrainSpec) -> None:
+def poll_job(spec: TrainSpec) -> None:
     """Have the spec's job started, or looked at.
 
     Raises:
@@ -115,7 +115,7 @@ def _nudge(spec: TrainSpec, reward_url: str) -> None:
         raise BrokerAwayError(f"the broker cannot be reached: {error}") from error
 
 
-def tend_all() -> int:
+def poll_all_jobs() -> int:
     """Ask after every run that trains on the cluster, and after what may train there though it is over here.
 
     Returns:
@@ -126,7 +126,7 @@ def tend_all() -> int:
     running = TrainingRun.objects.filter(state=TrainingRun.State.RUNNING, backend=BACKEND)
     specs = list(running.values_list("spec", flat=True))
     for spec in specs:
-        tend(TrainSpec.from_json(spec))
+        poll_job(TrainSpec.from_json(spec))
     stray = find_stray()
     for spec in stray:
         _nudge(spec, "")

@@ -167,7 +167,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             waiting_reason="",
             external_id=cluster.name_job(run.pk, attempt) if run.backend == cluster.BACKEND else "",
         )
-        (cluster.tend if run.backend == cluster.BACKEND else send_spec)(spec)
+        (cluster.poll_job if run.backend == cluster.BACKEND else send_spec)(spec)
 
 
 def _write_data(run: TrainingRun, parent: Adapter | None) -> tuple[str, str]:
@@ -277,7 +277,7 @@ class Awaited(NamedTuple):
 
 
 def lock_awaited(result: TrainResult) -> Awaited | None:
-    """What a result is taken home by; None where it is of another attempt, or the run has ended.
+    """What a result is ingested by; None where it is of another attempt, or the run has ended.
 
     The row alone is locked and read: what is joined to it would be as it was before the lock was waited for. Who asked
     for a stop gets one, also where the training had ended by then.
@@ -293,7 +293,7 @@ def lock_awaited(result: TrainResult) -> Awaited | None:
 
 
 def fail_result(data: object, *, reason: str, by: str) -> bool:
-    """End a run whose result cannot be taken home, with the reason; whether it waited for that one."""
+    """End a run whose result cannot be ingested, with the reason; whether it waited for that one."""
     run_id, attempt = (data.get("run_id"), data.get("attempt")) if isinstance(data, Mapping) else (None, None)
     if type(run_id) is not int or type(attempt) is not int:
         return False

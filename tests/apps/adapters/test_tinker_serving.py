@@ -106,7 +106,7 @@ def test_what_was_sampled_and_trained_there_is_gated_and_deployed_there(
     result = train(TrainSpec.from_json(run.spec), lambda _: None)
     assert result.ok, f"{result.error_type}: {result.error_message}"
     assert result.metrics[0]["max_ratio"] == pytest.approx(1.0, abs=1e-3), "trained on the policy that sampled"
-    flow.take_result(result.to_json(), by="control")
+    flow.handle_training_result(result.to_json(), by="control")
     adapter = Adapter.objects.get()
     gating.gate_adapter(adapter.pk, by="gate")
     adapter.refresh_from_db()

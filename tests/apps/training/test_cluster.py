@@ -68,10 +68,10 @@ def test_a_run_goes_to_the_cluster_with_its_options_and_its_door(run: TrainingRu
 def test_a_run_at_work_is_asked_after_with_the_same_words(run: TrainingRun) -> None:
     services.dispatch_run(run.pk, by="control")
     first = read_sent(cluster.QUEUE)
-    assert cluster.tend_all() == 1
+    assert cluster.poll_all_jobs() == 1
     assert read_sent(cluster.QUEUE) == first
     TrainingRun.objects.update(state="succeeded")
-    assert cluster.tend_all() == 0
+    assert cluster.poll_all_jobs() == 0
     assert read_sent(cluster.QUEUE) == []
 
 
@@ -172,9 +172,9 @@ def test_what_was_given_up_here_is_asked_after_until_the_cluster_has_stopped_it(
     with transaction.atomic():
         forgetting.end_line(project=run.project, end_user="", stand_in="nobody", by="user:olivia")
     read_sent(cluster.QUEUE)
-    assert cluster.tend_all() == 1
+    assert cluster.poll_all_jobs() == 1
     ((spec_json, reward_url, _),) = read_sent(cluster.QUEUE)
     assert (spec_json["run_id"], reward_url) == (run.pk, "")
     (path_of(run.spec["output_uri"]) / "result.json").write_text("{}")
-    assert cluster.tend_all() == 0
+    assert cluster.poll_all_jobs() == 0
     assert read_sent(cluster.QUEUE) == []

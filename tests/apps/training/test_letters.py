@@ -192,5 +192,5 @@ def test_the_letter_box_passes_on_what_lies_in_the_broker(spec: TrainSpec, broke
         box.stop()
     assert message is not None
     assert json.loads(base64.b64decode(json.loads(message[1])["body"]))[0] == [body]
-    flow.take_result(body, by="control")
+    flow.handle_training_result(body, by="control")
     assert TrainingRun.objects.get().state == "failed"

@@ -73,7 +73,7 @@ def test_every_odd_manifest_with_a_right_hash_settles_its_run(run: TrainingRun, 
     good = json.loads((directory / "manifest.json").read_bytes())
     for content in odd_manifests(good):
         (directory / "manifest.json").write_bytes(content)
-        flow.take_result(good_result | {"sha256": hashlib.sha256(content).hexdigest()}, by="control")
+        flow.handle_training_result(good_result | {"sha256": hashlib.sha256(content).hexdigest()}, by="control")
         run.refresh_from_db()
         assert run.state in {"failed", "succeeded"}, content[:200]
         assert (run.state == "failed") == bool(run.failure), content[:200]
@@ -84,7 +84,7 @@ def test_every_odd_manifest_with_a_right_hash_settles_its_run(run: TrainingRun, 
 
 def test_a_manifest_whose_files_are_a_list_says_so_in_the_runs_failure(run: TrainingRun, tmp_path: Path) -> None:
     digest = write_adapter(tmp_path / "adapter", files=["a"])
-    flow.take_result(
+    flow.handle_training_result(
         make_result(run, tmp_path / "x") | {"sha256": digest, "adapter_uri": (tmp_path / "adapter").as_uri()}, by="c"
     )
     run.refresh_from_db()
@@ -95,7 +95,7 @@ def test_a_manifest_whose_files_are_a_list_says_so_in_the_runs_failure(run: Trai
 def test_every_odd_result_settles_its_run(run: TrainingRun, tmp_path: Path) -> None:
     good = make_result(run, tmp_path)
     for odd in odd_results(good):
-        flow.take_result(odd, by="control")
+        flow.handle_training_result(odd, by="control")
         run.refresh_from_db()
         assert run.state != "running", odd
         assert run.state == "succeeded" or run.failure, odd

@@ -76,7 +76,7 @@ def train(run: TrainingRun, store: Path) -> Adapter:
     """Send a run, let it come home, and find its adapter safe and put it into service, as the gate does."""
     dispatch_run(run.pk, by="test")
     run.refresh_from_db()
-    flow.take_result(make_result(run, store), by="control")
+    flow.handle_training_result(make_result(run, store), by="control")
     adapter = Adapter.objects.get(run_id=run.pk)
     serve(adapter)
     return adapter
@@ -231,7 +231,7 @@ def test_who_is_forgotten_leaves_no_line_and_no_name(helper: Worker, store: Path
     at_work.refresh_from_db()
     assert (first.state, at_work.state) == ("refused", "cancelled")
     assert (Path(urlsplit(at_work.spec["output_uri"]).path) / "cancel").exists()
-    flow.take_result(late, by="control")
+    flow.handle_training_result(late, by="control")
     assert Adapter.objects.count() == 2, "what comes home late is dropped"
     for model in (Adapter, Batch, TrainingRun):
         names = set(model.objects.values_list("end_user", flat=True))

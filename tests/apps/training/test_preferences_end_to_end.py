@@ -121,7 +121,7 @@ def train(worker: Worker, by: User, algorithm: str) -> TrainingRun:
     run.refresh_from_db()
     assert run.state == TrainingRun.State.RUNNING, run.failure or run.waiting_reason
     result = train_spec(TrainSpec.from_json(run.spec), lambda _: None)
-    flow.take_result(result.to_json(), by="control")
+    flow.handle_training_result(result.to_json(), by="control")
     run.refresh_from_db()
     return run
 

@@ -105,7 +105,7 @@ def test_a_refused_run_may_be_queued_again_and_nothing_of_it_is_sent(batch: Batc
 def send_home(run: TrainingRun, store: Path, **changes: Any) -> Adapter:
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, heartbeat_at=Now())
     run.refresh_from_db()
-    flow.take_result(make_result(run, store, **changes), by="control")
+    flow.handle_training_result(make_result(run, store, **changes), by="control")
     run.refresh_from_db()
     return Adapter.objects.get(run_id=run.pk)
 
@@ -158,7 +158,7 @@ def test_what_the_trainer_would_not_publish_is_refused_with_its_numbers(batch: B
     run = ask(batch)
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, heartbeat_at=Now())
     run.refresh_from_db()
-    flow.take_result(make_result(run, store, **UNFIT), by="control")
+    flow.handle_training_result(make_result(run, store, **UNFIT), by="control")
     run.refresh_from_db()
     assert (run.state, run.failure) == ("refused", UNFIT["error_message"])
     assert run.metrics == UNFIT["metrics"]
@@ -177,7 +177,7 @@ def test_a_run_that_breaks_keeps_what_it_told_while_it_trained(batch: Batch, sto
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, metrics=[{"loss": 0.4}])
     run.refresh_from_db()
     broken = {"ok": False, "error_type": "DivergedError", "error_message": "loss is nan", "metrics": []}
-    flow.take_result(make_result(run, store, **broken), by="control")
+    flow.handle_training_result(make_result(run, store, **broken), by="control")
     run.refresh_from_db()
     assert (run.state, run.metrics) == ("failed", [{"loss": 0.4}])
 

@@ -58,7 +58,7 @@ def train(run: TrainingRun, store: Path) -> Adapter:
     run.refresh_from_db()
     assert run.state == "running", run.waiting_reason
     Segment.objects.filter(kind="train", subject_id=run.pk).update(state="done")
-    flow.take_result(make_result(run, store / str(run.pk)), by="control")
+    flow.handle_training_result(make_result(run, store / str(run.pk)), by="control")
     return Adapter.objects.get(run_id=run.pk)
 
 
@@ -186,7 +186,7 @@ def test_a_training_under_way_is_stopped_and_done_again(helper: Worker, store: P
     run.refresh_from_db()
     late = make_result(run, store)
     assert forget(helper, olivia).reruns == 1
-    flow.take_result(late, by="control")
+    flow.handle_training_result(late, by="control")
     run.refresh_from_db()
     assert (run.state, Adapter.objects.count()) == ("cancelled", 1)
     (made,) = finish(store)

@@ -34,7 +34,7 @@ def train(run: TrainingRun) -> Adapter:
     run.refresh_from_db()
     result = train_spec(TrainSpec.from_json(run.spec), lambda _: None)
     assert result.ok, f"{result.error_type}: {result.error_message}"
-    flow.take_result(result.to_json(), by="control")
+    flow.handle_training_result(result.to_json(), by="control")
     Segment.objects.update(state="done")
     return Adapter.objects.get(run_id=run.pk)
 

@@ -87,7 +87,7 @@ def make_result(run: TrainingRun, store: Path, **changes: Any) -> dict[str, Any]
 
 
 def test_a_result_brings_its_adapter_to_the_gate(run: TrainingRun, store: Path) -> None:
-    flow.take_result(make_result(run, store), by="control")
+    flow.handle_training_result(make_result(run, store), by="control")
     adapter = Adapter.objects.get()
     assert adapter.name == f"shop.echo@v1-{adapter.sha256[:8]}"
     assert (adapter.state, adapter.run_id) == ("candidate", run.pk)
@@ -97,21 +97,21 @@ def test_a_result_brings_its_adapter_to_the_gate(run: TrainingRun, store: Path) 
 
 def test_a_result_that_comes_twice_counts_once(run: TrainingRun, store: Path) -> None:
     result = make_result(run, store)
-    flow.take_result(result, by="control")
-    flow.take_result(result, by="control")
+    flow.handle_training_result(result, by="control")
+    flow.handle_training_result(result, by="control")
     assert Adapter.objects.count() == Segment.objects.filter(kind="adopt").count() == 1
 
 
 @pytest.mark.parametrize("changes", [{"attempt": 2}, {"run_id": 999_999}])
 def test_a_result_nobody_waits_for_is_dropped(run: TrainingRun, store: Path, changes: dict[str, Any]) -> None:
-    flow.take_result(make_result(run, store, **changes), by="control")
+    flow.handle_training_result(make_result(run, store, **changes), by="control")
     assert not Adapter.objects.exists()
     assert TrainingRun.objects.get().state == "running"
 
 
 def test_a_failed_training_is_kept_with_its_reason(run: TrainingRun, store: Path) -> None:
     result = make_result(run, store, ok=False, error_type="NonFiniteError", error_message="grad norm is nan")
-    flow.take_result(result, by="control")
+    flow.handle_training_result(result, by="control")
     found = TrainingRun.objects.get()
     assert (found.state, found.failure) == ("failed", "NonFiniteError: grad norm is nan")
 
@@ -129,7 +129,7 @@ def test_an_adapter_that_is_not_what_its_hash_says_never_gets_a_row(
 ) -> None:
     result = make_result(run, store)
     damage(store / "adapter" / "adapter_model.safetensors")
-    flow.take_result(result, by="control")
+    flow.handle_training_result(result, by="control")
     assert not Adapter.objects.exists()
     found = TrainingRun.objects.get()
     assert found.state == "failed"
@@ -141,13 +141,13 @@ def test_an_adapter_of_another_training_is_not_taken_for_this_ones(run: Training
     """As a box would send that mixes two up, or one that still trains what was sent before a crash."""
     spec = run.spec | {"run_id": 1, "attempt": 1, "rollouts_sha256": "2" * 64} | {field: 7}
     TrainingRun.objects.update(spec=spec)
-    flow.take_result(make_result(run, store), by="control")
+    flow.handle_training_result(make_result(run, store), by="control")
     assert not Adapter.objects.exists()
     assert f"of another training: {field} must be 7" in TrainingRun.objects.get().failure
 
 
 def test_an_adapter_outside_the_artifact_store_is_refused(run: TrainingRun, store: Path) -> None:
-    flow.take_result(make_result(run, store, adapter_uri="file:///etc"), by="control")
+    flow.handle_training_result(make_result(run, store, adapter_uri="file:///etc"), by="control")
     assert "must lie in the artifact store" in TrainingRun.objects.get().failure
 
 
@@ -166,7 +166,7 @@ def test_a_silent_run_is_sent_again_and_its_late_result_dropped(run: TrainingRun
     sweep.sweep_runs()
     assert TrainingRun.objects.get().state == "queued"
     assert Segment.objects.filter(kind="train", subject_id=run.pk, state="open").count() == 1
-    flow.take_result(late, by="control")
+    flow.handle_training_result(late, by="control")
     assert not Adapter.objects.exists()
 
 
@@ -255,7 +255,9 @@ def test_a_heartbeat_of_an_old_attempt_changes_nothing(run: TrainingRun) -> None
 def test_cancelling_a_run_at_work_tells_the_box(run: TrainingRun, store: Path, alice: User) -> None:
     trainings.cancel_run(run=run, by=alice)
     assert (store / "runs" / "1" / "cancel").exists()
-    flow.take_result(make_result(run, store, ok=False, error_type="CancelledError", error_message="asked to"), by="c")
+    flow.handle_training_result(
+        make_result(run, store, ok=False, error_type="CancelledError", error_message="asked to"), by="c"
+    )
     assert TrainingRun.objects.get().state == "cancelled"
 
 
@@ -264,12 +266,12 @@ def test_a_run_that_stopped_keeps_its_whole_curve_also_behind_a_checkpoint(
 ) -> None:
     services.note_heartbeat(run.pk, 1, {"update": 2.0}, 1)  # heartbeats tell the latest alone
     stopped: dict[str, Any] = {"ok": False, "error_type": "PausedError", "error_message": "by alice"}
-    flow.take_result(make_result(run, store, **stopped, metrics=[{"update": 1.0}, {"update": 2.0}]), by="c")
+    flow.handle_training_result(make_result(run, store, **stopped, metrics=[{"update": 1.0}, {"update": 2.0}]), by="c")
     assert TrainingRun.objects.get().metrics == [{"update": 1.0}, {"update": 2.0}]
     TrainingRun.objects.update(state="running")  # it goes on from its checkpoint
     services.note_heartbeat(run.pk, 1, {"update": 3.0}, 2)
     stopped["error_type"] = "CancelledError"
-    flow.take_result(make_result(run, store, **stopped, metrics=[{"update": 3.0}, {"update": 4.0}]), by="c")
+    flow.handle_training_result(make_result(run, store, **stopped, metrics=[{"update": 3.0}, {"update": 4.0}]), by="c")
     assert [row["update"] for row in TrainingRun.objects.get().metrics] == [1.0, 2.0, 3.0, 4.0]
 
 
@@ -292,7 +294,7 @@ def is_sent(run: TrainingRun) -> bool:
 def test_a_workers_next_run_waits_until_the_last_adapter_is_judged(run: TrainingRun, store: Path) -> None:
     second = queue_another(run)
     assert not is_sent(second)
-    flow.take_result(make_result(run, store), by="control")
+    flow.handle_training_result(make_result(run, store), by="control")
     flow.train_waiting()
     assert not is_sent(second), "the adapter of the first is not judged yet"
     adapter = Adapter.objects.get()
@@ -303,13 +305,15 @@ def test_a_workers_next_run_waits_until_the_last_adapter_is_judged(run: Training
 
 def test_a_workers_next_run_is_sent_by_the_sweep_when_the_last_one_failed(run: TrainingRun, store: Path) -> None:
     second = queue_another(run)
-    flow.take_result(make_result(run, store, ok=False, error_type="OSError", error_message="full"), by="control")
+    flow.handle_training_result(
+        make_result(run, store, ok=False, error_type="OSError", error_message="full"), by="control"
+    )
     sweep.sweep_runs()
     assert is_sent(second)
 
 
 def test_an_adapter_whose_gate_died_is_refused_with_the_reason(run: TrainingRun, store: Path) -> None:
-    flow.take_result(make_result(run, store), by="control")
+    flow.handle_training_result(make_result(run, store), by="control")
     adapter = Adapter.objects.get()
     flow.refuse_dead_adoption(adapter.pk, "adapters.gate", "the server is gone")
     adapter.refresh_from_db()
@@ -413,7 +417,7 @@ def test_a_run_is_told_how_much_its_rewards_had_to_say(
                 project=project, worker=worker, task=task, attempt=attempt, is_usable=True, reward=reward
             )
             TrainingUse.objects.create(rollout=rollout, batch=run.batch)
-    flow.take_result(make_result(run, store, summary={"updates": 1.0}), by="control")
+    flow.handle_training_result(make_result(run, store, summary={"updates": 1.0}), by="control")
     summary = TrainingRun.objects.get().summary
     assert summary.pop("reward_std") == pytest.approx(0.125**0.5)
     assert summary == {

@@ -92,7 +92,7 @@ def test_what_is_given_up_is_told_to_stop(run: TrainingRun, store: Path) -> None
 
 def test_a_result_that_comes_after_the_cancel_is_not_adopted(run: TrainingRun, store: Path, alice: User) -> None:
     trainings.cancel_run(run=run, by=alice)
-    flow.take_result(make_result(run, store), by="control")
+    flow.handle_training_result(make_result(run, store), by="control")
     assert (fetch(run).state, Adapter.objects.count()) == ("cancelled", 0)
 
 
@@ -100,7 +100,9 @@ def test_the_schedule_does_not_take_a_persons_pause_for_its_own(run: TrainingRun
     trainings.pause_run(run=run, by=alice)
     services.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
     asked = (store / "runs" / "1" / "pause").read_text()
-    flow.take_result(make_result(run, store, ok=False, error_type="PausedError", error_message=asked), by="control")
+    flow.handle_training_result(
+        make_result(run, store, ok=False, error_type="PausedError", error_message=asked), by="control"
+    )
     sweep.sweep_runs()
     assert fetch(run).state == "paused", "when hours begin nobody but a person lets it go on"
 
@@ -131,7 +133,7 @@ def test_what_lost_attempts_took_of_the_box_is_counted(run: TrainingRun) -> None
 def test_a_result_that_cannot_be_stored_ends_its_run_with_the_reason(
     run: TrainingRun, store: Path, changes: dict[str, Any]
 ) -> None:
-    flow.take_result(json.loads(json.dumps(make_result(run, store, **changes))), by="control")
+    flow.handle_training_result(json.loads(json.dumps(make_result(run, store, **changes))), by="control")
     assert fetch(run).state == "failed"
     assert "its result cannot be used" in fetch(run).failure
 
@@ -190,7 +192,7 @@ def test_a_result_that_comes_before_its_run_was_written_down_knows_its_parent(
     result = make_result(run, store)
     with transaction.atomic():
         TrainingRun.objects.update(state="running", attempt=1, parent=parent)
-        home = Side(lambda: flow.take_result(result, by="control"))
+        home = Side(lambda: flow.handle_training_result(result, by="control"))
         until_waiting(1)
     home.end()
     assert Adapter.objects.get(run_id=run.pk).parent == parent
@@ -251,7 +253,7 @@ def test_one_place_is_given_to_one_run_however_many_ask_at_once(settings: Settin
 @pytest.mark.django_db(transaction=True)
 def test_however_often_a_result_comes_at_once_it_is_taken_home_once(run: TrainingRun, store: Path) -> None:
     result = make_result(run, store)
-    found = at_once([lambda: flow.take_result(result, by="control")] * 6)
+    found = at_once([lambda: flow.handle_training_result(result, by="control")] * 6)
     assert found == [None] * 6
     assert Adapter.objects.count() == Segment.objects.filter(kind="adopt").count() == 1
 
@@ -264,7 +266,7 @@ def test_cancel_pause_and_result_at_once_leave_one_truth(run: TrainingRun, store
         [
             lambda: trainings.cancel_run(run=fetch(run), by=alice),
             lambda: trainings.pause_run(run=fetch(run), by=alice),
-            lambda: flow.take_result(result, by="control"),
+            lambda: flow.handle_training_result(result, by="control"),
             lambda: flow.wake_silent_run(fetch(run)),
         ]
     )

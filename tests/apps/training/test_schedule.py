@@ -189,7 +189,7 @@ def test_a_run_at_work_is_told_to_pause_and_goes_on_when_asked(worker: Worker, t
     trainings.pause_run(run=run, by=boss)
     assert (output / "pause").read_text() == "paused by user:boss"
     paused = make_result(run, tmp_path, ok=False, error_type="PausedError", error_message="paused by user:boss")
-    flow.take_result(paused, by="control")
+    flow.handle_training_result(paused, by="control")
     run.refresh_from_db()
     assert (run.state, run.failure) == ("paused", "")
     assert run.cost["gpu_s"] >= 0
@@ -222,7 +222,9 @@ def test_the_schedule_pauses_what_trains_after_hours_and_lets_it_go_on_when_they
     words = (output / "pause").read_text()
     assert words == schedule.OUTSIDE_HOURS
     run.refresh_from_db()
-    flow.take_result(make_result(run, tmp_path, ok=False, error_type="PausedError", error_message=words), by="control")
+    flow.handle_training_result(
+        make_result(run, tmp_path, ok=False, error_type="PausedError", error_message=words), by="control"
+    )
     assert trainings.keep_hours() == 0
     set_policy(worker.project)
     assert trainings.keep_hours() == 1

@@ -91,7 +91,7 @@ def train(run: TrainingRun) -> None:
     services.dispatch_run(run.pk, by="control")
     run.refresh_from_db()
     result = train_spec(TrainSpec.from_json(run.spec), lambda _: None)
-    flow.take_result(result.to_json(), by="control")
+    flow.handle_training_result(result.to_json(), by="control")
     run.refresh_from_db()
 
 

@@ -74,7 +74,7 @@ def train(fit: ManagerRun) -> None:
     dispatch_run(fit.run.pk, by="test")
     fit.run.refresh_from_db()
     result = train_spec(TrainSpec.from_json(fit.run.spec), lambda _: None)
-    flow.take_result(result.to_json(), by="control")
+    flow.handle_training_result(result.to_json(), by="control")
     assert Segment.objects.filter(kind="adopt_manager", subject_id=fit.pk).exists()
     verdict_managers.gate_manager(fit.pk, by="gate")
     fit.refresh_from_db()

@@ -160,7 +160,7 @@ def test_a_training_that_failed_refuses_its_fit_and_the_next_audits_start_anothe
     fit, run = queue(worker)
     dispatch_run(run.pk, by="test")
     result = TrainResult(run_id=run.pk, attempt=1, ok=False, error_type="BaseModelError", error_message="no such model")
-    flow.take_result(result.to_json(), by="control")
+    flow.handle_training_result(result.to_json(), by="control")
     fit.refresh_from_db()
     run.refresh_from_db()
     assert (run.state, fit.state) == ("failed", "refused")

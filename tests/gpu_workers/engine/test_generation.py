@@ -106,7 +106,7 @@ def test_a_stop_string_across_tokens_cuts_the_text_before_it(engine: Engine) -> 
 def test_unloading_refuses_new_requests_and_lets_running_ones_end_on_their_weights(
     engine: Engine, write_adapter: Callable[..., Path], tmp_path: Path
 ) -> None:
-    lane = engine.load_adapter("w@v1", write_adapter(tmp_path / "1", seed=1))
+    loaded = engine.load_adapter("w@v1", write_adapter(tmp_path / "1", seed=1))
     expected = engine.generate([PROMPT], 2, adapter="w@v1", max_tokens=15, seed=2)[0]
     job = Job(engine.models.find("w@v1"), [PROMPT], SamplingOptions(n=2, max_tokens=15, seed=2))
     engine.submit(job)
@@ -115,7 +115,7 @@ def test_unloading_refuses_new_requests_and_lets_running_ones_end_on_their_weigh
     with pytest.raises(UnknownModelError, match="w@v1"):
         engine.models.find("w@v1")
     again = engine.load_adapter("w@v1", write_adapter(tmp_path / "2", seed=2))
-    assert again.fingerprint != lane.fingerprint
+    assert again.fingerprint != loaded.fingerprint
     drain(engine)
     assert [sample.token_ids for sample in job.finished_samples()] == [sample.token_ids for sample in expected]
 
