@@ -19,7 +19,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.outbox.locking import lock_segments
 from apps.outbox.services import cancel_segments
-from apps.rollouts.moving import take_over
+from apps.rollouts.batch_items import move_remaining_items
 from apps.training import run_control
 from apps.training.models import TrainingRun
 from tentalis.core.learning.recipes import Recipe
@@ -93,7 +93,7 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
     for run in found.runs:
         if run.state in OPEN:
             cancel_for_rebuild(run, by=by)
-        batch = take_over(run.batch, by=by) if run.batch is not None else None
+        batch = move_remaining_items(run.batch, by=by) if run.batch is not None else None
         if batch is None:
             continue
         recipe = _disable_staleness_limit(Recipe.from_json(run.recipe), run.backend)

@@ -1,4 +1,4 @@
-"""What is left of a batch, when a part of it was forgotten, in a batch of its own."""
+"""Unlearn an erased person (GDPR): move what is left of a batch into a batch of its own, to train on again."""
 
 from django.db.models import Max
 from django.db.models.functions import Now
@@ -9,7 +9,7 @@ from apps.rollouts.models import Batch, Demonstration, PreferencePair, TrainingU
 from apps.workers.models import Worker
 
 
-def take_over(batch: Batch, *, by: str) -> Batch | None:
+def move_remaining_items(batch: Batch, *, by: str) -> Batch | None:
     """Move what is left of a batch into a new one that is full, in the running transaction; each keeps its one place.
 
     Returns:
