@@ -15,7 +15,7 @@ from apps.audit.models import AuditEntry, AuditSeal
 from apps.finding.bounds import find_first_since
 from apps.outbox.models import Segment
 
-PAGE = 30
+PAGE = 25
 WINDOW = 200_000
 """Entries that one page looks through for a filter; the next page goes on below them."""
 CHECKED = 200
