@@ -3,7 +3,17 @@
 from django.contrib import admin
 
 from apps.base.admin import ReadOnlyAdmin
-from apps.feedback.models import BulkJudgement, Feedback, GoldItem, Hint, Review, ReviewDraft, ReviewSkip, StepFeedback
+from apps.feedback.models import (
+    BulkJudgement,
+    Feedback,
+    GoldItem,
+    Hint,
+    Review,
+    ReviewDraft,
+    ReviewSkip,
+    RowImport,
+    StepFeedback,
+)
 
 
 @admin.register(Review)
@@ -66,6 +76,14 @@ class ReviewDraftAdmin(ReadOnlyAdmin):
 class BulkJudgementAdmin(ReadOnlyAdmin):
     list_display = ["id", "project", "by", "state", "done", "total", "created_at"]
     list_filter = ["state", "project"]
+    list_select_related = ["project", "by"]
+
+
+@admin.register(RowImport)
+class RowImportAdmin(ReadOnlyAdmin):
+    list_display = ["id", "project", "by", "kind", "file", "state", "done", "total"]
+    list_filter = ["state", "kind", "project"]
+    search_fields = ["file", "sha256"]
     list_select_related = ["project", "by"]
 
 
