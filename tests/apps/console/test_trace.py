@@ -174,7 +174,7 @@ def test_who_judges_a_task_blindly_is_not_told_first(scene: Scene, client: Clien
 def test_a_reviewer_sees_what_their_own_feedback_did(scene: Scene) -> None:
     bob = make_user("bob")
     waiting = judge(make_task(scene.project, scene.worker, state="in_review"))
-    found = find_contribution(Feedback.objects.filter(author=bob.handle).select_related("task__worker"))
+    found = find_contribution(list(Feedback.objects.filter(author=bob.handle).select_related("task__worker")))
     stages = {fate.feedback.pk: fate.stage for fate in found.fates}
     assert stages[waiting.pk] == "waits"
     assert stages[scene.reviewed.feedback.get().pk] == "learned"
