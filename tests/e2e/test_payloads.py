@@ -52,7 +52,8 @@ FOREIGN = """() => {
     const nonce = document.querySelector("script[nonce]").nonce;
     const tags = "script:not([src^='/static/']), iframe, object, embed, base, meta[http-equiv], style, frame, " +
         "frameset, marquee, template, math, portal, fencedframe, noembed, xmp, plaintext, listing, audio, video, " +
-        "source, track, foreignObject, animate, set, use, link:not([href^='/static/']), font, keygen, applet";
+        "source, track, foreignObject, animate, set, use:not([href='#thumb']), " +
+        "link:not([href^='/static/']), font, keygen, applet";
     for (const one of document.querySelectorAll(tags)) found.push(one.outerHTML.slice(0, 150));
     for (const one of document.querySelectorAll("*")) for (const {name, value} of one.attributes) {
         const planted = /^(on|x-|data-hx|v-|ng-|@|:|style$|formaction$|srcdoc$|background$|xlink|is$)/.test(name)
