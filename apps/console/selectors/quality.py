@@ -34,7 +34,7 @@ RATERS = 200
 PAIRED_ROWS = 1_500
 PAIRS, PAIR_ITEMS = 10, 200
 DRAWS = 200
-PAGE = 15
+PAGE = 12
 RECENT = 200
 """Feedbacks behind the signs of haste."""
 SCORERS = {"prm": "PRM", "hallucination": "Hallucination check"}
