@@ -193,7 +193,7 @@ def test_without_a_key_or_a_model_it_does_not_open(monkeypatch: pytest.MonkeyPat
     from gpu_workers.backends.tinker.__main__ import main
 
     assert main(["--base", str(tiny_model())]) == 1
-    assert "options.model must name the service's base model" in capsys.readouterr().err
+    assert "options.model: wanted the service's name of the base model" in capsys.readouterr().err
     monkeypatch.setenv("TENTALIS_TINKER_API_KEY", "sk-1")
     assert main(["--base", str(tiny_model()), "--model", MODEL]) == 1
     assert "must begin with tml- or eyJ" in capsys.readouterr().err

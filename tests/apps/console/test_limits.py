@@ -79,7 +79,7 @@ def test_costs_are_of_this_project_and_of_today(project: Project, alice: User) -
 
 def test_a_tasks_page_says_what_it_cost(project: Project, alice: User) -> None:
     task = make_task(project)
-    assert "no call is kept" in sign_in(alice).get(path("task", task.pk)).content.decode()
+    assert "no calls recorded" in sign_in(alice).get(path("task", task.pk)).content.decode()
     call(project, task_id=task.pk)
     call(project, usd=None, task_id=task.pk)
     page = sign_in(alice).get(path("task", task.pk)).content.decode()

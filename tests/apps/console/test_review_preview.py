@@ -112,7 +112,7 @@ def test_nobody_has_two_calls_under_way(model: FakeModelServer, task: Task) -> N
     first = Thread(target=ask)
     first.start()
     assert arrived.wait(20)
-    assert "still reading" in preview(task, ASKING | {"text": "Other words."})
+    assert "still working" in preview(task, ASKING | {"text": "Other words."})
     may_answer.set()
     first.join(20)
     assert "Name the price" in pages[0]
