@@ -12,13 +12,17 @@ BENCH ?=
 ARGS ?=
 TYPES ?= tentalis.d.ts
 JOBS ?= 2
+# folders of the tests that are fast for what they show; their times stand in the report of `make test ARGS=--durations=0`
+QUICK := tests/core tests/architecture tests/client tests/outbound tests/apps/gateway/dialects $(addprefix tests/apps/, \
+	accounts api audit base calibration conversations environments feedback inference operations outbox rollouts \
+	scoring supervision tasks workers)
 
 # what `check --deploy` looks at: production settings, with addresses nobody answers on
 PRODUCTION := DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HTTPS=1 \
 	TENTALIS_SECRET_KEY=only-lint-reads-this-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH \
 	TENTALIS_DATABASE_URL=postgres://lint@127.0.0.1:1/lint TENTALIS_REDIS_URL=redis://127.0.0.1:1/0
 
-.PHONY: help demo up test lint bench screens types lock install
+.PHONY: help demo up test quick lint bench screens types lock install
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +38,9 @@ up: $(VENV)/installed-base ## start everything on this machine and stay
 test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=2 at a time)
 	@docker/requirements/system.sh
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+quick: $(VENV)/installed-dev ## what two minutes show, without browser, processes and torch (ARGS=tests/apps/console for more)
+	@$(PY) -m pytest -q -n $(JOBS) --dist loadfile -m "not (browser or broker or slow or torch)" $(QUICK) $(ARGS)
 
 lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's own checks
 	$(VENV)/bin/ruff format --check .

@@ -3,6 +3,7 @@
 import itertools
 import random
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ from psycopg.rows import dict_row
 from tentalis.core.desk import HOUSE_RULES, OPTIONS, make_tickets
 from tentalis.core.desk_rubric import write_rubric
 from tentalis.core.scoring.step_labels import choose_split
+from tentalis.platform.processes import signal_group
 from tentalis.platform.up import RunningStack
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.stage import chaos_stack, read_admin_token
-from tests.pipeline.line import wait_until
+from tests.pipeline.line import PATIENCE_S, wait_until
 
 SERVICES = ("web", "engine", "gpu", "relay", "queues", "bootstrap")
 SETTINGS = {
@@ -52,6 +54,8 @@ PROJECT: Mapping[str, Any] = {
     "recipe": {"learning_rate": 1e-5},
     "batch_tasks": 8,
 }
+MOMENT_S = 0.003
+"""A tenth of what the shortest training takes."""
 
 
 @dataclass
@@ -117,11 +121,24 @@ class Plane:
         """Where the box writes of an attempt at a run."""
         return self.stack.home.root / "artifacts" / "runs" / str(run) / str(attempt)
 
+    def freeze_box(self) -> None:
+        """Until `kill_box_while_it_trains` the training box begins nothing."""
+        signal_group(self.stack.pid_of("gpu"), signal.SIGSTOP)
+
     def kill_box_while_it_trains(self, run: int) -> None:
-        """kill -9 of the training box in the middle of the run's first attempt."""
+        """kill -9 of the training box in the middle of the run's first attempt.
+
+        It goes on a moment at a time: when it is seen to have begun, it cannot have ended.
+        """
         output = self.output_of(run, 1)
-        wait_until(lambda: (output / "spec.json").exists() or None, f"run {run} trains")
-        self.stack.signal("gpu", signal.SIGKILL)
+
+        box, deadline = self.stack.pid_of("gpu"), time.monotonic() + PATIENCE_S
+        while not (output / "spec.json").exists():
+            assert time.monotonic() < deadline, f"run {run} does not begin"
+            signal_group(box, signal.SIGCONT)
+            time.sleep(MOMENT_S)
+            signal_group(box, signal.SIGSTOP)
+        signal_group(box, signal.SIGKILL)
         assert not (output / "result.json").exists(), "it was killed too late"
 
 

@@ -107,6 +107,7 @@ def test_a_forgotten_person_leaves_adapters_scorer_and_fits_though_the_box_is_ki
     fits = plane.ask("SELECT id FROM training_managerrun")
     hers, others = find_uses(plane)
     assert len(hers) == 8
+    plane.freeze_box()
     forgotten = plane.call("POST", "projects/plane/forget", {"text": GRACE, "dry_run": False})
     assert (forgotten["reruns"], forgotten["judges"]) == (3, [model["name"], "agent:rubric:desk"])
     policies = [
