@@ -23,7 +23,7 @@ from apps.environments.registry import WORLDS
 from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
-from tentalis.core.field_limits import MAX_PROMPT_CHARS
+from tentalis.core.field_limits import MAX_GROUP, MAX_PROMPT_CHARS
 from tentalis.core.judged_files import KINDS, TASKS
 from tentalis.core.task_files import guess_form
 from tentalis.core.worlds import World
@@ -93,7 +93,7 @@ class PlacedForm(forms.Form):
     group_size = forms.IntegerField(
         label=_("Attempts"),
         min_value=1,
-        max_value=64,
+        max_value=MAX_GROUP,
         required=False,
         help_text=_(
             "How often each is tried; attempts are compared with each other. Empty: the project's usual number."

@@ -12,13 +12,13 @@ from apps.console.selectors.proposals import Leaf, read_action
 from apps.supervision.models import Proposal
 from apps.supervision.services import MAX_REJECTION_CHARS
 from apps.workers.models import Worker
-from tentalis.core.checked import FieldError, bounds
+from tentalis.core.checked import FieldError, rule_of
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
 from tentalis.core.supervision import SupervisionPolicy, read_supervision
 
 YES_NO = [("yes", _("Yes")), ("no", _("No"))]
 SHORT = 60
-LEAST_S, MOST_S = bounds(SupervisionPolicy, "deadline_s")
+DEADLINE = rule_of(SupervisionPolicy, "deadline_s")
 
 
 class DecisionForm(forms.Form):
@@ -161,7 +161,9 @@ class RulesForm(forms.Form):
     )
     messages = forms.BooleanField(label=_("Messages to others wait"), required=False)
     answers = forms.BooleanField(label=_("Answers wait"), required=False)
-    deadline_s = DurationField(label=_("Time to decide"), is_whole=True, min_s=LEAST_S, max_s=MOST_S, initial=300)
+    deadline_s = DurationField(
+        label=_("Time to decide"), is_whole=True, min_s=DEADLINE.low, max_s=DEADLINE.high, initial=300
+    )
     on_timeout = forms.ChoiceField(
         label=_("If the time runs out"), choices=Proposal.OnTimeout.choices, initial="reject"
     )

@@ -17,7 +17,7 @@ from apps.console.words_groups import USED_BY, group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
 from apps.tasks.models import Environment
 from tentalis.core.checked import Choice, FieldError, Flag, Number, Several
-from tentalis.core.field_limits import MAX_GUIDELINES_CHARS
+from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.windows import MOST_CALENDAR_CHARS, TrainingPolicy
@@ -116,10 +116,16 @@ class GeneralForm(SectionForm):
         help_text=_("Principles that hold above the rubric, in every task. Judges and managers read them too."),
     )
     group_size = forms.IntegerField(
-        label=_("Attempts at a task"), min_value=1, max_value=64, help_text=_("They are compared with each other.")
+        label=_("Attempts at a task"),
+        min_value=1,
+        max_value=MAX_GROUP,
+        help_text=_("They are compared with each other."),
     )
     batch_tasks = forms.IntegerField(
-        label=_("Tasks in a training batch"), min_value=1, max_value=100_000, help_text=_("A full batch starts a run.")
+        label=_("Tasks in a training batch"),
+        min_value=1,
+        max_value=MAX_BATCH_TASKS,
+        help_text=_("A full batch starts a run."),
     )
     learning_enabled = forms.BooleanField(
         label=_("Workers learn"), required=False, help_text=_("Off: tasks are done and judged, and nothing is trained.")

@@ -12,9 +12,10 @@ from apps.accounts.services import change_project, require_right
 from apps.base.errors import BadInputError
 from apps.feedback.rules import validate_review_policy
 from apps.workers.models import Worker
+from tentalis.core.checked import rule_of
 from tentalis.core.review_policy import ReviewPolicy
 
-MOST_MODEL_CHARS: int = ReviewPolicy.__dataclass_fields__["model"].metadata["rule"].most
+MOST_MODEL_CHARS: int = rule_of(ReviewPolicy, "model").most
 LEAST_RATE = 0.01
 """A share of the tasks that is none at all is said by who judges: nobody."""
 

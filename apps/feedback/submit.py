@@ -21,7 +21,7 @@ from apps.feedback.models import Feedback, Review
 from apps.feedback.rights import REVIEWERS
 from apps.feedback.rules import validate_review_policy
 from apps.tasks.models import Task
-from tentalis.core.checked import bounds
+from tentalis.core.checked import rule_of
 from tentalis.core.review_policy import ReviewPolicy
 
 OUTSIDE_TRUST = 0.5
@@ -52,9 +52,9 @@ def give_feedback(
     """
     words = JudgementInput(**said)
     require_role(by, review.project, *REVIEWERS)
-    least_s, most_s = bounds(ReviewPolicy, "undo_s")
-    if not least_s <= undo_s <= most_s:
-        raise BadInputError(f"undo_s: wanted {least_s} to {most_s} seconds, found {undo_s!r}")
+    undo = rule_of(ReviewPolicy, "undo_s")
+    if not undo.low <= undo_s <= undo.high:
+        raise BadInputError(f"undo_s: wanted {undo.low} to {undo.high} seconds, found {undo_s!r}")
     with transaction.atomic():
         task, row = lock_review(review, by)
         move(row, Review.State.CLOSED, by=by.handle, payload={"task": task.pk}, closed_at=Now())

@@ -29,14 +29,13 @@ from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
-from tentalis.core.field_limits import MAX_PROMPT_CHARS
+from tentalis.core.field_limits import MAX_GROUP, MAX_PROMPT_CHARS
 from tentalis.core.task_files import TaskFileError, TaskRow, read_task_rows
 from tentalis.core.worlds import Agent, AttemptDraft, World
 from tentalis.limits import LIMITS
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_METADATA_CHARS = 20_000
-MAX_GROUP = 64
 MAX_SEED = 2**53 - 1
 
 

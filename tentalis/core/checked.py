@@ -232,7 +232,6 @@ class Checked:
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
 
 
-def bounds(kind: type[Checked], field: str) -> tuple[int, int]:
-    """The least and the most of a field that holds a whole number, for who must ask for one in another form."""
-    rule = kind.__dataclass_fields__[field].metadata["rule"]  # type: ignore[attr-defined]
-    return rule.low, rule.high
+def rule_of(kind: type[Checked], field: str) -> Any:
+    """The rule of a field, for who must ask for the same in another form."""
+    return kind.__dataclass_fields__[field].metadata["rule"]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How long texts may be that people and agents hand in: each limit once, for service, form, REST and tool.
+"""How long texts may be and how many things asked for: each limit once, for service, form, REST and tool.
 
 Limits of requests and connections stand in `edge_limits.py`; those of settings with their fields (`checked.py`).
 """
@@ -19,5 +19,8 @@ MAX_APPEAL_CHARS = 200
 MAX_API_KEY_CHARS = 2_000
 MAX_HANDED_IN_STEPS = 500
 """Of an attempt that an agent did outside."""
+MAX_GROUP = 64
+"""Attempts at a task."""
+MAX_BATCH_TASKS = 100_000
 MAX_STEPS_SPOKEN_OF = 2_000
 """That one judgement speaks of."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.checked import Checked, Choice, FieldError, Text, bounds, choice, flag, number, several, text
+from tentalis.core.checked import Checked, Choice, FieldError, Text, choice, flag, number, rule_of, several, text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,5 +73,6 @@ def test_what_was_written_is_read_back(count: int, share: float, limit: float | 
     assert Example.from_json(example.to_json()) == example
 
 
-def test_bounds_are_told() -> None:
-    assert bounds(Example, "count") == (1, 10)
+def test_the_rule_of_a_field_is_told() -> None:
+    rule = rule_of(Example, "count")
+    assert (rule.low, rule.high) == (1, 10)

@@ -17,7 +17,7 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.feedback.judges import LEAST_RATE, MOST_MODEL_CHARS
-from tentalis.core.field_limits import MAX_GUIDELINES_CHARS
+from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS
 from tentalis.core.review_policy import Who
 
 SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
@@ -71,8 +71,8 @@ class ProjectChange(StrictSerializer):
     review_policy = ObjectField(required=False, help_text="Which tasks wait for whom; {}: the built-in.")
     gate_policy = ObjectField(required=False, help_text="Margins and patience of the promotion gate.")
     recipe = ObjectField(required=False, help_text="Learning recipe; {}: the built-in.")
-    group_size = WholeNumberField(required=False, min_value=1, max_value=64)
-    batch_tasks = WholeNumberField(required=False, min_value=1, max_value=100_000)
+    group_size = WholeNumberField(required=False, min_value=1, max_value=MAX_GROUP)
+    batch_tasks = WholeNumberField(required=False, min_value=1, max_value=MAX_BATCH_TASKS)
     learning_enabled = TrueFalseField(required=False)
     limits = ObjectField(required=False, help_text=LIMITS_HELP)
     session_policy = ObjectField(required=False, help_text=SESSION_POLICY_HELP)

@@ -23,7 +23,7 @@ from apps.feedback.queue import CHOICES, MAX_FILTER_CHARS, PURPOSES
 from apps.feedback.skip import Then
 from apps.tasks.models import Environment
 from apps.training.provenance import trace_feedback
-from tentalis.core.checked import bounds
+from tentalis.core.checked import rule_of
 from tentalis.core.field_limits import (
     MAX_APPEAL_CHARS,
     MAX_COMMENT_CHARS,
@@ -269,7 +269,7 @@ class ReviewFeedbackIn(FeedbackIn):
     undo_s = NumberField(
         required=False,
         min_value=0,
-        max_value=bounds(ReviewPolicy, "undo_s")[1],
+        max_value=rule_of(ReviewPolicy, "undo_s").high,
         help_text="For so long you may undo it. Default: 0.",
     )
 

@@ -24,7 +24,7 @@ from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, MOST_FALLBACKS
-from tentalis.core.field_limits import MAX_HANDED_IN_STEPS, MAX_PROMPT_CHARS, MAX_SYSTEM_PROMPT_CHARS
+from tentalis.core.field_limits import MAX_GROUP, MAX_HANDED_IN_STEPS, MAX_PROMPT_CHARS, MAX_SYSTEM_PROMPT_CHARS
 from tentalis.core.judged_files import KINDS, TASKS
 from tentalis.core.task_files import FORMS
 from tentalis.limits import LIMITS
@@ -201,7 +201,7 @@ class TaskIn(StrictSerializer):
     prompt = TextField(max_length=MAX_PROMPT_CHARS)
     environment = WordField(choices=Environment.choices)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
-    group_size = WholeNumberField(required=False, min_value=1, max_value=64, help_text="Default: the project's.")
+    group_size = WholeNumberField(required=False, min_value=1, max_value=MAX_GROUP, help_text="Default: the project's.")
     reference = AnyJSONField(required=False, allow_null=True, help_text=REFERENCE)
     parent: Any = WholeNumberField(required=False, allow_null=True, min_value=1, help_text="Task this one is part of.")
     metadata = ObjectField(required=False, max_bytes=20_000)
