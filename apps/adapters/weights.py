@@ -3,11 +3,11 @@
 import json
 import math
 import struct
-from array import array
-from functools import cache
-from operator import mul
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from apps.adapters.errors import AdapterBrokenError
 from tentalis.core.learning.quarantine_checks import TensorFacts, WeightFacts
@@ -65,23 +65,13 @@ def _measure(name: str, entry: dict[str, Any], data: bytes, size_bytes: int) -> 
     count = math.prod(shape)
     if len(data) != size_bytes or size_bytes != count * _SIZES[kind]:
         raise AdapterBrokenError(f"{WEIGHTS}: {name} should have {count * _SIZES[kind]} bytes, found {len(data)}")
-    values = _numbers(kind, data)
-    norm = math.sqrt(sum(map(mul, values, values)))
-    zeros = values.count(0.0) / count if count else 0.0
+    values = _read_numbers(kind, data)
+    norm = float(np.sqrt(values @ values))
+    zeros = float(np.mean(values == 0.0)) if count else 0.0
     return TensorFacts(shape=shape, norm=norm, zeros=zeros, is_finite=math.isfinite(norm))
 
 
-def _numbers(kind: str, data: bytes) -> "array[float]":
-    if kind in ("F32", "F64"):
-        return array("f" if kind == "F32" else "d", data)
-    table = _table(kind)
-    return array("f", [table[one] for one in memoryview(data).cast("H")])
-
-
-@cache
-def _table(kind: str) -> "array[float]":
-    """What each of the 65,536 half numbers is."""
-    halves = range(1 << 16)
-    if kind == "F16":
-        return array("f", struct.unpack(f"<{1 << 16}e", struct.pack(f"<{1 << 16}H", *halves)))
-    return array("f", struct.pack(f"<{1 << 16}I", *(half << 16 for half in halves)))
+def _read_numbers(kind: str, data: bytes) -> NDArray[np.float64]:
+    if kind == "BF16":  # the upper half of a float32; numpy has no such type
+        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
+    return np.frombuffer(data, f"<f{_SIZES[kind]}").astype(np.float64)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 
-from tentalis.core.cholesky import factor, invert_diagonal, solve
+import numpy as np
+from numpy.typing import NDArray
+
 from tentalis.core.scoring.ranking import (
     Auc,
     Difference,
@@ -19,7 +21,7 @@ from tentalis.core.scoring.ranking import (
     reach_of,
     variance_of_mean,
 )
-from tentalis.core.sigmoid import sigmoid
+from tentalis.core.sigmoid import cross_entropy, sigmoid
 
 Items = Mapping[str, float]
 """A rubric's items as found in an attempt: name -> value, in [-1, 1]; what is not named is 0."""
@@ -95,7 +97,7 @@ class Fit:
 
 def judge_items(weights: Mapping[str, float], items: Items) -> float:
     """The manager's score: sigmoid(w . phi), in (0, 1). An item without a weight counts 0."""
-    return sigmoid(math.fsum(weights.get(name, 0.0) * value for name, value in items.items()))
+    return float(sigmoid(math.fsum(weights.get(name, 0.0) * value for name, value in items.items())))
 
 
 def fit_weights(audits: Sequence[Audit], *, prior: Mapping[str, float], tau: float = POLICY.tau) -> Fit:
@@ -119,30 +121,36 @@ def fit_weights(audits: Sequence[Audit], *, prior: Mapping[str, float], tau: flo
     if not tau > 0.0:
         raise MetaError(f"tau must be above 0, found {tau!r}")
     names = sorted(set(prior) | {name for audit in audits for name in audit.items})
-    place = {name: index for index, name in enumerate(names)}
-    rows = [[(place[name], value) for name, value in audit.items.items() if value] for audit in audits]
-    truths = [audit.truth for audit in audits]
-    start = [prior.get(name, 0.0) for name in names]
-    weights = list(start)
-    loss = _loss(weights, start, rows, truths, tau)
+    phi = np.array([[audit.items.get(name, 0.0) for name in names] for audit in audits])
+    phi = phi.reshape(len(audits), len(names))  # (N, K), also where nothing is to be seen
+    truths = np.array([audit.truth for audit in audits])
+    start = np.array([prior.get(name, 0.0) for name in names])
+    weights, precision = start, np.eye(len(names)) / tau**2
+
+    def loss_of(weights: NDArray[np.float64]) -> float:
+        return cross_entropy(phi @ weights, truths) + float(np.sum(((weights - start) / tau) ** 2)) / 2
+
+    def curvature_at(chances: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(precision + (phi.T * (chances * (1.0 - chances))) @ phi)  # (K, K)
+
+    loss = loss_of(weights)
     for _ in range(MOST_NEWTON_STEPS):
-        gradient, curvature = _derive(weights, start, rows, truths, tau)
-        step = solve(factor(curvature), gradient)
+        chances = sigmoid(phi @ weights)
+        step = np.linalg.solve(curvature_at(chances), phi.T @ (chances - truths) + (weights - start) / tau**2)
         size = 1.0
-        while True:
-            moved = [weight - size * change for weight, change in zip(weights, step, strict=True)]
-            moved_loss = _loss(moved, start, rows, truths, tau)
-            if moved_loss <= loss or size < _STEP_TOLERANCE:
-                break
+        while (moved_loss := loss_of(weights - size * step)) > loss and size >= _STEP_TOLERANCE:
             size /= 2
         if moved_loss > loss:
             break  # rounding: no step of any size improves
-        weights, loss = moved, moved_loss
-        if max((abs(size * change) for change in step), default=0.0) < _STEP_TOLERANCE:
+        weights, loss = weights - size * step, moved_loss
+        if np.max(np.abs(size * step), initial=0.0) < _STEP_TOLERANCE:
             break
-    _, curvature = _derive(weights, start, rows, truths, tau)
-    stds = [math.sqrt(max(variance, 0.0)) for variance in invert_diagonal(factor(curvature))]
-    return Fit(dict(zip(names, weights, strict=True)), dict(zip(names, stds, strict=True)))
+    variances = np.diag(np.linalg.inv(curvature_at(sigmoid(phi @ weights))))
+    stds = np.sqrt(np.maximum(variances, 0.0))
+    return Fit(
+        dict(zip(names, weights.tolist(), strict=True)),
+        dict(zip(names, stds.tolist(), strict=True)),
+    )
 
 
 def foretell(
@@ -366,35 +374,3 @@ def trace_influence(kinds: Mapping[str, KindOutcomes]) -> dict[str, float]:
     if not others:
         return {}
     return {name: gain - fmean(others) for name, gain in gains.items() if kinds[name].heard}
-
-
-Row = Sequence[tuple[int, float]]
-"""One phi, sparse: (place, value)."""
-
-
-def _loss(
-    weights: Sequence[float], start: Sequence[float], rows: Sequence[Row], truths: Sequence[float], tau: float
-) -> float:
-    """L(w) of `fit_weights`; log(1 + e^z) - y z of each audit, without overflow."""
-    parts = [((weight - centre) / tau) ** 2 / 2 for weight, centre in zip(weights, start, strict=True)]
-    for row, truth in zip(rows, truths, strict=True):
-        logit = math.fsum(weights[place] * value for place, value in row)
-        parts.append(max(logit, 0.0) + math.log1p(math.exp(-abs(logit))) - truth * logit)
-    return math.fsum(parts)
-
-
-def _derive(
-    weights: Sequence[float], start: Sequence[float], rows: Sequence[Row], truths: Sequence[float], tau: float
-) -> tuple[list[float], list[list[float]]]:
-    """Gradient (K,) and Hessian (K, K) of L."""
-    size = len(weights)
-    gradient = [(weight - centre) / tau**2 for weight, centre in zip(weights, start, strict=True)]
-    curvature = [[1.0 / tau**2 if row == column else 0.0 for column in range(size)] for row in range(size)]
-    for row, truth in zip(rows, truths, strict=True):
-        chance = sigmoid(math.fsum(weights[place] * value for place, value in row))
-        for place, value in row:
-            gradient[place] += (chance - truth) * value
-            line, slope = curvature[place], chance * (1.0 - chance) * value
-            for other, amount in row:
-                line[other] += slope * amount
-    return gradient, curvature

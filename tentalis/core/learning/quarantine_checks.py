@@ -7,10 +7,11 @@ that contradicts what it was taught.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import PairedComparison, compare_paired
+from tentalis.core.scoring.ranking import GOOD_FROM, area_under_curve
 
 SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)
 """Strengths an adapter is tried at, as shares of its own."""
@@ -110,37 +111,16 @@ def describe_batch(rewards: Sequence[float | None], outcomes: Sequence[float | N
     both = [
         (mine, truth) for mine, truth in zip(rewards, outcomes, strict=True) if mine is not None and truth is not None
     ]
-    right = [mine for mine, truth in both if truth >= 0.5]
-    wrong = [mine for mine, truth in both if truth < 0.5]
+    rewarded, truths = [mine for mine, _ in both], [truth for _, truth in both]
+    right = sum(truth >= GOOD_FROM for truth in truths)
     return BatchFacts(
         rollouts=len(rewards),
         held_out=held_out,
         audited=len(both),
-        reward=math.fsum(mine for mine, _ in both) / len(both) if both else 0.0,
-        outcome=math.fsum(truth for _, truth in both) / len(both) if both else 0.0,
-        agreement=measure_agreement(right, wrong) if min(len(right), len(wrong)) >= LEAST_JUDGED else None,
+        reward=fmean(rewarded) if both else 0.0,
+        outcome=fmean(truths) if both else 0.0,
+        agreement=area_under_curve(rewarded, truths) if min(right, len(both) - right) >= LEAST_JUDGED else None,
     )
-
-
-def measure_agreement(right: Sequence[float], wrong: Sequence[float]) -> float:
-    """Chance that one of `right` is higher than one of `wrong`, ties counted half (the area under the ROC curve).
-
-    Raises:
-        ValueError: one of them is empty.
-    """
-    if not right or not wrong:
-        raise ValueError(f"wanted values on both sides, found {len(right)} and {len(wrong)}")
-    ranks: dict[float, float] = {}
-    ordered = sorted([*right, *wrong])
-    start = 0
-    while start < len(ordered):
-        end = start
-        while end < len(ordered) and ordered[end] == ordered[start]:
-            end += 1
-        ranks[ordered[start]] = (start + 1 + end) / 2
-        start = end
-    won = math.fsum(ranks[value] for value in right) - len(right) * (len(right) + 1) / 2
-    return won / (len(right) * len(wrong))
 
 
 def suspect_origin(

@@ -7,6 +7,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tentalis.core.scoring.protocol import ScoringError
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
@@ -136,12 +139,11 @@ def spearman(first: Sequence[float | None], second: Sequence[float | None]) -> A
         raise ScoringError("rating: wanted finite numbers, found NaN or an infinity")
     if len(pairs) < 2:
         return Agreement(None, len(pairs), "fewer than two items were rated by both")
-    left, right = (_centred(_mean_ranks(side)) for side in zip(*pairs, strict=True))
-    scale = math.sqrt(math.fsum(rank * rank for rank in left) * math.fsum(rank * rank for rank in right))
+    left, right = (_centred_mean_ranks(side) for side in zip(*pairs, strict=True))
+    scale = math.sqrt(left @ left * (right @ right))
     if scale == 0.0:
         return Agreement(None, len(pairs), "one side gives every item the same value")
-    value = math.fsum(a * b for a, b in zip(left, right, strict=True)) / scale
-    return Agreement(min(1.0, max(-1.0, value)), len(pairs))
+    return Agreement(min(1.0, max(-1.0, float(left @ right) / scale)), len(pairs))
 
 
 def _paired(first: Sequence[Category | None], second: Sequence[Category | None]) -> list[tuple[Category, Category]]:
@@ -176,20 +178,6 @@ def _paired_distance(counts: Mapping[float, int], distance: Callable[[float, flo
     )
 
 
-def _mean_ranks(values: Sequence[float]) -> list[float]:
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for index in order[start:end]:
-            ranks[index] = (start + end + 1) / 2  # ranks count from 1
-        start = end
-    return ranks
-
-
-def _centred(values: Sequence[float]) -> list[float]:
-    mean = math.fsum(values) / len(values)
-    return [value - mean for value in values]
+def _centred_mean_ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - counts / 2)[places] - len(values) / 2

@@ -4,8 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tentalis.core.scoring.protocol import ScoringError
-from tentalis.core.sigmoid import sigmoid
+from tentalis.core.sigmoid import cross_entropy, sigmoid
 
 FEWEST = 10
 """Items of either kind a curve is fitted on at least."""
@@ -22,7 +24,7 @@ class PlattCurve:
 
     def probability(self, logit: float) -> float:
         """In [0, 1], rising with the logit."""
-        return sigmoid(self.slope * logit + self.offset)
+        return float(sigmoid(self.slope * logit + self.offset))
 
 
 def fit_platt(logits: Sequence[float], truths: Sequence[float]) -> PlattCurve:
@@ -48,42 +50,24 @@ def fit_platt(logits: Sequence[float], truths: Sequence[float]) -> PlattCurve:
         raise ScoringError(
             f"calibration wants {FEWEST} good and {FEWEST} bad held-out steps of known truth, found {good} and {bad}"
         )
-    high, low = (good + 1) / (good + 2), 1 / (bad + 2)
-    targets = [high if is_good else low for is_good in kinds]
-    slope, offset = 0.0, math.log((good + 1) / (bad + 1))
-    loss = _cross_entropy(logits, targets, slope, offset)
+    values = np.array(logits)
+    targets = np.where(kinds, (good + 1) / (good + 2), 1 / (bad + 2))
+    inputs = np.stack([values, np.ones_like(values)])  # (2, N)
+    curve = np.array([0.0, math.log((good + 1) / (bad + 1))])  # slope, offset
+    loss = cross_entropy(curve @ inputs, targets)
     for _ in range(_ROUNDS):
-        found = [sigmoid(slope * logit + offset) for logit in logits]
-        gaps = [target - p for target, p in zip(targets, found, strict=True)]
-        curves = [max(p * (1 - p), 1e-12) for p in found]
-        g_slope = math.fsum(gap * logit for gap, logit in zip(gaps, logits, strict=True))
-        g_offset = math.fsum(gaps)
-        h_slope = math.fsum(curve * logit * logit for curve, logit in zip(curves, logits, strict=True)) + 1e-12
-        h_offset = math.fsum(curves) + 1e-12
-        h_both = math.fsum(curve * logit for curve, logit in zip(curves, logits, strict=True))
-        determinant = h_slope * h_offset - h_both * h_both
-        if determinant <= 0.0:  # every logit alike: nothing to tell apart
+        chances = sigmoid(curve @ inputs)
+        curvature = (inputs * np.maximum(chances * (1.0 - chances), 1e-12)) @ inputs.T + 1e-12 * np.eye(2)
+        if np.linalg.det(curvature) <= 0.0:  # every logit alike: nothing to tell apart
             break
-        d_slope = (h_offset * g_slope - h_both * g_offset) / determinant
-        d_offset = (h_slope * g_offset - h_both * g_slope) / determinant
+        step = np.linalg.solve(curvature, inputs @ (targets - chances))
         size = 1.0
-        while size > 1e-10:
-            tried = _cross_entropy(logits, targets, slope + size * d_slope, offset + size * d_offset)
-            if tried < loss:
-                break
+        while (tried := cross_entropy((curve + size * step) @ inputs, targets)) >= loss and size > 1e-10:
             size /= 2
-        gain = loss - tried
-        if gain <= _SMALLEST_GAIN:
+        if loss - tried <= _SMALLEST_GAIN:
             break
-        slope, offset, loss = slope + size * d_slope, offset + size * d_offset, tried
+        curve, loss = curve + size * step, tried
+    slope, offset = curve.tolist()
     if slope <= 0.0:
         raise ScoringError(f"the scorer's logits do not rise with the truth (slope {slope:.3g})")
     return PlattCurve(slope, offset)
-
-
-def _cross_entropy(logits: Sequence[float], targets: Sequence[float], slope: float, offset: float) -> float:
-    total = []
-    for logit, target in zip(logits, targets, strict=True):
-        x = slope * logit + offset
-        total.append(max(x, 0.0) - x * target + math.log1p(math.exp(-abs(x))))
-    return math.fsum(total)

@@ -75,7 +75,7 @@ def score_verdict(yes_logprob: float, no_logprob: float) -> float:
     """
     if not math.isfinite(yes_logprob) or not math.isfinite(no_logprob):
         raise ScoringError(f"log-probs: wanted finite numbers, found {yes_logprob} and {no_logprob}")
-    return sigmoid(yes_logprob - no_logprob)
+    return float(sigmoid(yes_logprob - no_logprob))
 
 
 def _write(turns: Sequence[tuple[str, str]]) -> Messages:

@@ -5,8 +5,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import compare_paired
@@ -15,7 +13,6 @@ from tentalis.core.learning.quarantine_checks import (
     TensorFacts,
     WeightFacts,
     describe_batch,
-    measure_agreement,
     suspect_leak,
     suspect_origin,
     suspect_reward,
@@ -156,20 +153,6 @@ def test_a_gain_on_known_tasks_alone_is_a_leak() -> None:
 
 def test_the_same_gain_on_both_is_none() -> None:
     assert suspect_leak(compare(30, 6, 264), compare(15, 3, 132)) == ()  # type: ignore[arg-type]
-
-
-def test_agreement_worked_by_hand() -> None:
-    # right .9 .4, wrong .1 .4: pairs (.9,.1) 1, (.9,.4) 1, (.4,.1) 1, (.4,.4) half: 3.5 of 4
-    assert measure_agreement([0.9, 0.4], [0.1, 0.4]) == pytest.approx(3.5 / 4)
-    with pytest.raises(ValueError, match="found 0 and 1"):
-        measure_agreement([], [0.5])
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_agreement_is_the_share_of_pairs_won(right: list[float], wrong: list[float]) -> None:
-    won = sum((mine > theirs) + 0.5 * (mine == theirs) for mine in right for theirs in wrong)
-    assert measure_agreement(right, wrong) == pytest.approx(won / (len(right) * len(wrong)))
-    assert measure_agreement(right, wrong) + measure_agreement(wrong, right) == pytest.approx(1.0)
 
 
 def test_a_batch_counts_only_what_has_both_a_reward_and_a_truth() -> None:
