@@ -8,6 +8,14 @@ from typing import Annotated
 import typer
 
 from tentalis.cli.output import AsJson, print_json
+from tentalis.cli.session import (
+    Credentials,
+    CredentialsError,
+    credentials_file,
+    find_credentials,
+    find_local_url,
+    save_credentials,
+)
 from tentalis.platform.home import Home
 
 
@@ -22,7 +30,6 @@ def login(
     ] = "",
 ) -> None:
     """Sign in, and keep the token in the home directory (mode 0600)."""
-    from tentalis.cli.session import Credentials, find_local_url, save_credentials
     from tentalis.client import Client, NotSignedInError
 
     home = Home.find(os.environ)
@@ -49,7 +56,6 @@ def login(
 
 def logout() -> None:
     """Revoke the token, and those made with it, and forget it."""
-    from tentalis.cli.session import CredentialsError, credentials_file, find_credentials
     from tentalis.client import Client, NotSignedInError
 
     home = Home.find(os.environ)
@@ -70,7 +76,6 @@ def confirm(
     code: Annotated[str, typer.Option(help="Of your authenticator app, or a recovery code, instead of asking.")] = "",
 ) -> None:
     """Prove who you are, for what takes a fresh proof: promoting, keys, members, erasing."""
-    from tentalis.cli.session import find_credentials
     from tentalis.client import BadRequestError, Client
 
     credentials = find_credentials(Home.find(os.environ))
@@ -89,7 +94,6 @@ def confirm(
 
 def whoami(as_json: AsJson = False) -> None:
     """Show who you are on the platform, and your projects."""
-    from tentalis.cli.session import find_credentials
     from tentalis.client import Client
 
     credentials = find_credentials(Home.find(os.environ))

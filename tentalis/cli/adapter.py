@@ -1,13 +1,13 @@
 """Adapters: what was learnt, its verdicts, and what serves."""
 
 from contextlib import contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tentalis.cli.exporting import Base, Converter, Form, OllamaModel, Out, check_form, save_adapter
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.session import find_by_name, list_rows, open_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +27,8 @@ def list_adapters(
     as_json: AsJson = False,
 ) -> None:
     """List adapters, newest first."""
-    from tentalis.cli.session import open_client
-
-    filters = {"project": project, "worker": worker, "state": state}
     with open_client() as client:
-        given = {name: value for name, value in filters.items() if value}
-        rows = list(islice(client.iterate(client.list_adapters, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_adapters, limit, project=project, worker=worker, state=state)
     columns = ("id", "name", "state", "is_anchor", "parent", "run", "created_at")
     print_rows(rows, columns, as_json=as_json, empty="no adapters")
 
@@ -89,7 +85,6 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Return a worker to what served it before."""
-    from tentalis.cli.session import open_client
     from tentalis.cli.worker import find_worker
 
     with open_client() as client:
@@ -134,23 +129,18 @@ def open_adapter(name: str) -> "Iterator[tuple[Client, Json]]":
     Raises:
         typer.BadParameter: there is none.
     """
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         yield client, find_adapter(client, name)
 
 
 def find_adapter(client: "Client", name: str) -> "Json":
     """An adapter by number or name. Raises typer.BadParameter where there is none."""
-    from tentalis.cli.session import find_by_name
-
     if name.isdigit():
         return client.get_adapter(int(name))
-    return find_by_name(list(client.iterate(client.list_adapters, name=name)), name, "adapter")
+    return find_by_name(list_rows(client, client.list_adapters, name=name), name, "adapter")
 
 
 def _tell(deployment: "Json", *, as_json: bool) -> None:
-    if as_json:
-        print_json(deployment)
-    else:
-        typer.echo(f"{deployment['worker']} is served by {deployment['adapter'] or 'the base model'}")
+    print_result(
+        deployment, f"{deployment['worker']} is served by {deployment['adapter'] or 'the base model'}", as_json=as_json
+    )

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, Project, print_json
+from tentalis.cli.output import AsJson, Project, print_json, print_result
+from tentalis.cli.session import open_client
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -13,8 +14,6 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 def verify(as_json: AsJson = False) -> None:
     """Recompute the hash chain; exit 1 when anything was changed."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         report = client.verify_audit()
     if as_json:
@@ -38,11 +37,6 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Save the entries you may read, with their places in the chain and its hashes."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         size = client.download("audit/export", out, project=project or None, after=after)
-    if as_json:
-        print_json({"file": str(out), "size_bytes": size})
-    else:
-        typer.echo(f"{out}: {size} bytes")
+    print_result({"file": str(out), "size_bytes": size}, f"{out}: {size} bytes", as_json=as_json)

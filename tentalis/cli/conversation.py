@@ -1,11 +1,11 @@
 """Sessions and exchanges: what the gateway saw."""
 
-from itertools import islice
 from typing import Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -19,12 +19,8 @@ def list_sessions(
     as_json: AsJson = False,
 ) -> None:
     """List conversations, newest first."""
-    from tentalis.cli.session import open_client
-
-    filters = {"project": project, "worker": worker, "end_user": user}
     with open_client() as client:
-        given = {name: value for name, value in filters.items() if value}
-        rows = list(islice(client.iterate(client.list_sessions, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_sessions, limit, project=project, worker=worker, end_user=user)
     columns = ("id", "project", "key", "worker", "agent", "end_user", "last_seen_at", "closed_at")
     print_rows(rows, columns, as_json=as_json, empty="no sessions")
 
@@ -37,11 +33,9 @@ def asked(
     as_json: AsJson = False,
 ) -> None:
     """List what was asked first in each conversation; `tentalis task from-sessions` makes tasks of it."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
-        given = {"project": choose_project(client, project), **({"worker": worker} if worker else {})}
-        rows = list(islice(client.iterate(client.list_asked, limit=min(limit, 200), **given), limit))
+        slug = choose_project(client, project)
+        rows = list_rows(client, client.list_asked, limit, project=slug, worker=worker)
     print_rows(rows, ("session", "words", "obstacle"), as_json=as_json, empty="no sessions")
 
 
@@ -52,27 +46,16 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a conversation and its exchanges, newest first."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         session = client.get_session(session_id)
-        rows = list(islice(client.iterate(client.list_exchanges, session=session_id, limit=min(limit, 200)), limit))
+        rows = list_rows(client, client.list_exchanges, limit, session=session_id)
     if as_json:
         print_json({**session, "exchanges": rows})
         return
     print_row(session, as_json=False)
     typer.echo()
-    columns = (
-        "id",
-        "turn",
-        "model",
-        "adapter",
-        "prompt_tokens",
-        "completion_tokens",
-        "cost_usd",
-        "status",
-        "created_at",
-    )
+    tokens = ("prompt_tokens", "completion_tokens")
+    columns = ("id", "turn", "model", "adapter", *tokens, "cost_usd", "status", "created_at")
     print_rows(rows, columns, as_json=False, empty="no exchanges")
 
 
@@ -82,8 +65,6 @@ def exchange(
     as_json: AsJson = False,
 ) -> None:
     """Show an exchange with its words; --json adds its exact tokens."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         row = client.get_exchange(exchange_id)
     if as_json:
@@ -105,13 +86,8 @@ def feedback(
     as_json: AsJson = False,
 ) -> None:
     """Judge the last answer of a conversation."""
-    from tentalis.cli.session import open_client
-
     if score is None and not text:
         raise typer.BadParameter("wanted a judgement: --score or --text")
     with open_client() as client:
         given = client.give_session_feedback(session_id, score=score, text=text or None)
-    if as_json:
-        print_json(given)
-    else:
-        typer.echo(f"feedback {given['id']} on task {given['task']}")
+    print_result(given, f"feedback {given['id']} on task {given['task']}", as_json=as_json)

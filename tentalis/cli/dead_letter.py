@@ -1,12 +1,12 @@
 """Failed work: what failed after its last try, why, and its replay."""
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 Kind = Annotated[str, typer.Option(help="Only this kind of work: work, learn, train, adopt…")]
@@ -18,12 +18,8 @@ def list_dead_letters(
     project: Project = "", kind: Kind = "", error: Error = "", limit: Limit = 50, as_json: AsJson = False
 ) -> None:
     """List failed work, newest first, with its last error."""
-    from tentalis.cli.session import open_client
-
-    filters = {"project": project, "kind": kind, "error": error}
     with open_client() as client:
-        given = {name: value for name, value in filters.items() if value}
-        rows = list(islice(client.iterate(client.list_dead_letters, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_dead_letters, limit, project=project, kind=kind, error=error)
     if not as_json:
         rows = [{**row, "reason": say_last_error(row)} for row in rows]
     columns = ("id", "project", "kind", "subject_id", "link", "reason", "finished_at")
@@ -35,8 +31,6 @@ def show(
     dead_letter_id: Annotated[int, typer.Argument(min=1, help="Number of the failed work.")], as_json: AsJson = False
 ) -> None:
     """Show failed work with the error of every try."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         row = client.get_dead_letter(dead_letter_id)
     print_row(row, as_json=as_json)
@@ -54,8 +48,6 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Replay failed work from the link it failed at; exit 1 where none could be."""
-    from tentalis.cli.session import choose_project, open_client
-
     if bool(dead_letter_id) == every:
         raise typer.BadParameter("wanted the number of failed work, or --all, found " + ("both" if every else "none"))
     if dead_letter_id and (kind or error):
@@ -63,7 +55,7 @@ def replay(
     with open_client() as client:
         if not every:
             row = client.replay(dead_letter_id)
-            print_json(row) if as_json else typer.echo(f"{row['kind']} of {row['subject_id']} is at work again")
+            print_result(row, f"{row['kind']} of {row['subject_id']} is at work again", as_json=as_json)
             return
         found = {"taken": 0, "refused": 0, "left": 1}
         slug = choose_project(client, project)
@@ -72,10 +64,7 @@ def replay(
             found = {"taken": found["taken"] + answer["taken"], "refused": answer["refused"], "left": answer["left"]}
             if not answer["taken"]:
                 break
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo(f"{found['taken']} at work again, {found['refused']} at work already")
+    print_result(found, f"{found['taken']} at work again, {found['refused']} at work already", as_json=as_json)
     if not found["taken"]:
         raise typer.Exit(1)
 

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import typer
 
-from tentalis.cli.output import print_json
+from tentalis.cli.output import print_result
 
 if TYPE_CHECKING:
     from tentalis.client import Client
@@ -55,10 +55,11 @@ def save_adapter(
         size = client.download(path, archive)
         if form != "peft":
             _convert(archive, Path(scratch) / "adapter", form, target, base, converter, ollama_model)
-    if as_json:
-        print_json({"file": str(target), "format": form, "size_bytes": size, "sha256": sha256})
-    else:
-        typer.echo(f"{target}: {size} bytes" if form == "peft" else str(target))
+    print_result(
+        {"file": str(target), "format": form, "size_bytes": size, "sha256": sha256},
+        f"{target}: {size} bytes" if form == "peft" else str(target),
+        as_json=as_json,
+    )
 
 
 def _convert(

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_json
+from tentalis.cli.session import choose_project, open_client
 
 
 def forget(
@@ -19,8 +20,6 @@ def forget(
 
     Adapters that learnt from them cannot be put into service again, and are made again without them.
     """
-    from tentalis.cli.session import choose_project, open_client
-
     if bool(end_user) == bool(text):
         raise typer.BadParameter("wanted either --end-user or --text")
     subject = {"end_user": end_user or None, "text": text or None}

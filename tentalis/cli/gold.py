@@ -1,11 +1,11 @@
 """Control items: tasks whose right judgement is known, handed out to learn how well people judge."""
 
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from tentalis.cli.output import AsJson, Limit, Project, print_row, print_rows
+from tentalis.cli.session import list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -13,11 +13,8 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_gold(project: Project = "", limit: Limit = 50, as_json: AsJson = False) -> None:
     """List control items, newest first, with how often each was judged and how often rightly."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        given = {"project": project} if project else {}
-        rows = list(islice(client.iterate(client.list_gold, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_gold, limit, project=project)
     columns = ("id", "project", "task", "truth", "added_by", "judged", "compared", "right", "created_at")
     print_rows(rows, columns, as_json=as_json, empty="no control items")
 
@@ -35,8 +32,6 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Hand a task out as a control item; with no option, what was verified of its answers is the truth."""
-    from tentalis.cli.session import open_client
-
     expected: dict[str, Any] = {} if score is None else {"score": score}
     if attempt:
         expected["attempts"] = dict(map(read_attempt, attempt))
@@ -47,8 +42,6 @@ def add(
 @app.command()
 def remove(gold_id: Annotated[int, typer.Argument(min=1, help="Number of the control item.")]) -> None:
     """Hand a control item out no more; what was said of it stays."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         client.remove_gold(gold_id)
     typer.echo(f"control item {gold_id} is handed out no more")

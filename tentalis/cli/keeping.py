@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, print_json, print_rows
+from tentalis.cli.output import AsJson, print_json, print_result, print_rows
 from tentalis.platform.home import Home
 
 if TYPE_CHECKING:
@@ -54,10 +54,11 @@ def backup(
     manifest = take_backup(place, repository, keys, say=_say(as_json))
     dropped = repository.drop_old(keep) if keep else 0
     _note(place, "made", {"backup": manifest.id, "entry": manifest.mark.entry_id, "head": manifest.mark.head})
-    if as_json:
-        print_json(manifest.summary() | {"directory": str(repository.root), "dropped": dropped})
-    else:
-        typer.echo(f"backup {manifest.id} in {repository.root}, read back and whole")
+    print_result(
+        manifest.summary() | {"directory": str(repository.root), "dropped": dropped},
+        f"backup {manifest.id} in {repository.root}, read back and whole",
+        as_json=as_json,
+    )
 
 
 def restore(

@@ -1,12 +1,12 @@
 """AI managers: what they learnt from audits, and back to what was before."""
 
-from itertools import islice
 from typing import Annotated
 
 import typer
 
 from tentalis.cli.exporting import Base, Converter, Form, OllamaModel, Out, check_form, save_adapter
 from tentalis.cli.output import AsJson, Limit, Project, print_row, print_rows
+from tentalis.cli.session import list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 FitId = Annotated[int, typer.Argument(min=1, help="Number of the fit.")]
@@ -21,13 +21,8 @@ def list_fits(
     as_json: AsJson = False,
 ) -> None:
     """List what managers learnt, newest first."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        asked = {"project": project, "manager": manager, "state": state}
-        given = {name: value for name, value in asked.items() if value}
-        found = client.iterate(client.list_manager_runs, limit=min(limit, 200), **given)
-        rows = list(islice(found, limit))
+        rows = list_rows(client, client.list_manager_runs, limit, project=project, manager=manager, state=state)
     columns = ("id", "manager", "kind", "state", "audits", "auc_before", "auc_after", "gate", "words")
     shown = rows if as_json else [row["metrics"] | row for row in rows]
     print_rows(shown, columns, as_json=as_json, empty="no manager learnt anything yet")
@@ -36,8 +31,6 @@ def list_fits(
 @app.command()
 def show(fit: FitId, as_json: AsJson = False) -> None:
     """Show a fit: weights by item before and after, or its adapter; AUCs, why."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(client.get_manager_run(fit), as_json=as_json)
 
@@ -47,8 +40,6 @@ def rollback(
     fit: FitId, reason: Annotated[str, typer.Option("--reason", "-r", help="Why; the audit keeps it.")]
 ) -> None:
     """Let a manager judge by what was before this fit again."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         run = client.roll_back_manager_run(fit, reason=reason)
     typer.echo(f"{run['manager']} judges by what was before fit {run['id']} again")
@@ -68,8 +59,6 @@ def export(
 
     It says yes or no to the manager's own question and nothing else: served without that question it is no judge.
     """
-    from tentalis.cli.session import open_client
-
     check_form(form)
     with open_client() as client:
         adapter = client.get_manager_run(fit)["adapter"]

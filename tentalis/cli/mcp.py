@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tentalis.cli.session import find_credentials, find_local_url
+
 
 def mcp(
     http: Annotated[
@@ -24,7 +26,6 @@ def mcp(
     """
     import asyncio
 
-    from tentalis.cli.session import find_credentials, find_local_url
     from tentalis.platform.home import Home
 
     home = Home.find(os.environ)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -18,18 +19,14 @@ Role = Annotated[str, typer.Argument(help="owner, manager, reviewer, auditor, vi
 @app.command("list")
 def list_members(project: Project = "", as_json: AsJson = False) -> None:
     """List who belongs to your projects."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        rows = list(client.iterate(client.list_members, **({"project": project} if project else {})))
+        rows = list_rows(client, client.list_members, project=project)
     print_rows(rows, ("id", "project", "username", "is_agent", "role"), as_json=as_json, empty="no members")
 
 
 @app.command()
 def add(username: Username, role: Role, project: Project = "", as_json: AsJson = False) -> None:
     """Invite a person, or add an agent: an unknown name with the role agent makes that agent."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         slug = choose_project(client, project)
         if role == "agent":
@@ -41,8 +38,6 @@ def add(username: Username, role: Role, project: Project = "", as_json: AsJson =
 @app.command()
 def invite(username: Username, role: Role, project: Project = "", as_json: AsJson = False) -> None:
     """Offer a person a role, and print the link for them, this once. They are a member when they accept."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         slug = choose_project(client, project)
         _show_invitation(client.invite(project=slug, username=username, role=role), as_json=as_json)
@@ -51,8 +46,6 @@ def invite(username: Username, role: Role, project: Project = "", as_json: AsJso
 @app.command()
 def invitations(as_json: AsJson = False) -> None:
     """List the invitations you have, and those of your projects."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         rows = list(client.iterate(client.list_invitations))
     columns = ("id", "project", "username", "role", "invited_by", "state", "expires_at")
@@ -62,8 +55,6 @@ def invitations(as_json: AsJson = False) -> None:
 @app.command()
 def accept(invitation_id: InvitationId, as_json: AsJson = False) -> None:
     """Become a member."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(client.accept_invitation(invitation_id), as_json=as_json)
 
@@ -71,8 +62,6 @@ def accept(invitation_id: InvitationId, as_json: AsJson = False) -> None:
 @app.command()
 def decline(invitation_id: InvitationId) -> None:
     """Say no to an invitation."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         client.decline_invitation(invitation_id)
     typer.echo(f"invitation {invitation_id} is declined")
@@ -81,8 +70,6 @@ def decline(invitation_id: InvitationId) -> None:
 @app.command()
 def withdraw(invitation_id: InvitationId) -> None:
     """Take an offer back that nobody answered yet."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         client.withdraw_invitation(invitation_id)
     typer.echo(f"invitation {invitation_id} is withdrawn")
@@ -91,8 +78,6 @@ def withdraw(invitation_id: InvitationId) -> None:
 @app.command()
 def leave(project: Project = "") -> None:
     """Be a member of a project no more."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         slug = choose_project(client, project)
         client.leave_project(slug)
@@ -102,8 +87,6 @@ def leave(project: Project = "") -> None:
 @app.command()
 def change(username: Username, role: Role, project: Project = "", as_json: AsJson = False) -> None:
     """Give a member another role."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         member = find_member(client, username, project)
         print_row(client.change_member(member["id"], role=role), as_json=as_json)
@@ -112,8 +95,6 @@ def change(username: Username, role: Role, project: Project = "", as_json: AsJso
 @app.command()
 def remove(username: Username, project: Project = "") -> None:
     """Take a member out."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         member = find_member(client, username, project)
         client.remove_member(member["id"])
@@ -130,8 +111,6 @@ def _show_invitation(made: "Json", *, as_json: bool) -> None:
 
 def find_member(client: "Client", username: str, project: str) -> "Json":
     """A member by name. Raises typer.BadParameter where there is none."""
-    from tentalis.cli.session import choose_project
-
     slug = choose_project(client, project)
     for member in client.iterate(client.list_members, project=slug):
         if member["username"] == username:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows, to_printable
+from tentalis.cli.output import AsJson, Project, print_json, print_result, print_row, print_rows, to_printable
+from tentalis.cli.session import choose_project, find_by_name, list_rows, open_client
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -43,8 +44,6 @@ def setup(
     as_json: AsJson = False,
 ) -> None:
     """Add a model server and try it out. The key is asked for, or read from a variable: it is never an argument."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         kinds = {row["kind"]: row for row in client.send(_call("GET", "providers/kinds"))["kinds"]}
         row = kinds.get(kind) or _ask_kind(kinds, kind)
@@ -81,10 +80,8 @@ def setup(
 @app.command("list")
 def list_providers(project: Project = "", as_json: AsJson = False) -> None:
     """List model servers and how their last test went."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        rows = list(client.iterate(_list_providers(client), **({"project": project} if project else {})))
+        rows = list_rows(client, _list_providers(client), project=project)
     for row in rows:
         probe = row["probe"]
         row["tested"] = "never" if probe is None else "answers" if probe["ok"] else probe["fault"]
@@ -96,8 +93,6 @@ def list_providers(project: Project = "", as_json: AsJson = False) -> None:
 @app.command()
 def show(name: Name, project: Project = "", as_json: AsJson = False) -> None:
     """Show a model server."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         provider = find_provider(client, name, project)
     probe = provider["probe"]
@@ -122,8 +117,6 @@ def change(
     as_json: AsJson = False,
 ) -> None:
     """Change a model server."""
-    from tentalis.cli.session import open_client
-
     changes = {
         "name": rename or None,
         "base_url": url or None,
@@ -157,7 +150,6 @@ def swap(
     as_json: AsJson = False,
 ) -> None:
     """Have a worker ask another model server."""
-    from tentalis.cli.session import open_client
     from tentalis.cli.worker import find_worker
 
     with open_client() as client:
@@ -166,17 +158,12 @@ def swap(
         base = model or provider["default_model"]
         changes = {"provider": provider["name"]} | ({"base_model": base} if base else {})
         changed = client.change_worker(row["id"], **changes)
-    if as_json:
-        print_json(changed)
-    else:
-        typer.echo(f"{changed['name']} asks {provider['name']}{f' for {base}' if base else ''}")
+    print_result(changed, f"{changed['name']} asks {provider['name']}{f' for {base}' if base else ''}", as_json=as_json)
 
 
 @app.command()
 def remove(name: Name, project: Project = "") -> None:
     """Remove a model server that no worker uses."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         provider = find_provider(client, name, project)
         client.send(_call("DELETE", f"providers/{provider['id']}"))
@@ -191,8 +178,6 @@ def try_out(
     as_json: AsJson = False,
 ) -> None:
     """Ask a model server a few small questions and say what they showed; exit 1 where it does not answer."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         probe = _test(client, find_provider(client, name, project), model)
     if as_json:
@@ -214,8 +199,6 @@ def grant(
     as_json: AsJson = False,
 ) -> None:
     """Let a project ask a shared model server, or change how much it may; takes an admin."""
-    from tentalis.cli.session import open_client
-
     allowed = {"tokens_per_day": tokens_per_day or None, "usd_per_month": usd_per_month or None}
     with open_client() as client:
         provider = find_provider(client, name, "")
@@ -225,17 +208,12 @@ def grant(
         else:
             body = {"provider": provider["id"], "project": to} | allowed
             made = client.send(_call("POST", "provider-grants", body))
-    if as_json:
-        print_json(made)
-    else:
-        typer.echo(f"{made['project']} may ask {made['provider_name']}")
+    print_result(made, f"{made['project']} may ask {made['provider_name']}", as_json=as_json)
 
 
 @app.command()
 def revoke(name: Name, to: Annotated[str, typer.Argument(help="Slug of the project that may ask it no more.")]) -> None:
     """Take back a project's grant for a shared model server; takes an admin."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         provider = find_provider(client, name, "")
         found = list(client.iterate(_list_grants(client), provider=provider["id"], project=to))
@@ -252,12 +230,9 @@ def grants(
     as_json: AsJson = False,
 ) -> None:
     """List which projects may ask shared model servers, how much, and what they used."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        wanted = {"provider": find_provider(client, name, "")["id"]} if name else {}
-        wanted |= {"project": project} if project else {}
-        rows = list(client.iterate(_list_grants(client), **wanted))
+        provider = find_provider(client, name, "")["id"] if name else None
+        rows = list_rows(client, _list_grants(client), provider=provider, project=project)
     if not as_json:
         rows = [{**row, **row["used"]} for row in rows]
     columns = ("id", "provider_name", "project", "tokens_per_day", "tokens_today", "usd_per_month", "usd_this_month")
@@ -267,8 +242,6 @@ def grants(
 @app.command()
 def kinds(as_json: AsJson = False) -> None:
     """List the kinds of model servers there are."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         rows = client.send(_call("GET", "providers/kinds"))["kinds"]
     columns = ("kind", "label", "base_url", "tells_tokens", "key_url")
@@ -289,7 +262,6 @@ def prices(
     as_json: AsJson = False,
 ) -> None:
     """List what models cost, or set it from now on."""
-    from tentalis.cli.session import open_client
     from tentalis.client.endpoints import Call
 
     if set_ and bool(provider) == bool(kind):
@@ -315,7 +287,6 @@ def cost(
     as_json: AsJson = False,
 ) -> None:
     """Show what a project paid for models, judges and AI managers included."""
-    from tentalis.cli.session import choose_project, open_client
     from tentalis.client.endpoints import Call
 
     with open_client() as client:
@@ -335,8 +306,6 @@ def cost(
 @app.command("rotate-keys")
 def rotate_keys(as_json: AsJson = False) -> None:
     """Seal every stored key anew with the newest key of the ring; takes an admin. `manage.py rotate_keys` makes one."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         done = client.send(_call("POST", "providers/rotate-keys", {}))
     if as_json:
@@ -349,12 +318,9 @@ def rotate_keys(as_json: AsJson = False) -> None:
 
 def find_provider(client: "Client", name: str, project: str) -> "Json":
     """A model server by number, or by name where that is unique. Raises typer.BadParameter where it is not."""
-    from tentalis.cli.session import find_by_name
-
     if name.isdigit():
         return client.send(_call("GET", f"providers/{name}"))
-    filters = {"name": name} | ({"project": project} if project else {})
-    return find_by_name(list(client.iterate(_list_providers(client), **filters)), name, "model server")
+    return find_by_name(list_rows(client, _list_providers(client), name=name, project=project), name, "model server")
 
 
 def _list_providers(client: "Client") -> Any:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 Slug = Annotated[str, typer.Argument(help="Slug of the project; default: your only one.")]
@@ -16,10 +17,8 @@ def list_projects(
     as_json: AsJson = False,
 ) -> None:
     """List your projects; archived ones only when asked for."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        rows = list(client.iterate(client.list_projects, **({"is_archived": "true"} if archived else {})))
+        rows = list_rows(client, client.list_projects, is_archived=archived or None)
     columns = ("id", "slug", "name", "group_size", "batch_tasks", "learning_enabled", *(["archived_at"] * archived))
     print_rows(rows, columns, as_json=as_json, empty="no projects")
 
@@ -31,21 +30,14 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a project; you become its owner."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         project = client.create_project(slug=slug, name=name or slug)
-    if as_json:
-        print_json(project)
-    else:
-        typer.echo(f"made project {project['slug']}")
+    print_result(project, f"made project {project['slug']}", as_json=as_json)
 
 
 @app.command()
 def show(slug: Slug = "", as_json: AsJson = False) -> None:
     """Show a project's settings."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         print_row(client.get_project(choose_project(client, slug)), as_json=as_json)
 
@@ -56,8 +48,6 @@ def rename(
     name: Annotated[str, typer.Argument(help="Name people read.")],
 ) -> None:
     """Give a project another name."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         project = client.change_project(slug, name=name)
     typer.echo(f"{project['slug']} is called {project['name']} now")
@@ -66,8 +56,6 @@ def rename(
 @app.command()
 def archive(slug: Annotated[str, typer.Argument(help="Slug of the project.")]) -> None:
     """Take no new task and no gateway call from now on; nothing is deleted, and `unarchive` undoes it."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         project = client.archive_project(slug)
         open_work = client.why(slug)["findings"]
@@ -79,8 +67,6 @@ def archive(slug: Annotated[str, typer.Argument(help="Slug of the project.")]) -
 @app.command()
 def unarchive(slug: Annotated[str, typer.Argument(help="Slug of the project.")]) -> None:
     """Take an archived project up again, as it was."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         project = client.unarchive_project(slug)
     typer.echo(f"{project['slug']} takes tasks and gateway calls again")
@@ -89,8 +75,6 @@ def unarchive(slug: Annotated[str, typer.Argument(help="Slug of the project.")])
 @app.command()
 def why(slug: Slug = "", as_json: AsJson = False) -> None:
     """Show the training status: what the next training waits for."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         findings = client.why(choose_project(client, slug))["findings"]
     print_rows(findings, ("count", "words"), as_json=as_json, empty="nothing blocks training")
@@ -110,8 +94,6 @@ def judges(
     as_json: AsJson = False,
 ) -> None:
     """Show who judges and how much of the work, or change it with any of the options."""
-    from tentalis.cli.session import choose_project, open_client
-
     said = {"who": who or None, "rate": rate, "human_rate": human_rate, "model": model}
     changes = {name: value for name, value in said.items() if value is not None}
     with open_client() as client:

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.session import list_rows, open_client
+from tentalis.cli.task import read_object
 
 app = typer.Typer(no_args_is_help=True)
 ProposalId = Annotated[int, typer.Argument(min=1, help="Number of the proposal.")]
@@ -23,12 +24,8 @@ def list_proposals(
     as_json: AsJson = False,
 ) -> None:
     """List what agents want to do, oldest first."""
-    from tentalis.cli.session import open_client
-
-    filters = {"project": project, "state": "" if state == "all" else state}
     with open_client() as client:
-        given = {name: value for name, value in filters.items() if value}
-        rows = list(islice(client.iterate(client.list_proposals, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_proposals, limit, project=project, state="" if state == "all" else state)
     if not as_json:
         rows = [{**row, "wants": say_action(row["action"])} for row in rows]
     columns = ("id", "project", "task", "worker", "wants", "state", "decided_by", "deadline_at")
@@ -38,8 +35,6 @@ def list_proposals(
 @app.command()
 def show(proposal_id: ProposalId, as_json: AsJson = False) -> None:
     """Show what an agent wants to do, and what led there."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         proposal = client.get_proposal(proposal_id)
     if as_json:
@@ -62,8 +57,6 @@ def decide(
     as_json: AsJson = False,
 ) -> None:
     """Say what becomes of a proposal; the first word counts."""
-    from tentalis.cli.session import open_client
-
     word = decision.replace("-", "_")
     if word not in WANTED:
         raise typer.BadParameter(f"wanted approve, reject, edit, hint or take-over, found {decision!r}")
@@ -74,16 +67,13 @@ def decide(
         raise typer.BadParameter(
             f"{decision} takes {wanted}, found {', '.join(f'--{name}' for name in said) or 'none'}"
         )
-    changes = read_arguments(arguments) if arguments else {}
+    changes = read_object("--arguments", arguments) or {}
     with open_client() as client:
         if word == "edit":
             action = client.get_proposal(proposal_id)["action"]
             said = {"action": change_action(action, changes, text)}
         decided = client.decide_proposal(proposal_id, decision=word, **said)
-    if as_json:
-        print_json(decided)
-    else:
-        typer.echo(f"proposal {proposal_id} is {decided['state'].replace('_', ' ')}")
+    print_result(decided, f"proposal {proposal_id} is {decided['state'].replace('_', ' ')}", as_json=as_json)
 
 
 WANTED: dict[str, tuple[str, ...]] = {
@@ -94,17 +84,6 @@ WANTED: dict[str, tuple[str, ...]] = {
     "take_over": ("answer",),
 }
 """Decision -> the options of which it takes one."""
-
-
-def read_arguments(text: str) -> dict[str, Any]:
-    """Raises typer.BadParameter for anything but a JSON object."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise typer.BadParameter(f"--arguments wants a JSON object, found {text!r:.60}")
-    return found
 
 
 def change_action(action: Mapping[str, Any], changes: Mapping[str, Any], text: str) -> dict[str, Any]:

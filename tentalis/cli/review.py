@@ -1,12 +1,12 @@
 """Reviews: look, and give one's judgement."""
 
 import re
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 ReviewId = Annotated[int, typer.Argument(min=1, help="Number of the review.")]
@@ -21,12 +21,8 @@ def list_reviews(
     as_json: AsJson = False,
 ) -> None:
     """List reviews, oldest first."""
-    from tentalis.cli.session import open_client
-
-    filters = {"project": project, "state": "" if state == "all" else state}
     with open_client() as client:
-        given = {name: value for name, value in filters.items() if value}
-        rows = list(islice(client.iterate(client.list_reviews, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_reviews, limit, project=project, state="" if state == "all" else state)
     columns = ("id", "project", "task", "audience", "state", "claimed_by", "due_at", "reason")
     print_rows(rows, columns, as_json=as_json, empty="no reviews")
 
@@ -34,8 +30,6 @@ def list_reviews(
 @app.command()
 def show(review_id: ReviewId, as_json: AsJson = False) -> None:
     """Show a review with its task, the attempts and their steps."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         review = client.get_review(review_id)
         task = client.get_task(review["task"])
@@ -68,8 +62,6 @@ def give(
     as_json: AsJson = False,
 ) -> None:
     """Close a review with your judgement."""
-    from tentalis.cli.session import open_client
-
     steps = [read_step(words) for words in step or ()]
     if score is None and prefer is None and not (text or steps or edited_answer):
         raise typer.BadParameter("wanted a judgement: --score, --text, --step, --prefer or --edited-answer")
@@ -82,10 +74,7 @@ def give(
             preferred_attempt=prefer,
             edited_answer=edited_answer or None,
         )
-    if as_json:
-        print_json(given)
-    else:
-        typer.echo(f"review {review_id} is closed")
+    print_result(given, f"review {review_id} is closed", as_json=as_json)
 
 
 @app.command()
@@ -95,8 +84,6 @@ def claim(
     as_json: AsJson = False,
 ) -> None:
     """Take a review: the next of the queue, or one you name."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         if review_id is not None:
             taken = client.claim_review(review_id)
@@ -111,8 +98,6 @@ def claim(
 @app.command()
 def release(review_id: ReviewId) -> None:
     """Give a review back to the others."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         client.release_review(review_id)
     typer.echo(f"review {review_id} is open to the others")
@@ -126,8 +111,6 @@ def skip(
     as_json: AsJson = False,
 ) -> None:
     """Pass a review over."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(client.skip_review(review_id, reason=reason, then=then), as_json=as_json)
 
@@ -137,8 +120,6 @@ def undo(
     feedback_id: Annotated[int, typer.Argument(min=1, help="Number of the feedback.")], as_json: AsJson = False
 ) -> None:
     """Take your judgement back while its time for that lasts; the review is yours again."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(client.undo_feedback(feedback_id), as_json=as_json)
 
@@ -150,21 +131,14 @@ def retract(
     as_json: AsJson = False,
 ) -> None:
     """Let a judgement count for nothing from now on."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         done = client.retract_feedback(feedback_id, reason=reason)
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(done["effect"])
+    print_result(done, done["effect"], as_json=as_json)
 
 
 @app.command()
 def draft(review_id: ReviewId, as_json: AsJson = False) -> None:
     """Show what you typed into a review and have not sent."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         kept = client.get_draft(review_id)
     if kept or as_json:

@@ -1,12 +1,12 @@
 """Rollouts: look, and take away."""
 
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_result, print_rows
+from tentalis.cli.session import list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 Batch = Annotated[int | None, typer.Option(min=1, help="Of this batch only.")]
@@ -21,11 +21,9 @@ def list_rollouts(
     as_json: AsJson = False,
 ) -> None:
     """List rollouts, newest first."""
-    from tentalis.cli.session import open_client
-
-    filters = {"project": project or None, "batch": batch, "is_usable": False if unusable else None}
     with open_client() as client:
-        rows = list(islice(client.iterate(client.list_rollouts, limit=min(limit, 200), **filters), limit))
+        is_usable = False if unusable else None
+        rows = list_rows(client, client.list_rollouts, limit, project=project, batch=batch, is_usable=is_usable)
     columns = ("id", "task", "adapter", "reward", "reward_source", "batch", "is_usable", "unusable_reason")
     print_rows(rows, columns, as_json=as_json, empty="no rollouts")
 
@@ -39,13 +37,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Save the usable rollouts, as the trainer reads them."""
-    from tentalis.cli.session import open_client
-
     if form not in {"jsonl", "parquet"}:
         raise typer.BadParameter(f"--format is jsonl or parquet, found {form!r}")
     with open_client() as client:
         size = client.download("rollouts/export", out, project=project or None, batch=batch, format=form)
-    if as_json:
-        print_json({"file": str(out), "size_bytes": size})
-    else:
-        typer.echo(f"{out}: {size} bytes")
+    print_result({"file": str(out), "size_bytes": size}, f"{out}: {size} bytes", as_json=as_json)

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows, to_cell
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows, to_cell
+from tentalis.cli.session import choose_project, choose_worker, list_rows, open_client
+from tentalis.cli.task import read_object
 
 if TYPE_CHECKING:
     from tentalis.client import Client
@@ -33,9 +34,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a worker now, with what its batch holds."""
-    from tentalis.cli.session import choose_project, open_client
-
-    changes = _read_recipe(recipe)
+    changes = read_object("a recipe", recipe)
     with open_client() as client:
         slug = choose_project(client, project)
         run = client.train(
@@ -44,22 +43,7 @@ def train(
         if watch:
             watch_run(client, run["id"], as_json=as_json)
             return
-    if as_json:
-        print_json(run)
-    else:
-        typer.echo(f"run {run['id']} is {run['state']}; see: tentalis run watch {run['id']}")
-
-
-def _read_recipe(text: str) -> dict[str, Any] | None:
-    if not text:
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"a recipe must be JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise typer.BadParameter(f"a recipe must be a JSON object, found {type(found).__name__}")
-    return found
+    print_result(run, f"run {run['id']} is {run['state']}; see: tentalis run watch {run['id']}", as_json=as_json)
 
 
 @app.command("list")
@@ -70,11 +54,8 @@ def list_runs(
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        given = {name: value for name, value in {"project": project, "state": state}.items() if value}
-        rows = list(islice(client.iterate(client.list_runs, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_runs, limit, project=project, state=state)
     columns = ("id", "name", "project", "worker", "batch", "state", "attempt", "backend", "finished_at", "failure")
     print_rows(rows, columns, as_json=as_json, empty="no runs")
 
@@ -82,8 +63,6 @@ def list_runs(
 @app.command()
 def show(run_id: RunId, as_json: AsJson = False) -> None:
     """Show a run with its recipe and what came of it."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         run = client.get_run(run_id)
     if not as_json and run.get("learns_from"):
@@ -111,8 +90,6 @@ def watch(
     as_json: AsJson = False,
 ) -> None:
     """Show a run's metrics as they come, until it ends; exit 1 when it fails."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         watch_run(client, run_id, as_json=as_json)
 
@@ -125,8 +102,6 @@ def cost(
     as_json: AsJson = False,
 ) -> None:
     """Show what training cost beside what the gate measured that it brought."""
-    from tentalis.cli.session import choose_project, choose_worker, open_client
-
     with open_client() as client:
         if run_id:
             found = client.get_run_cost(run_id)
@@ -221,7 +196,7 @@ def retry(
     """Train again what failed, was refused or was cancelled, when its turn comes."""
     if recipe_from not in {"run", "worker"}:
         raise typer.BadParameter(f"wanted run or worker, found {recipe_from!r}")
-    _act("retry_run", run_id, as_json=as_json, recipe=_read_recipe(recipe), recipe_from=recipe_from)
+    _act("retry_run", run_id, as_json=as_json, recipe=read_object("a recipe", recipe), recipe_from=recipe_from)
 
 
 @app.command()
@@ -264,14 +239,9 @@ def _find_attempt(directory: Path, attempt: int) -> Path:
 
 
 def _act(action: str, run_id: int, *, as_json: bool, **changes: Any) -> None:
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         run = getattr(client, action)(run_id, **changes)
-    if as_json:
-        print_json(run)
-    else:
-        typer.echo(f"run {run['id']} is {run['state']}")
+    print_result(run, f"run {run['id']} is {run['state']}", as_json=as_json)
 
 
 def watch_run(client: "Client", run_id: int, *, as_json: bool) -> None:
@@ -281,10 +251,11 @@ def watch_run(client: "Client", run_id: int, *, as_json: bool) -> None:
         answer = client.get_run_metrics(run_id)
         for update in answer["metrics"][shown:]:
             shown += 1
-            if as_json:
-                print_json({"run": run_id, "update": shown, **update})
-            else:
-                typer.echo(f"update {update.get('update', shown)}: {describe_update(update)}")
+            print_result(
+                {"run": run_id, "update": shown, **update},
+                f"update {update.get('update', shown)}: {describe_update(update)}",
+                as_json=as_json,
+            )
         if answer["state"] in ENDED:
             break
         time.sleep(POLL_S)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_json, print_rows
+from tentalis.cli.session import choose_project, open_client
 
 
 def search(
@@ -13,8 +14,6 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Find what of a project holds all the words, or has the number; of each kind the newest."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         found = client.search(project=choose_project(client, project), q=" ".join(words))
     if as_json:

@@ -4,6 +4,7 @@ import os
 import stat
 import tomllib
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import typer
 from tentalis.platform.home import Home, write_private_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tentalis.client import Client, Json
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -141,3 +144,16 @@ def find_by_name(rows: "list[Json]", name: str, thing: str) -> "Json":
         raise typer.BadParameter(f"no {thing} {name!r} that you may see")
     projects = ", ".join(str(row["project"]) for row in rows)
     raise typer.BadParameter(f"{thing} {name!r} is in several projects ({projects}): add --project")
+
+
+def list_rows(
+    client: "Client", list_page: "Callable[..., Json]", most: int | None = None, **filters: object
+) -> "list[Json]":
+    """The rows of a list, at most so many: `list_rows(client, client.list_tasks, 50, state="done")`.
+
+    Filters that are empty are not sent.
+    """
+    given = {name: value for name, value in filters.items() if value not in (None, "")}
+    if most is not None:
+        given["limit"] = min(most, 200)
+    return list(islice(client.iterate(list_page, **given), most))

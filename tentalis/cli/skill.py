@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 SkillId = Annotated[int, typer.Argument(min=1, help="Number of the version.")]
@@ -14,10 +15,8 @@ SkillId = Annotated[int, typer.Argument(min=1, help="Number of the version.")]
 @app.command("list")
 def list_skills(project: Project = "", as_json: AsJson = False) -> None:
     """List skills, every version."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        rows = list(client.iterate(client.list_skills, **({"project": project} if project else {})))
+        rows = list_rows(client, client.list_skills, project=project)
     print_rows(
         rows, ("id", "project", "name", "version", "is_active", "description"), as_json=as_json, empty="no skills"
     )
@@ -26,8 +25,6 @@ def list_skills(project: Project = "", as_json: AsJson = False) -> None:
 @app.command()
 def show(skill_id: SkillId, as_json: AsJson = False) -> None:
     """Show a version with its text."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(client.get_skill(skill_id), as_json=as_json)
 
@@ -41,8 +38,6 @@ def write(
     as_json: AsJson = False,
 ) -> None:
     """Add a skill, or the next version of the one of this name."""
-    from tentalis.cli.session import choose_project, open_client
-
     body = file.read_text(encoding="utf-8")
     with open_client() as client:
         slug = choose_project(client, project)
@@ -57,7 +52,5 @@ def switch(
     as_json: AsJson = False,
 ) -> None:
     """Put a version in or out of force."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(client.switch_skill(skill_id, is_active=on), as_json=as_json, skip={"body"})

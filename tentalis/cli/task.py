@@ -3,13 +3,13 @@
 import base64
 import json
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -41,8 +41,6 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a task."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         slug = choose_project(client, project)
         task = client.submit_task(
@@ -52,7 +50,7 @@ def submit(
             worker=worker or None,
             group_size=group_size,
             reference=_read_json("--reference", reference),
-            metadata=_read_object("--metadata", metadata),
+            metadata=read_object("--metadata", metadata),
             parent=parent,
             seed=seed,
         )
@@ -90,7 +88,6 @@ def import_tasks(
     become metadata. A JSON line is an object of prompt, reference, metadata, group_size and seed. Finished work
     (preferences, sft, kto, stepwise) comes as .jsonl, .parquet or .zip, in TRL's formats.
     """
-    from tentalis.cli.session import choose_project, open_client
     from tentalis.core.task_files import guess_form
 
     text = _read_packed(file) if file.lower().endswith(PACKED) else _read_prompt("-" if file == "-" else f"@{file}")
@@ -120,8 +117,6 @@ def take_from_sessions(
     as_json: AsJson = False,
 ) -> None:
     """Submit what was asked first in recorded sessions, all of them or none."""
-    from tentalis.cli.session import choose_project, open_client
-
     with open_client() as client:
         slug = choose_project(client, project)
         made = client.take_from_sessions(
@@ -146,20 +141,16 @@ def list_tasks(
     as_json: AsJson = False,
 ) -> None:
     """List tasks, newest first."""
-    from tentalis.cli.session import open_client
-
-    filters = {"project": project, "state": state, "environment": environment, "worker": worker}
     with open_client() as client:
-        given = {name: value for name, value in filters.items() if value}
-        rows = list(islice(client.iterate(client.list_tasks, limit=min(limit, 200), **given), limit))
+        rows = list_rows(
+            client, client.list_tasks, limit, project=project, state=state, environment=environment, worker=worker
+        )
     print_rows(rows, COLUMNS, as_json=as_json, empty="no tasks")
 
 
 @app.command()
 def show(task_id: TaskId, as_json: AsJson = False) -> None:
     """Show a task with its attempts."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         task = client.get_task(task_id)
         attempts = sorted(client.iterate(client.list_attempts, task_id=task_id), key=lambda row: int(row["index"]))
@@ -175,14 +166,9 @@ def show(task_id: TaskId, as_json: AsJson = False) -> None:
 @app.command()
 def cancel(task_id: TaskId, as_json: AsJson = False) -> None:
     """Give a task up."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         task = client.cancel_task(task_id)
-    if as_json:
-        print_json(task)
-    else:
-        typer.echo(f"task {task_id} is {task['state']}")
+    print_result(task, f"task {task_id} is {task['state']}", as_json=as_json)
 
 
 def _print_made(made: dict[str, Any], *, as_json: bool) -> None:
@@ -248,15 +234,15 @@ def _read_json(option: str, text: str) -> Any:
         raise typer.BadParameter(f"{option} must be JSON: {error}") from None
 
 
-def _read_object(option: str, text: str) -> dict[str, Any] | None:
+def read_object(option: str, text: str) -> dict[str, Any] | None:
+    """None for an empty text. Raises typer.BadParameter for anything but a JSON object."""
     value = _read_json(option, text)
     if value is not None and not isinstance(value, dict):
-        raise typer.BadParameter(f"{option} must be a JSON object, found {text[:60]}")
+        raise typer.BadParameter(f"{option} must be a JSON object, found {type(value).__name__}")
     return value
 
 
 def _fit_environment(client: Any, project: str, worker: str) -> str:
     """desk for a desk worker, else chat."""
-    filters = {"name": worker} if worker else {"is_active": True}
-    rows = list(client.iterate(client.list_workers, project=project, **filters))
+    rows = list_rows(client, client.list_workers, project=project, name=worker, is_active=None if worker else True)
     return "desk" if rows and all(row["kind"] == "desk" for row in rows) else "chat"

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
+from tentalis.cli.session import open_client
 
 app = typer.Typer(no_args_is_help=True)
 Limits = Annotated[
@@ -34,8 +35,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it, this once. It ends with the one you are signed in with; the console makes others."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         token = client.create_token(
             name=name,
@@ -55,8 +54,6 @@ def create(
 @app.command("list")
 def list_tokens(as_json: AsJson = False) -> None:
     """List your tokens and those of your agents."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         rows = list(client.iterate(client.list_tokens))
     columns = ("id", "key_id", "name", "username", "project", "expires_at", "last_used_at", "revoked_at")
@@ -66,8 +63,6 @@ def list_tokens(as_json: AsJson = False) -> None:
 @app.command()
 def revoke(token_id: Annotated[int, typer.Argument(min=1, help="Number of the token.")]) -> None:
     """Revoke a token, and those made with it: refused from the next request on."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         client.revoke_token(token_id)
     typer.echo(f"token {token_id} is revoked")
@@ -80,8 +75,6 @@ def limit(
     as_json: AsJson = False,
 ) -> None:
     """Give a token other limits; none takes them all away."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(client.change_token(token_id, limits=read_limits(limit or [])), as_json=as_json, skip={"scopes"})
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tentalis.cli.output import AsJson, print_json, print_rows
+from tentalis.cli.session import open_client
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -16,8 +17,6 @@ Username = Annotated[str, typer.Argument(help="User name.")]
 @app.command("list")
 def list_users(as_json: AsJson = False) -> None:
     """List everybody who has an account."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         rows = list(client.iterate(client.list_users))
     columns = ("id", "username", "is_active", "is_superuser", "may_make_projects", "last_login")
@@ -31,8 +30,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make an account, and print its password, this once. Invite it to a project then: tentalis member invite."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         _show_password(client.create_user(username=username, email=email or None), as_json=as_json)
 
@@ -40,8 +37,6 @@ def create(
 @app.command()
 def reset(username: Username, as_json: AsJson = False) -> None:
     """Give somebody another password, and print it, this once. All they are signed in with ends."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         _show_password(client.reset_password(find_user(client, username)["id"]), as_json=as_json)
 
@@ -52,8 +47,6 @@ def deactivate(
     undo: Annotated[bool, typer.Option("--undo", help="Switch it on again.")] = False,
 ) -> None:
     """Switch an account off: nobody signs in with it, and its tokens open nothing. What they did stays."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         user = client.change_user(find_user(client, username)["id"], is_active=undo)
     typer.echo(f"{user['username']} is switched {'on' if user['is_active'] else 'off'}")

@@ -1,11 +1,11 @@
 """Webhooks: addresses told what happens."""
 
-from itertools import islice
 from typing import Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 WebhookId = Annotated[int, typer.Argument(min=1, help="Number of the webhook.")]
@@ -29,8 +29,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Tell an address what happens, and print the secret its messages are signed with, this once."""
-    from tentalis.cli.session import choose_project, open_client
-
     settings = {"name": name, "kinds": kind, "include_details": details, "allow_private": allow_private}
     with open_client() as client:
         slug = choose_project(client, project)
@@ -43,10 +41,8 @@ def create(
 @app.command("list")
 def list_webhooks(project: Project = "", as_json: AsJson = False) -> None:
     """List webhooks."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        rows = list(client.iterate(client.list_webhooks, **({"project": project} if project else {})))
+        rows = list_rows(client, client.list_webhooks, project=project)
     columns = ("id", "project", "name", "url", "is_active", "failures", "disabled_reason")
     print_rows(rows, columns, as_json=as_json, empty="no webhooks")
 
@@ -54,11 +50,9 @@ def list_webhooks(project: Project = "", as_json: AsJson = False) -> None:
 @app.command()
 def show(webhook_id: WebhookId, as_json: AsJson = False) -> None:
     """Show a webhook and its latest messages."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         webhook = client.get_webhook(webhook_id)
-        deliveries = list(islice(client.iterate(client.list_deliveries, webhook=webhook_id, limit=20), 20))
+        deliveries = list_rows(client, client.list_deliveries, 20, webhook=webhook_id)
     if as_json:
         print_json({**webhook, "deliveries": deliveries})
         return
@@ -76,8 +70,6 @@ def change(
     as_json: AsJson = False,
 ) -> None:
     """Change a webhook."""
-    from tentalis.cli.session import open_client
-
     changes = {"url": url or None, "kinds": kind, "is_active": on}
     given = {name: value for name, value in changes.items() if value is not None}
     if not given:
@@ -89,8 +81,6 @@ def change(
 @app.command()
 def rotate(webhook_id: WebhookId, as_json: AsJson = False) -> None:
     """Give it a new secret and print it; the old one signs too for a day."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         _tell_secret(client.rotate_webhook(webhook_id), as_json=as_json)
 
@@ -98,16 +88,13 @@ def rotate(webhook_id: WebhookId, as_json: AsJson = False) -> None:
 @app.command("test")
 def send_test(webhook_id: WebhookId, as_json: AsJson = False) -> None:
     """Send it a test message."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         delivery = client.try_webhook(webhook_id)
-    if as_json:
-        print_json(delivery)
-    else:
-        typer.echo(
-            f"message {delivery['id']} is on its way; `tentalis webhook show {webhook_id}` tells what came of it"
-        )
+    print_result(
+        delivery,
+        f"message {delivery['id']} is on its way; `tentalis webhook show {webhook_id}` tells what came of it",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -118,11 +105,8 @@ def deliveries(
     as_json: AsJson = False,
 ) -> None:
     """List messages: those that were given up, unless another state is named."""
-    from tentalis.cli.session import open_client
-
-    given = {"state": state, "webhook": webhook}
     with open_client() as client:
-        rows = list(islice(client.iterate(client.list_deliveries, limit=min(limit, 200), **given), limit))
+        rows = list_rows(client, client.list_deliveries, limit, state=state, webhook=webhook)
     _print_deliveries(rows, as_json=as_json)
 
 
@@ -132,8 +116,6 @@ def redeliver(
     delivery: Annotated[int | None, typer.Option("--message", "-m", min=1, help="One message alone.")] = None,
 ) -> None:
     """Send again what was given up, or one message."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         if delivery is not None:
             client.redeliver(delivery)
@@ -145,8 +127,6 @@ def redeliver(
 @app.command()
 def delete(webhook_id: WebhookId) -> None:
     """Tell it nothing more."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         client.delete_webhook(webhook_id)
     typer.echo(f"webhook {webhook_id} is deleted")

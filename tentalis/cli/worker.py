@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, find_by_name, list_rows, open_client
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -17,10 +18,8 @@ BASE_DIRECTORY = "Where the trainer finds the files of the very model its server
 @app.command("list")
 def list_workers(project: Project = "", as_json: AsJson = False) -> None:
     """List workers."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
-        rows = list(client.iterate(client.list_workers, **({"project": project} if project else {})))
+        rows = list_rows(client, client.list_workers, project=project)
     columns = ("id", "project", "name", "kind", "base_model", "learns_with", "adapter", "is_active")
     print_rows(rows, columns, as_json=as_json, empty="no workers")
 
@@ -46,8 +45,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Give a project a worker."""
-    from tentalis.cli.session import choose_project, open_client
-
     settings = {
         "base_model": base_model,
         "base_directory": base_directory,
@@ -78,8 +75,6 @@ def show(
     name: Annotated[str, typer.Argument(help="Name or number.")], project: Project = "", as_json: AsJson = False
 ) -> None:
     """Show a worker and what serves it."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         print_row(find_worker(client, name, project), as_json=as_json)
 
@@ -96,8 +91,6 @@ def change(
     as_json: AsJson = False,
 ) -> None:
     """Change a worker's base weights, what it is told first, or who answers in its place."""
-    from tentalis.cli.session import open_client
-
     if fallback and no_fallbacks:
         raise typer.BadParameter("wanted --fallback or --no-fallbacks, found both")
     asked = {"base_model": base_model, "base_directory": base_directory, "system_prompt": system_prompt}
@@ -120,12 +113,10 @@ def compare(
     name: Annotated[str, typer.Argument(help="Name or number.")], project: Project = "", as_json: AsJson = False
 ) -> None:
     """Compare a worker's base weights with what its model server serves; exit 1 where they are not the same."""
-    from tentalis.cli.session import open_client
-
     with open_client() as client:
         worker = client.compare_base(find_worker(client, name, project)["id"])
     found = worker["base_compared"] or {"is_good": not worker["base_missing"], "words": worker["base_missing"]}
-    print_json(found) if as_json else typer.echo(found["words"] or "it is trained on the built-in model")
+    print_result(found, found["words"] or "it is trained on the built-in model", as_json=as_json)
     if not found["is_good"]:
         raise typer.Exit(1)
 
@@ -152,16 +143,13 @@ def learn(
     as_json: AsJson = False,
 ) -> None:
     """Say whose line of adapters a worker teaches and is served by."""
-    from tentalis.cli.session import open_client
-
     if alone == bool(learns_with):
         raise typer.BadParameter("say whom it learns with: --with NAME, or --alone")
     with open_client() as client:
         worker = client.change_worker(find_worker(client, name, project)["id"], learns_with=learns_with or None)
-    if as_json:
-        print_json(worker)
-    else:
-        typer.echo(f"{worker['name']} learns {'with ' + learns_with if learns_with else 'alone'}")
+    print_result(
+        worker, f"{worker['name']} learns {'with ' + learns_with if learns_with else 'alone'}", as_json=as_json
+    )
 
 
 @app.command()
@@ -178,8 +166,6 @@ def supervise(
     as_json: AsJson = False,
 ) -> None:
     """Say which actions of an outside worker wait for a person."""
-    from tentalis.cli.session import open_client
-
     if not (off or tool or messages or answers):
         raise typer.BadParameter("say what waits: --tool, --messages or --answers; or --off")
     rules = {
@@ -192,17 +178,11 @@ def supervise(
     }
     with open_client() as client:
         worker = client.change_worker(find_worker(client, name, project)["id"], supervision={} if off else rules)
-    if as_json:
-        print_json(worker)
-    else:
-        typer.echo(f"{worker['name']} {'acts alone' if off else 'asks before it acts'}")
+    print_result(worker, f"{worker['name']} {'acts alone' if off else 'asks before it acts'}", as_json=as_json)
 
 
 def find_worker(client: "Client", name: str, project: str) -> "Json":
     """A worker by number, or by name where that is unique. Raises typer.BadParameter where it is not."""
-    from tentalis.cli.session import find_by_name
-
     if name.isdigit():
         return client.get_worker(int(name))
-    filters = {"name": name} | ({"project": project} if project else {})
-    return find_by_name(list(client.iterate(client.list_workers, **filters)), name, "worker")
+    return find_by_name(list_rows(client, client.list_workers, name=name, project=project), name, "worker")
