@@ -12,6 +12,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.workers.models import Worker
 from tentalis.core.learning.canary import MOST_PERCENT
@@ -36,7 +37,7 @@ def require_triable(adapter: Adapter, *, percent: int) -> None:
 
 def is_before_gate(adapter: Adapter) -> bool:
     """Whether the gate is yet to say what it says of a candidate."""
-    return Segment.objects.filter(kind="adopt", subject_id=adapter.pk, state=Segment.State.OPEN).exists()
+    return Segment.objects.filter(kind=SegmentKind.ADOPT, subject_id=adapter.pk, state=Segment.State.OPEN).exists()
 
 
 def look_again(adapter: Adapter) -> Adapter:

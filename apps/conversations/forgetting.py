@@ -26,6 +26,7 @@ from apps.conversations.forgotten import hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
 from apps.feedback.models import Feedback, Hint, ReviewDraft
 from apps.inference.models import Exchange, Session
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.services import cancel_segments
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Step, Task
@@ -238,8 +239,10 @@ def _runs_of(batches: Sequence[int]) -> list[int]:
 
 def _stop_work(sessions: Sequence[int], tasks: Sequence[int]) -> None:
     turns = list(Turn.objects.filter(session__in=sessions).values_list("pk", flat=True))
-    for kind, subjects in (("cut", sessions), ("hear", turns), ("work", tasks), ("learn", tasks)):
-        cancel_segments(kind=kind, subject_ids=subjects)
+    cancel_segments(kind=SegmentKind.CUT, subject_ids=sessions)
+    cancel_segments(kind=SegmentKind.HEAR, subject_ids=turns)
+    for kind in (SegmentKind.WORK, SegmentKind.LEARN):
+        cancel_segments(kind=kind, subject_ids=tasks)
 
 
 def _leave_batches(tasks: Sequence[int]) -> None:

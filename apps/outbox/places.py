@@ -60,7 +60,7 @@ class Places:
 
     def find_ahead(self, kind: str, position: int) -> list[Pool]:
         """The pools that a segment of this kind has yet to pass."""
-        links = KINDS[kind].links[position:] if kind in KINDS else ()
+        links = KINDS[kind].names[position:] if kind in KINDS else ()
         queues = {queue_of(link) for link in links} & SLOW_QUEUES
         return [pool for pool in self.pools if not pool.isdisjoint(queues)]
 

@@ -141,7 +141,7 @@ def start_many(kind: str, subjects: Iterable[tuple[int, int | None]], *, run_aft
     """As `start`, of many subjects: (subject id, project id)."""
     if not (subjects := list(subjects)):
         return
-    links = KINDS[kind].links
+    links = KINDS[kind].names
     due: dict[str, Any] = {} if run_after is None else {"run_after": run_after}
     Segment.objects.bulk_create(
         [

@@ -12,10 +12,12 @@ from apps.accounts.rights import Right
 from apps.accounts.services import find_rights, require_right
 from apps.base.errors import BadInputError, ConflictError
 from apps.base.waiting import LongPollHub
+from apps.feedback import submit
 from apps.feedback.models import Feedback, Review
 from apps.feedback.services import StepRating
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
+from apps.outbox.kinds import SegmentKind
 from apps.pipeline import flow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
@@ -70,7 +72,7 @@ def hand_in_result(
             locked = Task.objects.select_for_update().get(pk=task.pk)
             if locked.state != Task.State.QUEUED:
                 raise ConflictError(f"task {task.pk} takes no result: wanted state queued, found {locked.state}")
-            outbox.cancel_segments(kind="work", subject_ids=[task.pk])
+            outbox.cancel_segments(kind=SegmentKind.WORK, subject_ids=[task.pk])
             tasks.fail_task(task.pk, link="tasks.work", reason=result or "the agent said it failed", by=by.handle)
     task.refresh_from_db()
     return task
@@ -96,7 +98,7 @@ def judge(
     review = Review.objects.filter(task=task, state=Review.State.OPEN, audience=Review.Audience.HUMAN).first()
     if review is not None and Right.REVIEWS_WRITE in find_rights(by, task.project):
         return flow.give_feedback(review=review, by=by, **said)
-    return flow.give_task_feedback(task=task, by=by, **said)
+    return submit.give_task_feedback(task=task, by=by, **said)
 
 
 def log_session(

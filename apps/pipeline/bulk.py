@@ -22,8 +22,8 @@ from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.rights import MANAGERS
 from apps.feedback.services import QueueFilter
 from apps.outbox import services as outbox
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
-from apps.outbox.registry import register_kind
 from apps.pipeline import judging
 from apps.rollouts.models import Batch
 from apps.tasks import services as tasks
@@ -32,9 +32,6 @@ from apps.tasks.models import Task
 CHUNK = 250
 ROWS = 100
 """Of an action, at once: their locks are held until all of them are done."""
-
-register_kind("bulk", links=("pipeline.judge_bulk",))
-register_kind("unbulk", links=("pipeline.undo_bulk",))
 
 
 def start(
@@ -51,7 +48,7 @@ def start(
         bulk = feedback.start_bulk(
             project=project, by=by, filters=filters, words=words, confirmed=confirmed, chosen=chosen
         )
-        outbox.start("bulk", subject_id=bulk.pk, project_id=bulk.project_id)
+        outbox.start(SegmentKind.BULK, subject_id=bulk.pk, project_id=bulk.project_id)
     return bulk
 
 
@@ -59,7 +56,7 @@ def begin_undo(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
     """Take back all of it that nothing has learnt from, in the background."""
     with transaction.atomic():
         bulk = feedback.begin_undo_bulk(bulk=bulk, by=by)
-        outbox.start("unbulk", subject_id=bulk.pk, project_id=bulk.project_id)
+        outbox.start(SegmentKind.UNBULK, subject_id=bulk.pk, project_id=bulk.project_id)
     return bulk
 
 
@@ -78,7 +75,7 @@ def judge_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
         if chunk.learning:
             until = max(feedback.find_undo_until([task.pk for task in chunk.learning]).values(), default=None)
             subjects = [(task.pk, task.project_id) for task in chunk.learning]
-            outbox.start_many("learn", subjects, run_after=until)
+            outbox.start_many(SegmentKind.LEARN, subjects, run_after=until)
     return chunk.is_last
 
 
@@ -100,7 +97,7 @@ def undo_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
         if not given:
             feedback.end_undo_bulk(bulk)
             return True
-        stopped = outbox.cancel_unclaimed_many(kind="learn", subject_ids=[one.task_id for one in given])
+        stopped = outbox.cancel_unclaimed_many(kind=SegmentKind.LEARN, subject_ids=[one.task_id for one in given])
         feedback.undo_many(bulk, [one for one in given if one.task_id in stopped], stopped=stopped)
         rest = [one for one in given if one.task_id not in stopped]
         faults = [fault for one in rest if (fault := _retract(one, by=bulk.by))]
@@ -148,16 +145,17 @@ def start_learning(task_ids: Sequence[int]) -> None:
     learning = Task.objects.filter(pk__in=task_ids, state=Task.State.LEARNING).values_list("pk", "project_id")
     subjects = list(learning.order_by("pk"))
     waits = feedback.find_undo_until([task for task, _ in subjects])
-    outbox.start_many("learn", [one for one in subjects if one[0] not in waits])
+    outbox.start_many(SegmentKind.LEARN, [one for one in subjects if one[0] not in waits])
     for one in subjects:
         if one[0] in waits:
-            outbox.start_many("learn", [one], run_after=waits[one[0]])
+            outbox.start_many(SegmentKind.LEARN, [one], run_after=waits[one[0]])
 
 
 def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
     """Give tasks of one project up, all or none; a link at work on one hangs up on whom it asked."""
     with transaction.atomic():
-        for kind in ("work", "learn"):  # first: a link's last write too has its segment before the task
+        # first: a link's last write too has its segment before the task
+        for kind in (SegmentKind.WORK, SegmentKind.LEARN):
             outbox.cancel_segments(kind=kind, subject_ids=[task.pk for task in chosen])
         tasks.cancel_tasks(tasks=chosen, by=by)
         feedback.expire_reviews_of(chosen, by=by.handle)
@@ -203,7 +201,7 @@ def start_action(
         )
         payload = {"action": action, "words": bulk.words, "total": bulk.total}
         record(Kind.BULK_STARTED, subject=bulk, by=by.handle, payload=payload)
-        outbox.start("bulk", subject_id=bulk.pk, project_id=project.pk)
+        outbox.start(SegmentKind.BULK, subject_id=bulk.pk, project_id=project.pk)
     return bulk
 
 

@@ -14,6 +14,7 @@ from django.db.models import Q
 from apps.accounts.archiving import require_not_archived
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
+from apps.conversations import jobs as conversation_jobs
 from apps.conversations import services as conversations
 from apps.conversations.models import Turn
 from apps.feedback import services as feedback
@@ -21,7 +22,8 @@ from apps.feedback.models import Feedback
 from apps.feedback.services import JudgementFields
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
-from apps.outbox.registry import register_kind
+from apps.outbox.kinds import SegmentKind
+from apps.outbox.registry import KINDS, Chain
 from apps.rollouts.rejudging import rejudge_rollouts
 from apps.tasks.models import Task
 
@@ -34,7 +36,7 @@ REMEMBERED_S = 86_400.0
 def hear_closed_turns(session_ids: Sequence[int]) -> None:
     """Every turn that is over is heard."""
     turns = Turn.objects.unread().filter(session__in=session_ids).values_list("pk", "project_id")
-    outbox.start_many("hear", list(turns))
+    outbox.start_many(SegmentKind.HEAR, list(turns))
 
 
 def learn_from_turn(turn_ids: Sequence[int]) -> None:
@@ -42,7 +44,7 @@ def learn_from_turn(turn_ids: Sequence[int]) -> None:
     told = Q(turn__in=turn_ids) | Q(feedback__signal__turn__in=turn_ids)
     for task in Task.objects.filter(told).distinct():
         if task.state == Task.State.LEARNING:
-            outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+            outbox.start(SegmentKind.LEARN, subject_id=task.pk, project_id=task.project_id)
         elif task.state == Task.State.DONE:
             with transaction.atomic():
                 _judge_anew(task, by="conversations")
@@ -56,10 +58,9 @@ def _turn_replayed(turn_id: int, link: str) -> None:
     conversations.revive_turn(turn_id, link=link, by="outbox")
 
 
-register_kind("cut", links=("conversations.cut",), then=hear_closed_turns)
-register_kind(
-    "hear",
-    links=("conversations.hear", "conversations.settle"),
+KINDS[SegmentKind.CUT] = Chain(links=(conversation_jobs.cut,), then=hear_closed_turns)
+KINDS[SegmentKind.HEAR] = Chain(
+    links=(conversation_jobs.hear, conversation_jobs.settle),
     then=learn_from_turn,
     on_dead=_turn_died,
     on_replay=_turn_replayed,
@@ -81,7 +82,7 @@ def converse() -> int:
         conversations.close_idle_sessions(project.pk, idle_s=policy.idle_s)
         learning.append(project.pk)
     due = conversations.find_due_sessions(learning, remembered_s=REMEMBERED_S) if learning else []
-    outbox.start_many("cut", due)
+    outbox.start_many(SegmentKind.CUT, due)
     return len(due)
 
 
@@ -111,7 +112,7 @@ def give_conversation_feedback(
             said = conversations.aim_at_attempt(said, conversations.find_attempt(task, [exchange]))
         given = feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
         if task.state == Task.State.LEARNING:
-            outbox.start("learn", subject_id=task.pk, project_id=task.project_id)
+            outbox.start(SegmentKind.LEARN, subject_id=task.pk, project_id=task.project_id)
         elif task.state == Task.State.DONE:
             _judge_anew(task, by=by.handle)
     return given

@@ -14,6 +14,7 @@ from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
 from apps.environments.registry import get_world
 from apps.feedback.models import Review
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts.models import Batch, Rollout, TrainingUse
@@ -157,7 +158,9 @@ def _find_judged(run: TrainingRun) -> Adapter | None:
     adapter = Adapter.objects.filter(run_id=run.pk).first()
     if adapter is None or adapter.state == Adapter.State.CANDIDATE:
         return None
-    is_adopted = not Segment.objects.filter(kind="adopt", subject_id=adapter.pk, state=Segment.State.OPEN).exists()
+    is_adopted = not Segment.objects.filter(
+        kind=SegmentKind.ADOPT, subject_id=adapter.pk, state=Segment.State.OPEN
+    ).exists()
     return adapter if is_adopted or adapter.state == Adapter.State.REFUSED else None
 
 

@@ -20,29 +20,36 @@ from django.db import DataError, transaction
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.adapters import jobs as adapter_jobs
 from apps.adapters import services as adapters
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, TentalisError, log_and_continue
 from apps.conversations import asked
+from apps.feedback import jobs as feedback_jobs
 from apps.feedback import services as feedback
-from apps.feedback.models import BulkJudgement, Feedback, Review, RowImport
-from apps.feedback.services import JudgementFields, QueueFilter
+from apps.feedback.models import Feedback, Review, RowImport
+from apps.feedback.services import JudgementFields
 from apps.finding.failed import FailedFilters
-from apps.inference.models import Exchange, Session
+from apps.inference.models import Session
 from apps.outbox import services as outbox
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
-from apps.outbox.registry import register_kind
+from apps.outbox.registry import KINDS, Chain
 from apps.outbox.selectors import find_dead
 from apps.pipeline import bulk as bulks
-from apps.pipeline import conversing, importing, judging, meta
+from apps.pipeline import importing, judging, meta
 from apps.pipeline.supervision import learn_from_decisions
+from apps.rollouts import jobs as rollout_jobs
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
+from apps.scoring import jobs as scoring_jobs
 from apps.scoring import services as scoring
 from apps.scoring.shadows import find_mirrored
+from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
 from apps.training import cluster, letters, preflight, rebuilding, retrying, schedule, scorers, verdict_managers
+from apps.training import jobs as training_jobs
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.agents import is_quick
@@ -84,7 +91,7 @@ def _place(task: Task) -> tuple[Project, str]:
 def go_on_after_work(task_ids: Sequence[int]) -> None:
     """Scored tasks go on, and where their worker has a shadow that is to do them too, that begins."""
     bulks.start_learning(task_ids)
-    outbox.start_many("mirror", find_mirrored(task_ids))
+    outbox.start_many(SegmentKind.MIRROR, find_mirrored(task_ids))
 
 
 def learn_when_reviewed(task_id: int) -> None:
@@ -103,9 +110,8 @@ def _task_replayed(task_id: int, link: str) -> None:
     tasks.revive_task(task_id, link=link, by="outbox")
 
 
-register_kind(
-    "work",
-    links=("tasks.work", "scoring.score", "feedback.open_review"),
+KINDS[SegmentKind.WORK] = Chain(
+    links=(task_jobs.work, scoring_jobs.score, feedback_jobs.open_review),
     together=find_work_sets,
     then=go_on_after_work,
     on_dead=_task_died,
@@ -120,9 +126,8 @@ def train_when_full(task_ids: Sequence[int]) -> None:
         start_training(batch, by="ledger")
 
 
-register_kind(
-    "learn",
-    links=("feedback.extract_hint", "rollouts.build"),
+KINDS[SegmentKind.LEARN] = Chain(
+    links=(feedback_jobs.extract_hint, rollout_jobs.build),
     together=find_learn_sets,
     then=train_when_full,
     on_dead=_task_died,
@@ -138,9 +143,8 @@ def _run_replayed(run_id: int, link: str) -> None:
     retrying.retry_run(run=TrainingRun.objects.get(pk=run_id), by="outbox")
 
 
-register_kind(
-    "train",
-    links=("training.ask", "training.dispatch"),
+KINDS[SegmentKind.TRAIN] = Chain(
+    links=(training_jobs.ask, training_jobs.dispatch),
     on_dead=_run_died,
     on_replay=_run_replayed,
 )
@@ -159,16 +163,15 @@ def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:
     adapters.refuse_unjudged(adapter_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
-register_kind(
-    "adopt",
-    links=("training.ask_measured", "adapters.gate", "adapters.promote", "adapters.hot_swap"),
+KINDS[SegmentKind.ADOPT] = Chain(
+    links=(training_jobs.ask_measured, adapter_jobs.gate, adapter_jobs.promote, adapter_jobs.hot_swap),
     then=train_after_adoption,
     on_dead=refuse_dead_adoption,
 )
 
 # --- beside it: a shadow does the task too, step scorers and managers learn ------------------------------------------
 
-register_kind("mirror", links=("scoring.mirror",))
+KINDS[SegmentKind.MIRROR] = Chain(links=(scoring_jobs.mirror,))
 
 
 def train_scorer_when_labelled(worker_ids: Sequence[int]) -> None:
@@ -178,7 +181,7 @@ def train_scorer_when_labelled(worker_ids: Sequence[int]) -> None:
         train_next(worker_id)
 
 
-register_kind("label", links=("scoring.label_steps",), then=train_scorer_when_labelled)
+KINDS[SegmentKind.LABEL] = Chain(links=(scoring_jobs.label_steps,), then=train_scorer_when_labelled)
 
 
 def make_room(subject_ids: Sequence[int]) -> None:
@@ -190,9 +193,8 @@ def refuse_dead_scorer(model_id: int, link: str, reason: str) -> None:
     scorers.refuse_ungated(model_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
-register_kind(
-    "adopt_scorer",
-    links=("training.gate_scorer",),
+KINDS[SegmentKind.ADOPT_SCORER] = Chain(
+    links=(training_jobs.gate_scorer,),
     then=make_room,
     on_dead=refuse_dead_scorer,
 )
@@ -202,11 +204,10 @@ def refuse_dead_manager(fit_id: int, link: str, reason: str) -> None:
     verdict_managers.refuse_ungated(fit_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
-register_kind("meta", links=("training.meta_train",), then=make_room)
+KINDS[SegmentKind.META] = Chain(links=(training_jobs.meta_train,), then=make_room)
 
-register_kind(
-    "adopt_manager",
-    links=("training.gate_manager",),
+KINDS[SegmentKind.ADOPT_MANAGER] = Chain(
+    links=(training_jobs.gate_manager,),
     then=make_room,
     on_dead=refuse_dead_manager,
 )
@@ -245,7 +246,7 @@ def submit(
             seed=seed,
         )
         if task.worker.kind != Worker.Kind.OUTSIDE:
-            outbox.start("work", subject_id=task.pk, project_id=task.project_id)
+            outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=task.project_id)
     return task
 
 
@@ -283,7 +284,7 @@ def submit_rows(
             project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size
         )
         if made[0].worker.kind != Worker.Kind.OUTSIDE:
-            outbox.start_many("work", [(task.pk, task.project_id) for task in made])
+            outbox.start_many(SegmentKind.WORK, [(task.pk, task.project_id) for task in made])
     return made
 
 
@@ -348,10 +349,10 @@ def submit_asked(
 def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:
     """Take an outside agent's own work on a queued task; it is scored and reviewed like any."""
     with transaction.atomic():
-        outbox.cancel_segments(kind="work", subject_ids=[task.pk])
+        outbox.cancel_segments(kind=SegmentKind.WORK, subject_ids=[task.pk])
         attempt = tasks.hand_in_attempt(task=task, steps=steps, answer=answer, by=by)
         learn_from_decisions(attempt)
-        outbox.start("work", subject_id=task.pk, project_id=task.project_id)
+        outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=task.project_id)
     return attempt
 
 
@@ -421,40 +422,6 @@ def give_feedback(
     return given
 
 
-def undo_feedback(*, feedback: Feedback, by: User) -> Review:
-    """Take a judgement back as if it had not been, while its time for that lasts and nothing has learnt from it."""
-    return judging.undo(feedback, by=by)
-
-
-def retract_feedback(*, feedback: Feedback, by: User, reason: str) -> str:
-    """Let a judgement count for nothing from now on; what it had done already comes back in words."""
-    return judging.retract(feedback, by=by, reason=reason)
-
-
-def open_appeal(*, feedback: Feedback, by: User, reason: str) -> Review:
-    """Ask another person about a judgement that `by` holds for wrong."""
-    return judging.open_appeal(feedback, by=by, reason=reason)
-
-
-def give_task_feedback(
-    *, task: Task, by: User, trust: float | None = None, **said: Unpack[JudgementFields]
-) -> Feedback:
-    """Keep a judgement that nobody asked for."""
-    return feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
-
-
-def give_conversation_feedback(
-    *,
-    session: Session,
-    by: User,
-    exchange: Exchange | None = None,
-    trust: float | None = None,
-    **said: Unpack[JudgementFields],
-) -> Feedback:
-    """Keep an explicit word on an answer in a conversation that nobody submitted as a task."""
-    return conversing.give_conversation_feedback(session=session, by=by, exchange=exchange, trust=trust, **said)
-
-
 def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") -> Review:
     """Pass a review over: to nobody (the task learns when no other is open), to later, the others, or an expert."""
     with transaction.atomic():
@@ -470,36 +437,6 @@ def expire_reviews() -> int:
         for task_id in task_ids:
             learn_when_reviewed(task_id)
     return len(task_ids)
-
-
-def start_bulk(
-    *,
-    project: Project,
-    by: User,
-    filters: QueueFilter,
-    words: Mapping[str, Any],
-    confirmed: int,
-    chosen: Sequence[int] = (),
-) -> BulkJudgement:
-    """Say the same of every open review that matches, or was chosen; see `apps.feedback.bulk`."""
-    return bulks.start(project=project, by=by, filters=filters, words=words, confirmed=confirmed, chosen=chosen)
-
-
-def start_action(
-    *, project: Project, by: User, action: str, chosen: Sequence[int], words: Mapping[str, Any]
-) -> BulkJudgement:
-    """Do the same to many reviews, tasks or pieces of failed work; see `apps.pipeline.bulk`."""
-    return bulks.start_action(project=project, by=by, action=action, chosen=chosen, words=words)
-
-
-def cancel_bulk(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
-    """Stop a bulk judgement where it is."""
-    return feedback.cancel_bulk(bulk=bulk, by=by)
-
-
-def undo_bulk(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
-    """Take a bulk judgement back, but for what was trained on."""
-    return bulks.begin_undo(bulk=bulk, by=by)
 
 
 # --- trainings -------------------------------------------------------------------------------------------------------
@@ -555,7 +492,7 @@ def train_next(worker_id: int) -> None:
         Worker.objects.select_for_update(no_key=True).get(pk=worker_id)
         run = None if training.is_unsettled(worker_id) else training.find_next_run(worker_id)
         if run is not None and schedule.admit(run):
-            outbox.start("train", subject_id=run.pk, project_id=run.project_id)
+            outbox.start(SegmentKind.TRAIN, subject_id=run.pk, project_id=run.project_id)
 
 
 def handle_training_result(data: object, *, by: str) -> None:
@@ -576,18 +513,18 @@ def handle_training_result(data: object, *, by: str) -> None:
 def _ingest(result: TrainResult, *, by: str) -> None:
     if scorers.is_scorer_run(result.run_id):
         if (model := scorers.record_head(result, by=by)) is not None:
-            outbox.start("adopt_scorer", subject_id=model.pk, project_id=model.project_id)
+            outbox.start(SegmentKind.ADOPT_SCORER, subject_id=model.pk, project_id=model.project_id)
         return
     if verdict_managers.is_manager_run(result.run_id):
         if (fit := verdict_managers.record_manager_run(result, by=by)) is not None:
-            outbox.start("adopt_manager", subject_id=fit.pk, project_id=fit.project_id)
+            outbox.start(SegmentKind.ADOPT_MANAGER, subject_id=fit.pk, project_id=fit.project_id)
         return
     adapter = training.record_result(result, by=by)
     if adapter is not None and adapter.is_rebuilt:
         adopt_rebuilt()
         train_next(adapter.worker_id)
     elif adapter is not None:
-        outbox.start("adopt", subject_id=adapter.pk, project_id=adapter.project_id)
+        outbox.start(SegmentKind.ADOPT, subject_id=adapter.pk, project_id=adapter.project_id)
 
 
 def wake_silent_run(run: TrainingRun) -> str:
@@ -604,16 +541,6 @@ def wake_silent_run(run: TrainingRun) -> str:
 # --- adapters --------------------------------------------------------------------------------------------------------
 
 
-def promote(*, adapter: Adapter, by: User) -> Deployment:
-    """Put an adapter into service by a person's decision."""
-    return adapters.promote(adapter=adapter, by=by)
-
-
-def roll_back(*, worker: Worker, by: User, end_user: str = "") -> Deployment:
-    """Return a worker, or one person who asks it, to what served before."""
-    return adapters.roll_back(worker=worker, by=by, end_user=end_user)
-
-
 def rollback_blocked() -> int:
     """Put what served before into the place of what may not serve, where a project wants that. Returns how many."""
     found = list(rebuilding.find_deployments_of_blocked_adapters())
@@ -627,5 +554,5 @@ def adopt_rebuilt() -> int:
     """Send the ends of lines that were made again without somebody to the gate. Returns how many."""
     with transaction.atomic():
         rebuilt = rebuilding.find_rebuilt()
-        outbox.start_many("adopt", [(adapter.pk, adapter.project_id) for adapter in rebuilt])
+        outbox.start_many(SegmentKind.ADOPT, [(adapter.pk, adapter.project_id) for adapter in rebuilt])
     return len(rebuilt)

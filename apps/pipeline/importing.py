@@ -9,15 +9,13 @@ from apps.base.errors import BadInputError
 from apps.feedback import importing
 from apps.feedback.models import RowImport
 from apps.outbox import services as outbox
-from apps.outbox.registry import register_kind
+from apps.outbox.kinds import SegmentKind
 from apps.tasks.services import read_file
 from apps.workers.models import Worker
 from tentalis.core.judged_files import TASKS, JudgedRow, guess_kind
 from tentalis.core.task_files import TaskRow
 
 CHUNK = 250
-
-register_kind("import", links=("pipeline.import_rows",))
 
 
 def find_kind(text: str, *, form: str, rows: str) -> str:
@@ -49,7 +47,7 @@ def start(
         made = importing.start_import(
             project=project, by=by, kind=kind, text=text, file=file, environment=environment, worker=worker
         )
-        outbox.start("import", subject_id=made.pk, project_id=made.project_id)
+        outbox.start(SegmentKind.IMPORT, subject_id=made.pk, project_id=made.project_id)
     return made
 
 
@@ -64,5 +62,5 @@ def import_next(import_id: int, rows: Sequence[JudgedRow], *, limit: int = CHUNK
     """Make one chunk into tasks; whether it was the last."""
     with transaction.atomic():
         tasks, is_last = importing.import_chunk(import_id, rows, limit=limit)
-        outbox.start_many("learn", [(task.pk, task.project_id) for task in tasks])
+        outbox.start_many(SegmentKind.LEARN, [(task.pk, task.project_id) for task in tasks])
     return is_last

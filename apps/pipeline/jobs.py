@@ -1,11 +1,13 @@
-"""What the training box sends home, bulk judgements and imports, on queue `control`.
+"""What the training box sends home, bulk judgements and imports, on queue `control`, with the segments of the latter.
 
-Every other link's job is in the app that does its work; these two start segments, which only this app does.
+Every other link's job is in the app that does its work; these start segments, which only this app does.
 """
 
 from typing import Any
 
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.links import link
+from apps.outbox.registry import KINDS, Chain
 from apps.pipeline import bulk, flow, importing
 from apps.training import services as training
 from tentalis.celery import app
@@ -34,3 +36,8 @@ def undo_bulk(bulk_id: int) -> None:
 @link("pipeline.import_rows")
 def import_rows(import_id: int) -> None:
     importing.import_all(import_id)
+
+
+KINDS[SegmentKind.BULK] = Chain(links=(judge_bulk,))
+KINDS[SegmentKind.UNBULK] = Chain(links=(undo_bulk,))
+KINDS[SegmentKind.IMPORT] = Chain(links=(import_rows,))

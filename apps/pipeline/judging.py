@@ -10,6 +10,7 @@ from apps.audit.services import record
 from apps.feedback import services as feedback
 from apps.feedback.models import Feedback, Review
 from apps.outbox import services as outbox
+from apps.outbox.kinds import SegmentKind
 from apps.rollouts.models import Batch
 from apps.rollouts.rejudging import Rejudged, rejudge_rollouts
 from apps.tasks.models import Task
@@ -25,7 +26,7 @@ def undo(given: Feedback, *, by: User) -> Review:
     """
     with transaction.atomic():
         is_gold = given.review is not None and given.review.purpose == Review.Purpose.GOLD
-        is_stopped = not is_gold and outbox.cancel_unclaimed(kind="learn", subject_id=given.task_id)
+        is_stopped = not is_gold and outbox.cancel_unclaimed(kind=SegmentKind.LEARN, subject_id=given.task_id)
         return feedback.undo_feedback(given, by=by, is_stopped=is_stopped)
 
 
@@ -74,11 +75,6 @@ def _describe_use(batch: Batch) -> str:
     if adapter is None:
         return f"{batch} holds it, for run {run.pk} ({run.get_state_display().lower()})."
     return f"{batch} held it; run {run.pk} made adapter {adapter.name} of that, which keeps what it learnt."
-
-
-def open_appeal(given: Feedback, *, by: User, reason: str) -> Review:
-    """Ask another person about a judgement."""
-    return feedback.open_appeal(feedback=given, by=by, reason=reason)
 
 
 def settle_appeal(given: Feedback, *, by: User) -> None:

@@ -10,6 +10,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.base.errors import IllegalMoveError, TentalisError, log_and_continue
 from apps.outbox import services as outbox
+from apps.outbox.kinds import SegmentKind
 from apps.pipeline.flow import start_training, train_next
 from apps.rollouts import services as rollouts
 from apps.scoring import reward_models
@@ -25,7 +26,7 @@ MOST_RESIZED = 200
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
     """Stop a training. Its segment goes first: who sends it has the segment's lock before the run's."""
     with transaction.atomic():
-        outbox.cancel_segments(kind="train", subject_ids=[run.pk])
+        outbox.cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
         return training.cancel_run(run=run, by=by)
 
 
@@ -33,7 +34,7 @@ def pause_run(*, run: TrainingRun, by: User) -> TrainingRun:
     """Stop a run so that it can go on where it was."""
     require_right(by, run.project, Right.RUNS_WRITE)
     with transaction.atomic():
-        outbox.cancel_segments(kind="train", subject_ids=[run.pk])
+        outbox.cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
         return training.pause_run(run, why=f"paused by {by.handle}", by=by.handle)
 
 
@@ -101,7 +102,7 @@ def label_due() -> int:
     """Have steps labelled where a step scorer is wanted and enough of them are new. Returns of how many workers."""
     with transaction.atomic():
         due = scorers.find_due()
-        outbox.start_many("label", [(worker.pk, worker.project_id) for worker in due])
+        outbox.start_many(SegmentKind.LABEL, [(worker.pk, worker.project_id) for worker in due])
     return len(due)
 
 

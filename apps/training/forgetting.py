@@ -2,6 +2,7 @@
 
 from apps.accounts.models import Project
 from apps.audit.services import move
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.locking import lock_segments
 from apps.outbox.services import cancel_segments
 from apps.training import run_control
@@ -17,10 +18,10 @@ def end_line(*, project: Project, end_user: str, stand_in: str, by: str) -> None
     A result that comes home after all is dropped: nobody waits for it any more.
     """
     theirs = TrainingRun.objects.filter(project=project, end_user=end_user)
-    lock_segments(kind="train", subject_ids=theirs.values_list("pk", flat=True))
+    lock_segments(kind=SegmentKind.TRAIN, subject_ids=theirs.values_list("pk", flat=True))
     runs = theirs.select_for_update(of=("self",))
     for run in runs.filter(state__in=[State.QUEUED, State.RUNNING, State.PAUSED]).order_by("pk"):
-        cancel_segments(kind="train", subject_ids=[run.pk])
+        cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
         if run.state == State.RUNNING and "output_uri" in run.spec:
             run_control.ask(run, run_control.CANCEL, WORDS)
         move(run, State.CANCELLED, by=by, failure=WORDS)

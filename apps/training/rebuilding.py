@@ -17,6 +17,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.locking import lock_segments
 from apps.outbox.services import cancel_segments
 from apps.rollouts.batch_items import move_remaining_items
@@ -85,7 +86,7 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
         The adapters that were barred now, and the new runs; a batch that is empty now gets none.
     """
     lines = TrainingRun.objects.filter(project=project, state__in=OPEN).order_by("pk")
-    lock_segments(kind="train", subject_ids=lines.values_list("pk", flat=True))
+    lock_segments(kind=SegmentKind.TRAIN, subject_ids=lines.values_list("pk", flat=True))
     list(lines.select_for_update(of=("self",)).values_list("pk"))  # none comes home, or is sent, meanwhile
     found = find_affected(project=project, batches=batches)
     barred = bar(found.adapters, words=BARRED, by=by)
@@ -212,7 +213,7 @@ def _last(run_id: int | None) -> TrainingRun | None:
 
 def cancel_for_rebuild(run: TrainingRun, *, by: str) -> None:
     """End a run that is open: what it learns from is not to be learnt."""
-    cancel_segments(kind="train", subject_ids=[run.pk])
+    cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
     if run.state == State.RUNNING and "output_uri" in run.spec:
         run_control.ask(run, run_control.CANCEL, CANCELLED)
     move(run, State.CANCELLED, by=by, failure=CANCELLED)

@@ -20,6 +20,7 @@ from apps.adapters.services import record_adapter, refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, IllegalMoveError
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
@@ -444,9 +445,9 @@ def is_unsettled(worker_id: int) -> bool:
     return (
         runs.filter(state__in=[TrainingRun.State.RUNNING, TrainingRun.State.PAUSED]).exists()
         or open_segments.filter(
-            kind="train", subject_id__in=runs.filter(state=TrainingRun.State.QUEUED).values("pk")
+            kind=SegmentKind.TRAIN, subject_id__in=runs.filter(state=TrainingRun.State.QUEUED).values("pk")
         ).exists()
-        or open_segments.filter(kind="adopt", subject_id__in=adapters.values("pk")).exists()
+        or open_segments.filter(kind=SegmentKind.ADOPT, subject_id__in=adapters.values("pk")).exists()
     )
 
 

@@ -7,7 +7,7 @@ from pytest_django import Settings
 
 from apps.outbox import relay, services
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS, register_kind
+from apps.outbox.registry import KINDS, Chain
 from tests.links import run_link
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def kinds(settings: Settings) -> Iterator[None]:
     """Two kinds whose last links share a queue, three of each in flight."""
     settings.TENTALIS = settings.TENTALIS | {"IN_FLIGHT_CAP": 3}
-    register_kind("long errand", links=("tasks.first", "scoring.second"))
-    register_kind("short errand", links=("scoring.only",))
+    KINDS["long errand"] = Chain(links=("tasks.first", "scoring.second"))
+    KINDS["short errand"] = Chain(links=("scoring.only",))
     yield
     for name in ("long errand", "short errand"):
         del KINDS[name]

@@ -13,7 +13,7 @@ from apps.training.box import QUEUE, TRAIN
 from tentalis.celery import app
 from tentalis.env import VARIABLES
 
-LINKS = sorted({link for kind in KINDS.values() for link in kind.links})
+LINKS = sorted({link for chain in KINDS.values() for link in chain.names})
 
 
 def run_python(code: str, *, without: str = "") -> str:

@@ -26,7 +26,7 @@ from apps.conversations.models import Turn
 from apps.conversations.services import hash_subject
 from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
-from apps.pipeline import flow
+from apps.pipeline import conversing
 from apps.pipeline.forgetting import find_person, forget_person
 
 
@@ -79,7 +79,7 @@ class SessionFeedbackView(ApiView):
         user's next words show; 409 says why an answer cannot be learnt from."""
         session = find_session(request, pk, right=Right.FEEDBACK_WRITE)
         words = read_words(self.read_body(FeedbackIn))
-        return show_feedback(flow.give_conversation_feedback(session=session, by=current_user(request), **words))
+        return show_feedback(conversing.give_conversation_feedback(session=session, by=current_user(request), **words))
 
 
 class ExchangeFeedbackView(ApiView):
@@ -93,7 +93,9 @@ class ExchangeFeedbackView(ApiView):
         exchange = find_exchange(request, pk, right=Right.FEEDBACK_WRITE)
         session: Any = exchange.session
         words = read_words(self.read_body(FeedbackIn))
-        given = flow.give_conversation_feedback(session=session, exchange=exchange, by=current_user(request), **words)
+        given = conversing.give_conversation_feedback(
+            session=session, exchange=exchange, by=current_user(request), **words
+        )
         return show_feedback(given)
 
 

@@ -24,10 +24,11 @@ from apps.api.serializers.judgement import (
 )
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
+from apps.feedback import appeals, submit
 from apps.feedback.models import Feedback
 from apps.feedback.services import StepRating
 from apps.finding.feedback import FeedbackFilters
-from apps.pipeline import flow
+from apps.pipeline import judging
 from apps.tasks.models import Task
 
 
@@ -81,7 +82,7 @@ class FeedbackViewSet(ResourceViewSet):
         body = self.read_body(TaskFeedbackIn)
         tasks = Task.objects.select_related("project", "worker")
         task = find_row(request, tasks, body.pop("task"), field="task", right=Right.FEEDBACK_WRITE)
-        return show_feedback(flow.give_task_feedback(task=task, by=current_user(request), **read_words(body)))
+        return show_feedback(submit.give_task_feedback(task=task, by=current_user(request), **read_words(body)))
 
     @extend_schema(request=NoFields, responses=ReviewOut)
     @action(detail=True, methods=["post"])
@@ -90,7 +91,7 @@ class FeedbackViewSet(ResourceViewSet):
         draft. 409 when it is too late; it can be retracted then."""
         feedback = self.get_object()
         self.read_body(NoFields)
-        review = flow.undo_feedback(feedback=feedback, by=current_user(request))
+        review = judging.undo(feedback, by=current_user(request))
         return Response(ReviewOut(review).data)
 
     @extend_schema(
@@ -104,7 +105,7 @@ class FeedbackViewSet(ResourceViewSet):
         learnt from it. Sent again it answers the same."""
         feedback = self.get_object()
         reason = self.read_body(ReasonIn)["reason"]
-        effect = flow.retract_feedback(feedback=feedback, by=current_user(request), reason=reason)
+        effect = judging.retract(feedback, by=current_user(request), reason=reason)
         return Response({"feedback": FeedbackOut(FEEDBACK.get(pk=feedback.pk)).data, "effect": effect})
 
     @extend_schema(
@@ -117,7 +118,7 @@ class FeedbackViewSet(ResourceViewSet):
         """Ask a third person about a judgement. Theirs retracts it where the two contradict each other."""
         feedback = self.get_object()
         reason = self.read_body(AppealIn)["reason"]
-        review = flow.open_appeal(feedback=feedback, by=current_user(request), reason=reason)
+        review = appeals.open_appeal(feedback=feedback, by=current_user(request), reason=reason)
         return Response(ReviewOut(review).data, status=201)
 
 

@@ -340,7 +340,7 @@ class AdapterViewSet(ResourceViewSet):
         """Put an adapter into service by your decision."""
         adapter = self.get_object()
         self.read_body(NoFields)
-        return Response(DeploymentOut(flow.promote(adapter=adapter, by=current_user(request))).data)
+        return Response(DeploymentOut(adapters.promote(adapter=adapter, by=current_user(request))).data)
 
     @extend_schema(request=ReasonIn, responses=AdapterOut)
     @action(detail=True, methods=["post"])
@@ -364,7 +364,7 @@ class AdapterViewSet(ResourceViewSet):
         self.read_body(NoFields)
         if not Deployment.objects.filter(worker=adapter.worker, adapter=adapter).exists():
             raise ConflictError(f"{adapter.name} does not serve: wanted state deployed, found {adapter.state}")
-        deployment = flow.roll_back(worker=adapter.worker, end_user=adapter.end_user, by=current_user(request))
+        deployment = adapters.roll_back(worker=adapter.worker, end_user=adapter.end_user, by=current_user(request))
         return Response(DeploymentOut(deployment).data)
 
     @extend_schema(responses=CanaryOut, operation_id="adapters_canary_read")

@@ -17,8 +17,7 @@ from apps.api.permissions import current_user
 from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.managers import ManagerRunOut
 from apps.api.views.base import ResourceViewSet
-from apps.pipeline import meta
-from apps.training import verdict_managers
+from apps.training import managers, verdict_managers
 from apps.training.models import ManagerRun
 
 
@@ -61,4 +60,4 @@ class ManagerRunViewSet(ResourceViewSet):
         """Let the manager judge by what was before this fit again. 409 when the fit is not in use."""
         run = self.get_object()
         body = self.read_body(ReasonIn)
-        return self.show(meta.roll_back(run=run, by=current_user(request), reason=body["reason"]))
+        return self.show(managers.roll_back_manager(run=run, by=current_user(request), reason=body["reason"]))

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.adapters import services as adapters
 from apps.adapters.models import Deployment
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_row, find_worker, refuse
@@ -122,7 +123,7 @@ class WorkerViewSet(ResourceViewSet):
         """Return the worker to what served it before."""
         worker = self.get_object()
         self.read_body(NoFields)
-        return Response(DeploymentOut(flow.roll_back(worker=worker, by=current_user(request))).data)
+        return Response(DeploymentOut(adapters.roll_back(worker=worker, by=current_user(request))).data)
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])

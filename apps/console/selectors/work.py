@@ -11,6 +11,7 @@ from django.db.models import Prefetch, QuerySet
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
@@ -21,7 +22,7 @@ from apps.workers.models import Worker
 PAGE = 25
 HISTORY = 40
 COUNTED = 100
-TASK_KINDS = ("work", "learn")
+TASK_KINDS = (SegmentKind.WORK, SegmentKind.LEARN)
 WAY = (Task.State.QUEUED, Task.State.WORKING, Task.State.SCORING, Task.State.IN_REVIEW, Task.State.LEARNING)
 
 

@@ -15,6 +15,7 @@ from apps.adapters.models import Deployment
 from apps.adapters.selectors import find_deployment
 from apps.inference.models import Exchange
 from apps.inference.registry import find_kind
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
@@ -141,7 +142,9 @@ def show_worker(worker: Worker) -> WorkerView:
     """About nine queries. Its latest tasks are looked for among the project's newest `NEWEST`."""
     at_work = Task.objects.filter(project=worker.project_id, worker=worker, state=Task.State.WORKING)
     tasks = list(at_work.order_by("-id").defer("reference", "metadata")[:MOST_AT_WORK])
-    segments = Segment.objects.filter(kind="work", subject_id__in=[task.pk for task in tasks], state=Segment.State.OPEN)
+    segments = Segment.objects.filter(
+        kind=SegmentKind.WORK, subject_id__in=[task.pk for task in tasks], state=Segment.State.OPEN
+    )
     held = {segment.subject_id: segment for segment in segments}
     newest = Task.objects.filter(project=worker.project_id).order_by("-id").values("pk")[:NEWEST]
     latest = Task.objects.filter(pk__in=newest, worker=worker).select_related("worker").order_by("-id")

@@ -22,6 +22,7 @@ from apps.console.selectors.review import Shown, find_undoable, show_attempts
 from apps.console.selectors.review_queue import may_manage
 from apps.console.views.frame import Scene, leave, project_view, show
 from apps.feedback import services as reviews
+from apps.feedback import submit
 from apps.feedback.models import Review
 from apps.feedback.services import claim_review, find_draft, save_draft, validate_review_policy
 from apps.finding.reviews import ReviewFilters
@@ -88,7 +89,7 @@ def _find_present(scene: Scene, task: Task, *, is_blind: bool) -> list[Present]:
 def _send(request: HttpRequest, scene: Scene, task: Task, review: Review | None, form: FeedbackForm) -> HttpResponse:
     """Give the judgement and open the next review at once."""
     if review is None:
-        flow.give_task_feedback(task=task, by=scene.user, **form.said)
+        submit.give_task_feedback(task=task, by=scene.user, **form.said)
         _thank(request, find_obstacles(task))
         return leave(scene, "task", task.pk)
     undo_s = validate_review_policy(scene.project.review_policy).undo_s

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.rights import Right
 from apps.console.selectors.managers import show_fit
 from apps.console.views.frame import Scene, act, leave, project_view, show
-from apps.pipeline import meta
+from apps.training import managers
 from apps.training.models import ManagerRun
 
 
@@ -39,6 +39,6 @@ def roll_back_manager(request: HttpRequest, scene: Scene, fit_id: int) -> HttpRe
     act(
         request,
         _("It judges by what was before again."),
-        lambda: meta.roll_back(run=run, by=scene.user, reason=reason),
+        lambda: managers.roll_back_manager(run=run, by=scene.user, reason=reason),
     )
     return leave(scene, "manager-run", fit_id)

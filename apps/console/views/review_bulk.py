@@ -16,12 +16,13 @@ from apps.console.selectors.review_queue import find_reviewers, require_manager
 from apps.console.selectors.ticked import DOINGS, Ticked, find_ticked
 from apps.console.views.frame import Scene, act, find_page, know_names, leave, posted, project_view, show, tidy
 from apps.console.views.judging import find_asked
+from apps.feedback import bulk as bulk_judgements
 from apps.feedback.models import BulkJudgement, Review
 from apps.feedback.queue import EVERYTHING
 from apps.feedback.services import count_queue
 from apps.finding.lists import read_address
 from apps.finding.reviews import ReviewFilters
-from apps.pipeline import flow
+from apps.pipeline import bulk as bulks
 from apps.tasks.selectors import Count
 
 LISTS = {"tasks": "task-list", "reviews": "review-list", "failed": "dead-letters"}
@@ -42,7 +43,7 @@ def prepare_bulk(request: HttpRequest, scene: Scene) -> HttpResponse:
     if not listing.errors and form.is_valid():
         words = {name: form.cleaned_data[name] for name in ("score", "text")}
         try:
-            bulk = flow.start_bulk(
+            bulk = bulks.start(
                 project=scene.project,
                 by=scene.user,
                 filters=filters,
@@ -99,7 +100,7 @@ def prepare_action(request: HttpRequest, scene: Scene) -> HttpResponse:
 
 def _start(scene: Scene, action: str, ticked: Ticked, words: dict[str, Any]) -> BulkJudgement:
     if action == "judge":
-        return flow.start_bulk(
+        return bulks.start(
             project=scene.project,
             by=scene.user,
             filters=EVERYTHING,
@@ -107,7 +108,7 @@ def _start(scene: Scene, action: str, ticked: Ticked, words: dict[str, Any]) -> 
             confirmed=len(ticked.ids),
             chosen=ticked.ids,
         )
-    return flow.start_action(project=scene.project, by=scene.user, action=action, chosen=ticked.ids, words=words)
+    return bulks.start_action(project=scene.project, by=scene.user, action=action, chosen=ticked.ids, words=words)
 
 
 @require_GET
@@ -122,7 +123,7 @@ def show_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
 @project_view(Right.REVIEWS_WRITE)
 def cancel_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
     bulk = _bulk_or_404(scene, bulk_id)
-    act(request, _("Stopping after the current row."), lambda: flow.cancel_bulk(bulk=bulk, by=scene.user))
+    act(request, _("Stopping after the current row."), lambda: bulk_judgements.cancel_bulk(bulk=bulk, by=scene.user))
     return leave(scene, "bulk", bulk_id)
 
 
@@ -130,7 +131,7 @@ def cancel_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpRespons
 @project_view(Right.REVIEWS_WRITE)
 def undo_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
     bulk = _bulk_or_404(scene, bulk_id)
-    if act(request, _("The judgements are being retracted."), lambda: flow.undo_bulk(bulk=bulk, by=scene.user)):
+    if act(request, _("The judgements are being retracted."), lambda: bulks.begin_undo(bulk=bulk, by=scene.user)):
         messages.info(request, _("Adapters already trained on them stay; the report lists them."))
     return leave(scene, "bulk", bulk_id)
 

@@ -30,13 +30,14 @@ from apps.console.views.judging import (
     find_undo,
     open_next,
 )
+from apps.feedback import appeals
 from apps.feedback import services as reviews
 from apps.feedback.models import Feedback, Review
 from apps.feedback.queue import find_waiting
 from apps.feedback.services import count_queue
 from apps.finding.lists import list_rows
 from apps.finding.reviews import ReviewFilters
-from apps.pipeline import flow
+from apps.pipeline import flow, judging
 from apps.rollouts.services import find_obstacles
 
 PAGE = 25
@@ -203,7 +204,7 @@ def undo_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpR
     """Take a judgement back as if it had not been, and go on with it."""
     feedback = _feedback_or_404(scene, feedback_id)
     try:
-        review = flow.undo_feedback(feedback=feedback, by=scene.user)
+        review = judging.undo(feedback, by=scene.user)
     except TentalisError as error:
         messages.error(request, str(error))
         return leave(scene, "review-list")
@@ -218,7 +219,7 @@ def retract_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> Ht
     """Let a judgement count for nothing from now on; what was learned from it stays learned."""
     feedback = _feedback_or_404(scene, feedback_id)
     try:
-        done = flow.retract_feedback(feedback=feedback, by=scene.user, reason=request.POST.get("reason", ""))
+        done = judging.retract(feedback, by=scene.user, reason=request.POST.get("reason", ""))
     except TentalisError as error:
         messages.error(request, str(error))
     else:
@@ -235,7 +236,7 @@ def appeal(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse
     status = 400 if request.method == "POST" else 200
     if form.is_valid():
         try:
-            opened = flow.open_appeal(feedback=feedback, by=scene.user, reason=form.cleaned_data["reason"])
+            opened = appeals.open_appeal(feedback=feedback, by=scene.user, reason=form.cleaned_data["reason"])
         except TentalisError as error:
             show_error(form, error)
             status = error.status

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
+from apps.adapters import services as adapters
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployment
 from apps.adapters.shadows import find_running
@@ -279,7 +280,7 @@ def promote_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> Http
     if request.method == "POST":
         adapter = adapter_or_404(scene, adapter_id)
         done = _("%(adapter)s serves %(worker)s.") % {"adapter": adapter.name, "worker": adapter.worker.name}
-        act(request, done, lambda: flow.promote(adapter=adapter, by=scene.user))
+        act(request, done, lambda: adapters.promote(adapter=adapter, by=scene.user))
         return leave(scene, "adapter", adapter_id)
     view = training.show_adapter(scene.project, adapter_id)
     if view is None:
@@ -301,7 +302,7 @@ def roll_back(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     worker, end_user = worker_or_404(scene, name), request.GET.get("end_user", "")
     if request.method == "POST":
         done = _("%(name)s is rolled back.") % {"name": name}
-        act(request, done, lambda: flow.roll_back(worker=worker, by=scene.user, end_user=end_user))
+        act(request, done, lambda: adapters.roll_back(worker=worker, by=scene.user, end_user=end_user))
         return leave(scene, "adapter-list")
     context = {
         "worker": worker,

@@ -27,7 +27,7 @@ from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Provider
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
-from apps.pipeline import canary, flow, shadows, sweep
+from apps.pipeline import canary, shadows, sweep
 from apps.training.services import is_unsettled
 from apps.workers.models import Worker
 from tests.apps.adapters.desk_adapters import make_served
@@ -171,7 +171,7 @@ def test_of_two_who_roll_back_at_once_one_does(helper: Worker, store: Path, alic
 
 def test_however_many_promote_at_once_one_serves_and_the_rows_agree(helper: Worker, store: Path, alice: User) -> None:
     adapters = [make_served(helper, version, store) for version in range(1, 6)]
-    at_once([partial(flow.promote, adapter=adapter, by=alice) for adapter in adapters])
+    at_once([partial(services.promote, adapter=adapter, by=alice) for adapter in adapters])
     deployment = Deployment.objects.get(worker=helper)
     assert Adapter.objects.get(state="deployed") == deployment.adapter
     assert deployment.epoch == 5
@@ -183,7 +183,7 @@ def test_a_promotion_that_the_server_will_not_have_proves_nothing(
     adapter = make_served(helper, 1, store, Adapter.State.CANDIDATE)
     server.mode = "broken"
     with pytest.raises(ProviderBusyError):
-        flow.promote(adapter=adapter, by=alice)
+        services.promote(adapter=adapter, by=alice)
     adapter.refresh_from_db()
     assert adapter.state == "candidate"
 

@@ -14,7 +14,6 @@ from apps.base.errors import ConflictError, NotAllowedError
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.outbox.models import Segment
 from apps.pipeline import bulk as bulks
-from apps.pipeline import flow
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.factories import make_project, make_task, make_user, make_worker
@@ -86,7 +85,7 @@ def test_one_that_cannot_be_done_holds_up_no_other_of_its_chunk(project: Project
     Task.objects.filter(pk=ended.pk).update(state="done")
     working = make_task(project, worker, state="working", group_size=2)
     chosen = [*(task.pk for task in tasks), working.pk]
-    bulk = flow.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
+    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
     while not bulks.act_next(bulk.pk, limit=3):
         pass
     bulk.refresh_from_db()
@@ -106,7 +105,7 @@ def test_a_chunk_of_cancelled_tasks_takes_as_many_queries_for_many_as_for_few(
     counts = []
     for size in (3, 30):
         chosen = [review.task_id for review in waiting(project, worker, size)]
-        bulk = flow.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
+        bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
         with CaptureQueriesContext(connection) as queries:
             bulks.act_next(bulk.pk)
         counts.append(len(queries))
@@ -148,7 +147,7 @@ def test_reviews_of_ticked_tasks_and_ticked_reviews_are_assigned_closed_and_judg
     do(alice, {"of": "reviews", "action": "assign", "all": "1", "text": "number 1"}, {"to": "bob"})
     assert set(Review.objects.filter(assigned_to=bob, pk__in=[row.pk for row in more])) == {more[1]}
     assert send(alice, {"of": "reviews", "action": "assign", "all": "1", "wroker": "x"}).status_code == 302
-    flow.undo_bulk(bulk=bulk, by=alice)
+    bulks.begin_undo(bulk=bulk, by=alice)
     bulks.undo_all(bulk.pk)
     three.refresh_from_db()
     assert three.state == "open"
@@ -165,7 +164,7 @@ def test_failed_work_is_replayed_or_put_away(project: Project, worker: Worker, a
     do(alice, {"of": "failed", "action": "put_away", "all": "1", "kind": "work", "error": "Away", "worker": "echo"})
     assert set(Segment.objects.filter(state="cancelled")) == {two, three}
     with pytest.raises(ConflictError, match="only judgements"):
-        flow.undo_bulk(bulk=bulk, by=alice)
+        bulks.begin_undo(bulk=bulk, by=alice)
 
 
 def test_rows_of_other_projects_are_nobodys_to_choose(project: Project, worker: Worker, alice: User) -> None:
@@ -182,7 +181,7 @@ def test_rows_of_other_projects_are_nobodys_to_choose(project: Project, worker: 
     for query in ({"of": "tasks", "action": "burn"}, {"of": "people", "action": "cancel"}, {}):
         assert send(alice, query, {}).status_code == 302, query
     assert BulkJudgement.objects.count() == 0
-    bulk = flow.start_action(project=project, by=alice, action="cancel", chosen=[foreign.pk], words={})
+    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=[foreign.pk], words={})
     bulks.do_all(bulk.pk)
     foreign.refresh_from_db()
     bulk.refresh_from_db()
@@ -191,14 +190,14 @@ def test_rows_of_other_projects_are_nobodys_to_choose(project: Project, worker: 
 
 def test_who_manages_no_more_does_nothing_more(project: Project, worker: Worker, alice: User) -> None:
     task = make_task(project, worker)
-    bulk = flow.start_action(project=project, by=alice, action="cancel", chosen=[task.pk], words={})
+    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=[task.pk], words={})
     project.members.filter(user=alice).update(role="reviewer")
     bulks.do_all(bulk.pk)
     task.refresh_from_db()
     bulk.refresh_from_db()
     assert (task.state, len(bulk.report)) == ("queued", 1)
     with pytest.raises(NotAllowedError):
-        flow.start_action(project=project, by=make_user("bob"), action="cancel", chosen=[task.pk], words={})
+        bulks.start_action(project=project, by=make_user("bob"), action="cancel", chosen=[task.pk], words={})
 
 
 def test_lists_offer_ticks_to_who_may_act(project: Project, worker: Worker, alice: User, bob: User) -> None:

@@ -11,7 +11,7 @@ from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.services import extract_hints
 from apps.outbox.models import Segment
-from apps.pipeline import flow
+from apps.pipeline import conversing
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
@@ -35,7 +35,7 @@ def test_an_explicit_word_beats_thanks_even_after_it_was_learnt(talk: Talk, read
     build_rollouts([task.pk], by="test")
     assert Rollout.objects.get(task=task).reward == 1.0
     exchange = talk.session.exchanges.order_by("id").first()
-    flow.give_conversation_feedback(session=talk.session, exchange=exchange, by=bob, score=0.1)
+    conversing.give_conversation_feedback(session=talk.session, exchange=exchange, by=bob, score=0.1)
     assert judge(task) == pytest.approx(0.1)
     rollout = Rollout.objects.get(task=task)
     assert rollout.reward == pytest.approx(0.1)
@@ -43,7 +43,7 @@ def test_an_explicit_word_beats_thanks_even_after_it_was_learnt(talk: Talk, read
 
 def test_a_word_before_the_next_words_makes_the_task_and_both_are_kept(talk: Talk, read: Read, bob: User) -> None:
     talk.ask(user("What is two and two?"), answer="It is five.")
-    given = flow.give_conversation_feedback(session=talk.session, by=bob, score=0.2, text="It is four.")
+    given = conversing.give_conversation_feedback(session=talk.session, by=bob, score=0.2, text="It is four.")
     assert given.task.state == "scoring"  # the turn goes on
     talk.ask(user("Thanks!"), answer="You are welcome.")
     turn = read(talk)[0]
@@ -59,7 +59,7 @@ def test_without_learning_from_sessions_an_explicit_word_is_learnt_at_once(
 ) -> None:
     Project.objects.filter(pk=project.pk).update(session_policy={})
     talk.ask(user("What is two and two?"), answer="It is five.")
-    given = flow.give_conversation_feedback(session=talk.session, by=bob, score=0.2)
+    given = conversing.give_conversation_feedback(session=talk.session, by=bob, score=0.2)
     assert Segment.objects.filter(kind="learn", subject_id=given.task_id).exists()
 
 
@@ -67,18 +67,18 @@ def test_a_turn_that_showed_nothing_can_still_be_spoken_of(talk: Talk, read: Rea
     first = talk.ask(user("What is two and two?"), answer="It is five.")
     talk.ask(user("What about Berlin?"), answer="A city.")
     assert read(talk)[0].task is None
-    given = flow.give_conversation_feedback(session=talk.session, exchange=first, by=bob, score=0.0)
+    given = conversing.give_conversation_feedback(session=talk.session, exchange=first, by=bob, score=0.0)
     assert given.task.prompt == "What is two and two?"
     assert Segment.objects.filter(kind="learn", subject_id=given.task_id).exists()
 
 
 def test_where_nothing_was_said_there_is_nothing_to_speak_of(talk: Talk, bob: User, charlie: User) -> None:
     with pytest.raises(NotFoundError):
-        flow.give_conversation_feedback(session=talk.session, by=bob, score=1.0)
+        conversing.give_conversation_feedback(session=talk.session, by=bob, score=1.0)
     failed = talk.ask(user("What is two and two?"), status=502, error="away")
     with pytest.raises(ConflictError, match="the agent gave no answer"):
-        flow.give_conversation_feedback(session=talk.session, exchange=failed, by=bob, score=1.0)
+        conversing.give_conversation_feedback(session=talk.session, exchange=failed, by=bob, score=1.0)
     talk.ask(answer="It is four.")
     with pytest.raises(NotFoundError):
-        flow.give_conversation_feedback(session=talk.session, by=charlie, score=1.0)
+        conversing.give_conversation_feedback(session=talk.session, by=charlie, score=1.0)
     assert not Task.objects.exists()

@@ -12,7 +12,7 @@ from apps.conversations.models import Turn
 from apps.conversations.services import find_attempt
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
-from apps.pipeline import conversing, flow
+from apps.pipeline import conversing
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
 from tests.apps.conversations.talk import Talk, tool, user
@@ -77,8 +77,8 @@ def test_an_explicit_word_on_the_session_is_of_the_same_task(talk: Talk, task: T
     exchange = talk.ask(user("What is two and two?"), answer="It is five.", task_id=task.pk)
     make_attempt(task)
     mine = hand_in(task)
-    by_session = flow.give_conversation_feedback(session=talk.session, by=bob, text="It is four.")
-    by_exchange = flow.give_conversation_feedback(session=talk.session, exchange=exchange, by=bob, score=0.25)
+    by_session = conversing.give_conversation_feedback(session=talk.session, by=bob, text="It is four.")
+    by_exchange = conversing.give_conversation_feedback(session=talk.session, exchange=exchange, by=bob, score=0.25)
     assert (by_session.task, by_exchange.task) == (task, task)
     assert (by_exchange.steps.get().attempt, by_exchange.steps.get().score) == (mine, 0.25)
     assert Task.objects.count() == 1
@@ -88,7 +88,7 @@ def test_work_for_a_task_and_not_for_it_in_one_turn_is_neither(talk: Talk, read:
     talk.ask(user("Look it up."), calls=[CALL], task_id=task.pk)
     talk.ask(tool("c1", "4"), answer="It is five.")
     with pytest.raises(ConflictError, match="only a part of it was done for a task"):
-        flow.give_conversation_feedback(session=talk.session, by=bob, score=1.0)
+        conversing.give_conversation_feedback(session=talk.session, by=bob, score=1.0)
     talk.ask(user("No, that is wrong."), answer="Sorry.")
     assert read(talk)[0].reason == "only a part of it was done for a task that was submitted"
 

@@ -7,6 +7,7 @@ import pytest
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
+from apps.feedback import appeals
 from apps.feedback.appeals import find_contradiction
 from apps.feedback.errors import NotYourReviewError
 from apps.feedback.models import Feedback, Review
@@ -20,7 +21,7 @@ from apps.feedback.services import (
     give_task_feedback,
     has_judge,
 )
-from apps.pipeline import flow
+from apps.pipeline import flow, judging
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts
 from tests.apps.feedback.builders import make_open_review
@@ -73,7 +74,7 @@ def disputed(project: Project, bob: User) -> Feedback:
 def test_an_upheld_appeal_retracts_what_it_contradicts_and_rollouts_follow(
     project: Project, alice: User, bob: User, carol: User, disputed: Feedback, score: float, is_upheld: bool
 ) -> None:
-    appeal = flow.open_appeal(feedback=disputed, by=alice, reason="step 2 is wrong")
+    appeal = appeals.open_appeal(feedback=disputed, by=alice, reason="step 2 is wrong")
     assert (appeal.purpose, appeal.about) == (Review.Purpose.APPEAL, disputed)
     assert claim_review(project, bob) is None
     with pytest.raises(NotYourReviewError, match="own judgement"):
@@ -88,11 +89,11 @@ def test_an_upheld_appeal_retracts_what_it_contradicts_and_rollouts_follow(
     kinds = set(AuditEntry.objects.filter(subject_type="feedback").values_list("kind", flat=True))
     assert ("feedback.retracted" in kinds) == is_upheld
     with pytest.raises(ConflictError):
-        flow.open_appeal(feedback=disputed, by=alice, reason="again")
+        appeals.open_appeal(feedback=disputed, by=alice, reason="again")
 
 
 def test_who_appeals_does_not_judge_the_appeal(project: Project, alice: User, bob: User, disputed: Feedback) -> None:
-    appeal = flow.open_appeal(feedback=disputed, by=alice, reason="step 2 is wrong")
+    appeal = appeals.open_appeal(feedback=disputed, by=alice, reason="step 2 is wrong")
     assert not has_judge(appeal)
     assert claim_review(project, alice) is None
     with pytest.raises(NotYourReviewError, match="somebody else judges it"):
@@ -110,14 +111,14 @@ def test_who_may_not_appeal_is_told_why(project: Project, alice: User, bob: User
     review = make_open_review(project)
     given = give_task_feedback(task=review.task, by=bob, score=1)
     with pytest.raises(ConflictError, match="has an open review"):
-        flow.open_appeal(feedback=given, by=alice, reason="wrong")
+        appeals.open_appeal(feedback=given, by=alice, reason="wrong")
     with pytest.raises(BadInputError, match="retract it instead"):
-        flow.open_appeal(feedback=given, by=bob, reason="wrong")
+        appeals.open_appeal(feedback=given, by=bob, reason="wrong")
     with pytest.raises(BadInputError, match="reason: wanted 1 to 200"):
-        flow.open_appeal(feedback=given, by=alice, reason="")
+        appeals.open_appeal(feedback=given, by=alice, reason="")
     with pytest.raises(NotFoundError):
-        flow.open_appeal(feedback=given, by=charlie, reason="wrong")
-    flow.retract_feedback(feedback=given, by=bob, reason="mine")
+        appeals.open_appeal(feedback=given, by=charlie, reason="wrong")
+    judging.retract(given, by=bob, reason="mine")
     with pytest.raises(ConflictError, match="taken back already"):
-        flow.open_appeal(feedback=given, by=alice, reason="wrong")
+        appeals.open_appeal(feedback=given, by=alice, reason="wrong")
     assert Review.objects.count() == 1

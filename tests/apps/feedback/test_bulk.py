@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError
+from apps.feedback import bulk as bulk_judgements
 from apps.feedback.claims import LATER
 from apps.feedback.errors import CountChangedError
 from apps.feedback.models import BulkJudgement, Feedback, Review
@@ -17,7 +18,6 @@ from apps.feedback.queue import QueueFilter
 from apps.feedback.services import claim, extract_hints, give_task_feedback, open_reviews
 from apps.outbox.models import Segment
 from apps.pipeline import bulk as bulks
-from apps.pipeline import flow
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
@@ -29,7 +29,7 @@ ALL = QueueFilter()
 
 
 def start(project: Project, by: User, count: int, filters: QueueFilter = ALL, **words: Any) -> BulkJudgement:
-    return flow.start_bulk(project=project, by=by, filters=filters, words=words or WORDS, confirmed=count)
+    return bulks.start(project=project, by=by, filters=filters, words=words or WORDS, confirmed=count)
 
 
 def run(bulk: BulkJudgement, *, limit: int = 2) -> BulkJudgement:
@@ -128,11 +128,11 @@ def test_a_cancelled_one_stops_and_keeps_what_is_done(project: Project, alice: U
         make_open_review(project)
     bulk = start(project, alice, 4)
     bulks.judge_next(bulk.pk, limit=2)
-    flow.cancel_bulk(bulk=bulk, by=alice)
+    bulk_judgements.cancel_bulk(bulk=bulk, by=alice)
     assert run(bulk).done == 2
     assert Review.objects.filter(state="open").count() == 2
     with pytest.raises(IllegalMoveError):
-        flow.cancel_bulk(bulk=bulk, by=alice)
+        bulk_judgements.cancel_bulk(bulk=bulk, by=alice)
 
 
 def test_undone_at_once_everything_is_as_before(project: Project, alice: User, bob: User) -> None:
@@ -140,8 +140,8 @@ def test_undone_at_once_everything_is_as_before(project: Project, alice: User, b
         make_open_review(project)
     bulk = run(start(project, alice, 5))
     with pytest.raises(NotAllowedError):
-        flow.undo_bulk(bulk=bulk, by=bob)
-    flow.undo_bulk(bulk=bulk, by=alice)
+        bulks.begin_undo(bulk=bulk, by=bob)
+    bulks.begin_undo(bulk=bulk, by=alice)
     while not bulks.undo_next(bulk.pk, limit=2):
         pass
     bulk.refresh_from_db()
@@ -165,7 +165,7 @@ def test_undone_late_what_no_run_has_is_taken_back_and_the_rest_is_told(project:
         build_rollouts([review.task_id], by="test")
         if closes:
             close_open_batch(review.task.worker, by="test")
-    flow.undo_bulk(bulk=bulk, by=alice)
+    bulks.begin_undo(bulk=bulk, by=alice)
     while not bulks.undo_next(bulk.pk):
         pass
     bulk.refresh_from_db()

@@ -18,7 +18,7 @@ from apps.feedback.models import Feedback, RowImport
 from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange, Session
 from apps.outbox.models import Segment
-from apps.pipeline import flow
+from apps.pipeline import flow, judging
 from apps.pipeline.importing import import_all, import_next
 from apps.rollouts.examples import iterate_demonstrations, iterate_pairs
 from apps.rollouts.models import Demonstration, PreferencePair
@@ -117,7 +117,7 @@ def test_what_was_imported_and_taken_back_teaches_nothing(project: Project, alic
     learn(bring(project, alice, PAIR))
     given = Feedback.objects.get()
     assert PreferencePair.objects.get().feedback == given
-    flow.retract_feedback(feedback=given, by=alice, reason="wrong file")
+    judging.retract(given, by=alice, reason="wrong file")
     rejudge_rollouts(given.task, by="test")
     assert not PreferencePair.objects.exists()
     assert not Demonstration.objects.exists()

@@ -33,7 +33,7 @@ from apps.feedback.services import (
 )
 from apps.outbox.models import Segment
 from apps.outbox.services import claim_links
-from apps.pipeline import flow
+from apps.pipeline import flow, judging
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
@@ -78,7 +78,7 @@ def test_an_undone_judgement_leaves_what_was_before(
     before = snapshot(task)
     given = flow.give_feedback(review=review, by=bob, undo_s=60, **words)
     assert snapshot(task) != before
-    reopened = flow.undo_feedback(feedback=given, by=bob)
+    reopened = judging.undo(given, by=bob)
     assert snapshot(task) == before
     assert (reopened.pk, reopened.state, reopened.claimed_by, reopened.closed_at) == (review.pk, "open", bob, None)
     draft = find_draft(reopened, bob)
@@ -101,7 +101,7 @@ def test_the_form_comes_back_as_it_was_sent(project: Project, bob: User) -> None
     sent = {"text": "half a sentence", "step-1": "0.5"}
     given = flow.give_feedback(review=review, by=bob, undo_s=60, typed=sent, text="half a sentence")
     assert find_draft(review, bob) is None
-    flow.undo_feedback(feedback=given, by=bob)
+    judging.undo(given, by=bob)
     draft = find_draft(review, bob)
     assert draft is not None
     assert (draft.data, draft.version) == (sent, 2)
@@ -129,7 +129,7 @@ def test_what_was_said_first_can_still_be_undone_when_the_second_opinion_is_in(
     assert second.purpose == Review.Purpose.SECOND
     flow.give_feedback(review=second, by=alice, score=0)
     assert Segment.objects.filter(kind="learn", run_after__gt=Now() + timedelta(seconds=50)).exists()
-    flow.undo_feedback(feedback=first, by=bob)
+    judging.undo(first, by=bob)
     task.refresh_from_db()
     assert task.state == Task.State.IN_REVIEW
     assert [one.author for one in task.feedback.standing()] == ["user:alice"]
@@ -154,10 +154,10 @@ def test_too_late_is_said_and_changes_nothing(project: Project, alice: User, bob
     elif obstacle == "second held":
         assert claim_review(project, alice) is not None
     elif obstacle == "twice":
-        flow.undo_feedback(feedback=given, by=bob)
+        judging.undo(given, by=bob)
     before = snapshot(task)
     with pytest.raises(CannotUndoError):
-        flow.undo_feedback(feedback=given, by=by)
+        judging.undo(given, by=by)
     assert snapshot(task) == before
 
 
@@ -188,7 +188,7 @@ def test_a_review_that_was_due_meanwhile_is_not_due_the_moment_it_is_back(projec
     review = make_open_review(project)
     Review.objects.update(due_at=Now() - timedelta(minutes=1))
     given = flow.give_feedback(review=review, by=bob, undo_s=60, score=1)
-    flow.undo_feedback(feedback=given, by=bob)
+    judging.undo(given, by=bob)
     assert Review.objects.filter(due_at__gt=Now() + LEASE - timedelta(minutes=1)).exists()
 
 
@@ -213,7 +213,7 @@ def test_any_sequence_of_actions_and_an_undo_is_the_state_before(
                 if action == "give":
                     given = flow.give_feedback(review=claim(review, bob), by=bob, undo_s=60, score=0.5)
                 elif action == "undo" and given is not None:
-                    flow.undo_feedback(feedback=given, by=bob)
+                    judging.undo(given, by=bob)
                 elif action == "release":
                     Review.objects.filter(pk=review.pk).update(claimed_by=None, lease_until=None)
                 elif action == "skip later":
@@ -229,7 +229,7 @@ def test_any_sequence_of_actions_and_an_undo_is_the_state_before(
         return
     claim(review, bob)
     before = snapshot(task)
-    flow.undo_feedback(feedback=flow.give_feedback(review=review, by=bob, undo_s=60, score=0.75), by=bob)
+    judging.undo(flow.give_feedback(review=review, by=bob, undo_s=60, score=0.75), by=bob)
     assert snapshot(task) == before
 
 
@@ -250,7 +250,7 @@ def judged(project: Project, by: User, *, outcome: bool = False, **said: Any) ->
 def test_what_waits_in_an_open_batch_is_judged_anew(project: Project, bob: User) -> None:
     task, given = judged(project, bob, outcome=True, score=0.25)
     assert set(Rollout.objects.values_list("reward", "reward_source")) == {(0.0, "human"), (0.75, "human")}
-    effect = flow.retract_feedback(feedback=given, by=bob, reason="the wrong task")
+    effect = judging.retract(given, by=bob, reason="the wrong task")
     assert effect == "2 rollouts that no run has trained on are judged anew."
     assert list(Rollout.objects.order_by("attempt__index").values_list("reward", "reward_source")) == [
         (0.0, "verified"),
@@ -258,7 +258,7 @@ def test_what_waits_in_an_open_batch_is_judged_anew(project: Project, bob: User)
     ]
     given.refresh_from_db()
     assert (given.retracted_by, given.retract_reason) == ("user:bob", "the wrong task")
-    assert flow.retract_feedback(feedback=given, by=bob, reason="again") == effect
+    assert judging.retract(given, by=bob, reason="again") == effect
     assert AuditEntry.objects.get(kind="feedback.retracted").payload["effect"] == effect
     task.refresh_from_db()
     assert task.state == Task.State.DONE
@@ -268,7 +268,7 @@ def test_what_nobody_else_judged_leaves_the_batch_and_its_counts(project: Projec
     _, given = judged(project, bob, score=0.25)
     judged(project, make_user("alice"), score=0.5)
     assert Batch.objects.values_list("task_count", "rollout_count").get() == (2, 4)
-    effect = flow.retract_feedback(feedback=given, by=bob, reason="the wrong task")
+    effect = judging.retract(given, by=bob, reason="the wrong task")
     assert "2 of them left their batch" in effect
     assert Batch.objects.values_list("task_count", "rollout_count").get() == (1, 2)
     assert TrainingUse.objects.count() == 2
@@ -278,7 +278,7 @@ def test_what_nobody_else_judged_leaves_the_batch_and_its_counts(project: Projec
 def test_what_a_run_has_is_named_and_stays(project: Project, alice: User, bob: User) -> None:
     task, given = judged(project, bob, outcome=True, score=0.25)
     run = flow.close_batch(worker=task.worker, by=alice)
-    effect = flow.retract_feedback(feedback=given, by=alice, reason="bob misread it")
+    effect = judging.retract(given, by=alice, reason="bob misread it")
     assert effect == f"{run.batch} holds it, for run {run.pk} (queued)."
     assert set(Rollout.objects.values_list("reward", flat=True)) == {0.0, 0.75}
     assert all(one.reward_source == "verified" for one in effective_judgement(task).values())
@@ -290,7 +290,7 @@ def test_before_anything_learnt_the_task_learns_without_it(project: Project, bob
     extract_hints([review.task_id])
     task = review.task
     assert (str(find_hint(task)), Hint.objects.get().source) == ("Say please.", "reviewer")
-    assert "Nothing has learnt from it yet" in flow.retract_feedback(feedback=given, by=bob, reason="no")
+    assert "Nothing has learnt from it yet" in judging.retract(given, by=bob, reason="no")
     assert find_hint(task) is None
     assert all(one.reward is None for one in effective_judgement(task).values())
 
@@ -300,9 +300,9 @@ def test_only_its_author_or_a_manager_takes_a_word_back_and_says_why(
 ) -> None:
     given = give_task_feedback(task=make_chat_task(project), by=alice, score=1)
     with pytest.raises(NotAllowedError):
-        flow.retract_feedback(feedback=given, by=bob, reason="I disagree")
+        judging.retract(given, by=bob, reason="I disagree")
     with pytest.raises(BadInputError, match="reason: wanted 1 to 300"):
-        flow.retract_feedback(feedback=given, by=alice, reason=" ")
+        judging.retract(given, by=alice, reason=" ")
     assert not Feedback.objects.filter(retracted_at__isnull=False).exists()
 
 
@@ -341,7 +341,7 @@ def at_once(*calls: Callable[[], object]) -> list[object]:
 
 def test_of_eight_undos_at_once_one_undoes(learning: tuple[Feedback, User]) -> None:
     given, bob = learning
-    outcomes = at_once(*[lambda: flow.undo_feedback(feedback=given, by=bob)] * 8)
+    outcomes = at_once(*[lambda: judging.undo(given, by=bob)] * 8)
     assert sum(isinstance(outcome, Review) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, CannotUndoError) for outcome in outcomes) == 7
     assert AuditEntry.objects.filter(kind="feedback.undone").count() == 1
@@ -354,9 +354,7 @@ def test_an_undo_and_a_link_that_takes_the_task_up_never_both_win(
     given, bob = learning
     segment = Segment.objects.get(kind="learn")
     Segment.objects.update(run_after=Now())
-    claimed, undone = at_once(
-        lambda: claim_links([segment.pk], 0, owner="a link"), lambda: flow.undo_feedback(feedback=given, by=bob)
-    )
+    claimed, undone = at_once(lambda: claim_links([segment.pk], 0, owner="a link"), lambda: judging.undo(given, by=bob))
     assert (claimed is not None) != isinstance(undone, Review), (claimed, undone)
     given.task.refresh_from_db()
     assert given.task.state == (Task.State.IN_REVIEW if isinstance(undone, Review) else Task.State.LEARNING)
@@ -369,7 +367,7 @@ def test_a_retraction_beside_the_building_of_rollouts_is_never_lost(
     given, bob = learning
     outcomes = at_once(
         lambda: build_rollouts([given.task_id], by="test"),
-        lambda: flow.retract_feedback(feedback=given, by=bob, reason="wrong"),
+        lambda: judging.retract(given, by=bob, reason="wrong"),
     )
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     assert set(Rollout.objects.values_list("reward_source", flat=True)) == {"verified"}
@@ -378,7 +376,7 @@ def test_a_retraction_beside_the_building_of_rollouts_is_never_lost(
 def test_of_eight_retractions_at_once_one_is_told_and_all_say_the_same(learning: tuple[Feedback, User]) -> None:
     given, bob = learning
     build_rollouts([given.task_id], by="test")
-    outcomes = at_once(*[lambda: flow.retract_feedback(feedback=given, by=bob, reason="wrong")] * 8)
+    outcomes = at_once(*[lambda: judging.retract(given, by=bob, reason="wrong")] * 8)
     assert outcomes == ["2 rollouts that no run has trained on are judged anew."] * 8
     assert AuditEntry.objects.filter(kind="feedback.retracted").count() == 1
 
@@ -386,4 +384,4 @@ def test_of_eight_retractions_at_once_one_is_told_and_all_say_the_same(learning:
 def test_a_task_without_reviews_has_nothing_to_undo(project: Project, bob: User) -> None:
     given = give_task_feedback(task=make_task(project, state=Task.State.DONE), by=bob, score=1)
     with pytest.raises(CannotUndoError):
-        flow.undo_feedback(feedback=given, by=bob)
+        judging.undo(given, by=bob)

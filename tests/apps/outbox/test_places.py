@@ -13,7 +13,7 @@ from apps.outbox import relay, services
 from apps.outbox.links import LeaseKeeper
 from apps.outbox.models import Segment
 from apps.outbox.places import Kept, Places, find_pools
-from apps.outbox.registry import KINDS, SLOW_QUEUES, queue_of, register_kind
+from apps.outbox.registry import KINDS, SLOW_QUEUES, Chain, queue_of
 from apps.pipeline import flow  # noqa: F401 (registers the kinds)
 from tentalis.outbound.scopes import CancelScope, RequestEndedError
 from tests.factories import make_project
@@ -27,7 +27,7 @@ POOL = frozenset(GROUPS[0][0])
 def slow(settings: Settings) -> Iterator[None]:
     """A kind that asks two servers and then nobody; eight places."""
     settings.TENTALIS = settings.TENTALIS | {"QUEUE_PROCESSES": GROUPS}
-    register_kind("slow", links=("tasks.first", "scoring.second", "pipeline.third"))
+    KINDS["slow"] = Chain(links=("tasks.first", "scoring.second", "pipeline.third"))
     yield
     del KINDS["slow"]
     for queue in ("workers", "scorers", "control"):
@@ -45,7 +45,7 @@ def sent(project: Project) -> list[Segment]:
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_link_that_asks_servers_stands_before_those_that_ask_nobody(kind: str) -> None:
     """Places are given when a segment is sent out: behind a link that needs none, nobody would look again."""
-    is_slow = [queue_of(link) in SLOW_QUEUES for link in KINDS[kind].links]
+    is_slow = [queue_of(link) in SLOW_QUEUES for link in KINDS[kind].names]
     assert is_slow == sorted(is_slow, reverse=True)
 
 

@@ -16,7 +16,7 @@ from apps.base.errors import BadInputError
 from apps.outbox import relay, services
 from apps.outbox.errors import BrokerAwayError, LostClaimError
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS, queue_of, register_kind
+from apps.outbox.registry import KINDS, Chain, queue_of
 from tests.links import run_link
 
 ENDED: list[int] = []
@@ -28,8 +28,7 @@ def errand() -> Iterator[None]:
     """A kind of two links on two queues."""
     ENDED.clear()
     BURIED.clear()
-    register_kind(
-        "errand",
+    KINDS["errand"] = Chain(
         links=("tasks.first", "scoring.second"),
         then=ENDED.extend,
         on_dead=lambda *words: BURIED.append(words),

@@ -14,7 +14,7 @@ from apps.outbox import links, relay, services
 from apps.outbox.links import LINKS, run_claim, run_links
 from apps.outbox.models import Segment
 from apps.outbox.places import Kept
-from apps.outbox.registry import KINDS, register_kind
+from apps.outbox.registry import KINDS, Chain
 
 POISON = 3
 ENDED: list[int] = []
@@ -34,8 +34,7 @@ def kind() -> Iterator[None]:
     """A kind of two links, one process for both; evens go together, and so do odds."""
     for known in (ENDED, DONE):
         known.clear()
-    register_kind(
-        "sets",
+    KINDS["sets"] = Chain(
         links=("tasks.first", "scoring.second"),
         together=lambda ids: [found for rest in (0, 1) if (found := [one for one in ids if one % 2 == rest])],
         then=ENDED.extend,

@@ -14,7 +14,7 @@ from apps.console.selectors.origins import find_people
 from apps.feedback.models import Feedback
 from apps.feedback.services import give_task_feedback
 from apps.inference.models import Exchange
-from apps.pipeline import flow
+from apps.pipeline import flow, judging
 from apps.rollouts import services
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
@@ -142,7 +142,7 @@ def test_retracting_the_feedback_takes_its_unused_pairs_away(project: Project, a
     said = give_task_feedback(task=task, by=alice, preferred_attempt=0, edited_answer="c")
     build(task)
     assert {one[0] for one in told()} == {"choice", "edit"}
-    flow.retract_feedback(feedback=said, by=alice, reason="a mistake")
+    judging.retract(said, by=alice, reason="a mistake")
     assert (told(), shown()) == ([], [])
 
 
@@ -152,7 +152,7 @@ def test_what_a_batch_holds_stays_and_is_not_told_again(project: Project, alice:
     build(task)
     batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
     assert batch.kind == "pairs"
-    flow.retract_feedback(feedback=said, by=alice, reason="a mistake")
+    judging.retract(said, by=alice, reason="a mistake")
     assert PreferencePair.objects.get().batch == batch
     with pytest.raises(ConflictError, match="it has no unused pairs"):
         services.close_open_batch(task.worker, by="user:alice", kind="pairs")

@@ -15,7 +15,7 @@ from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.services import open_reviews, settle_feedback
 from apps.outbox.models import Segment
-from apps.pipeline import flow, meta
+from apps.pipeline import flow
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from apps.training import managers
@@ -182,12 +182,12 @@ def test_a_person_rolls_a_fit_back_with_a_reason(project: Project, alice: User, 
     first, second = ManagerRun.objects.order_by("id")
     assert (first.state, second.state) == ("replaced", "applied")
     with pytest.raises(BadInputError, match="wanted 1 to 300 characters"):
-        meta.roll_back(run=second, by=alice, reason=" ")
+        managers.roll_back_manager(run=second, by=alice, reason=" ")
     with pytest.raises((NotAllowedError, NotFoundError)):
-        meta.roll_back(run=second, by=charlie, reason="no")
+        managers.roll_back_manager(run=second, by=charlie, reason="no")
     with pytest.raises(ConflictError, match="is not in use: it is replaced"):
-        meta.roll_back(run=first, by=alice, reason="no")
-    meta.roll_back(run=second, by=alice, reason="it forgot the returns")
+        managers.roll_back_manager(run=first, by=alice, reason="no")
+    managers.roll_back_manager(run=second, by=alice, reason="it forgot the returns")
     first.refresh_from_db()
     second.refresh_from_db()
     assert (first.state, second.state) == ("applied", "rolled_back")

@@ -17,7 +17,7 @@ from apps.feedback.models import Feedback
 from apps.feedback.services import open_reviews
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
-from apps.pipeline import flow, meta, trainings
+from apps.pipeline import flow, trainings
 from apps.tasks.models import Attempt, Task
 from apps.training import managers, retrain_managers
 from apps.training.audits import find_words, write_judgements
@@ -191,15 +191,15 @@ def test_a_server_that_is_away_takes_nothing_back(worker: Worker) -> None:
 def test_a_person_takes_an_adapter_back_to_the_one_before(worker: Worker, alice: User) -> None:
     before = use(worker, state="replaced", adapter=ADAPTER | {"name": "shop.desk.verdict@v0-00000000"})
     fit = use(worker, parent=before)
-    meta.roll_back(run=fit, by=alice, reason="it likes every refund")
+    managers.roll_back_manager(run=fit, by=alice, reason="it likes every refund")
     rater = Rater.objects.get(handle=HANDLE)
     before.refresh_from_db()
     assert (before.state, fit.__class__.objects.get(pk=fit.pk).state) == ("applied", "rolled_back")
     assert (rater.adapter, rater.gate, rater.audited) == (before.adapter, 0.0, 0)
-    meta.roll_back(run=before, by=alice, reason="and so does this one")
+    managers.roll_back_manager(run=before, by=alice, reason="and so does this one")
     assert Rater.objects.get(handle=HANDLE).adapter == {}, "its model as it is"
     with pytest.raises(ConflictError, match="is not in use"):
-        meta.roll_back(run=before, by=alice, reason="again")
+        managers.roll_back_manager(run=before, by=alice, reason="again")
 
 
 def test_who_is_forgotten_leaves_the_adapter_that_learnt_from_them(worker: Worker, tmp_path: Path) -> None:
