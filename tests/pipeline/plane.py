@@ -1,9 +1,9 @@
 """A whole learning platform in small: engine, training box, queue processes, Postgres and Redis, spoken to by REST."""
 
 import itertools
+import os
 import random
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import dict_row
 
+from gpu_workers.runner import PAUSE_FILE, RESULT_FILE, SPEC_FILE
 from tentalis.core.desk import HOUSE_RULES, OPTIONS, make_tickets
 from tentalis.core.desk_rubric import write_rubric
 from tentalis.core.scoring.step_labels import choose_split
@@ -20,7 +21,7 @@ from tentalis.platform.processes import signal_group
 from tentalis.platform.up import RunningStack
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.stage import chaos_stack, read_admin_token
-from tests.pipeline.line import PATIENCE_S, wait_until
+from tests.pipeline.line import wait_until
 
 SERVICES = ("web", "engine", "gpu", "relay", "queues", "bootstrap")
 SETTINGS = {
@@ -54,8 +55,6 @@ PROJECT: Mapping[str, Any] = {
     "recipe": {"learning_rate": 1e-5},
     "batch_tasks": 8,
 }
-MOMENT_S = 0.003
-"""A tenth of what the shortest training takes."""
 
 
 @dataclass
@@ -128,18 +127,15 @@ class Plane:
     def kill_box_while_it_trains(self, run: int) -> None:
         """kill -9 of the training box in the middle of the run's first attempt.
 
-        It goes on a moment at a time: when it is seen to have begun, it cannot have ended.
+        The attempt is asked to pause, and why is a pipe that nobody writes to: however short it is, it cannot end.
         """
-        output = self.output_of(run, 1)
-
-        box, deadline = self.stack.pid_of("gpu"), time.monotonic() + PATIENCE_S
-        while not (output / "spec.json").exists():
-            assert time.monotonic() < deadline, f"run {run} does not begin"
-            signal_group(box, signal.SIGCONT)
-            time.sleep(MOMENT_S)
-            signal_group(box, signal.SIGSTOP)
+        output, box = self.output_of(run, 1), self.stack.pid_of("gpu")
+        output.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(output / PAUSE_FILE)
+        signal_group(box, signal.SIGCONT)
+        wait_until(lambda: (output / SPEC_FILE).exists() or None, f"run {run} begins")
         signal_group(box, signal.SIGKILL)
-        assert not (output / "result.json").exists(), "it was killed too late"
+        assert not (output / RESULT_FILE).exists(), "it was killed too late"
 
 
 @contextmanager
