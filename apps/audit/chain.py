@@ -1,10 +1,10 @@
 """The hash chain over the audit: sealing entries in commit order, and checking that nothing was changed."""
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
@@ -97,10 +97,23 @@ def verify_chain(*, first: int = 1, last: int | None = None) -> ChainReport:
     Finds edited, deleted, inserted and swapped entries. A cut tail or a chain rewritten whole shows only against a head
     kept elsewhere: compare `head` with an exported one. A part says nothing of entries without a place.
     """
-    faults: list[str] = []
     before = AuditSeal.objects.filter(seq=first - 1).values_list("hash", flat=True).first()
-    previous, expected_seq, sealed, end = before or GENESIS, first, 0, None
-    for seal, entry in _pairs(first - 1, last):
+    report, end = _recompute(_pairs(first - 1, last), first, before or GENESIS)
+    if (first, last) != (1, None):
+        return report
+    hidden = _count_hidden(end) if end is not None else 0
+    if hidden:
+        report.faults.append(f"{hidden} entries stand before the chain's end and have no place in it")
+    return replace(report, unsealed=max(AuditEntry.objects.count() - report.sealed, 0))
+
+
+def _recompute(
+    places: Iterable[tuple[AuditSeal, AuditEntry | None]], first: int, previous: str
+) -> tuple[ChainReport, AuditSeal | None]:
+    """What of the places from `first` on does not hold, and the last of them; `previous` is the hash before them."""
+    faults: list[str] = []
+    expected_seq, sealed, end = first, 0, None
+    for seal, entry in places:
         if seal.seq != expected_seq:
             faults.append(f"place {expected_seq} is missing: the next one is {seal.seq}")
         if entry is None:
@@ -108,14 +121,33 @@ def verify_chain(*, first: int = 1, last: int | None = None) -> ChainReport:
         elif seal.previous_hash != previous or seal.hash != hash_entry(seal.previous_hash, entry):
             faults.append(f"entry {seal.entry_id} at place {seal.seq} was changed")
         previous, expected_seq, sealed, end = seal.hash, seal.seq + 1, sealed + 1, seal
-    if (first, last) != (1, None):
-        return ChainReport(sealed=sealed, unsealed=0, faults=faults[:100], head=previous)
-    unsealed = AuditEntry.objects.count() - sealed
-    if end is not None:
-        hidden = _count_hidden(end)
-        if hidden:
-            faults.append(f"{hidden} entries stand before the chain's end and have no place in it")
-    return ChainReport(sealed=sealed, unsealed=max(unsealed, 0), faults=faults[:100], head=previous)
+    return ChainReport(sealed=sealed, unsealed=0, faults=faults[:100], head=previous), end
+
+
+NEWEST = 200
+
+
+class NewestPlaces(NamedTuple):
+    """The last sealed entry, how many newer ones wait for a place, and what a look at the newest places found."""
+
+    entry_id: int
+    at: datetime | None
+    waiting: int
+    report: ChainReport
+
+
+def check_newest(places: int = NEWEST) -> NewestPlaces | None:
+    """Recompute the newest places, in four queries; None while nothing is sealed."""
+    seals = list(AuditSeal.objects.order_by("-seq")[:places])
+    if not seals:
+        return None
+    entries = AuditEntry.objects.in_bulk([seal.entry_id for seal in seals])
+    oldest, newest = seals[-1], seals[0]
+    pairs = [(seal, entries.get(seal.entry_id)) for seal in reversed(seals)]
+    report, _ = _recompute(pairs, oldest.seq, oldest.previous_hash)
+    last = entries.get(newest.entry_id)
+    waiting = AuditEntry.objects.filter(pk__gt=newest.entry_id)[:places].count()
+    return NewestPlaces(newest.entry_id, last.at if last else None, waiting, report)
 
 
 def verify_next(*, by: str, limit: int | None = None) -> ChainReport | None:

@@ -19,7 +19,6 @@ from apps.api.downloads import Download, send_adapter
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import current_user
-from apps.api.selectors import trace_lineage
 from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.learning import (
     AdapterOut,
@@ -46,6 +45,7 @@ from apps.base.errors import BadInputError, ConflictError
 from apps.base.streaming import stream
 from apps.inference.selectors import IncompleteConversationError
 from apps.pipeline import canary, flow, shadows, trainings
+from apps.reports.lineage import trace_lineage
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import Part, load_conversations, read_parts
 from apps.training import naming

@@ -20,7 +20,6 @@ from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project, find_project_for, find_worker
 from apps.api.pagination import CursorPagination, read_cursor, read_limit, write_cursor
 from apps.api.permissions import current_token, current_user, projects_with, visible_projects
-from apps.api.selectors import count_queues, learning_curve
 from apps.api.serializers.records import (
     AuditEntryOut,
     ChainOut,
@@ -41,6 +40,8 @@ from apps.base.streaming import stream
 from apps.finding.failed import FailedFilters
 from apps.outbox.models import Segment
 from apps.pipeline import flow
+from apps.reports.learning_curve import list_measurements
+from apps.reports.queues import find_queue_depths
 from apps.training.cost_benefit import find_returns
 from apps.workers.models import Worker
 from tentalis.core.canon import canonical_json
@@ -181,8 +182,9 @@ class LearningView(ApiView):
     def get(self, request: Request) -> Response:
         """A worker's learning curve: each of its models on held-out tasks."""
         worker = find_named_worker(self, request)
-        points = learning_curve(worker)
-        return Response(CurveOut({"project": worker.project.slug, "worker": worker.name, "points": points}).data)
+        return Response(
+            CurveOut({"project": worker.project.slug, "worker": worker.name, "points": list_measurements(worker)}).data
+        )
 
 
 class GainView(ApiView):
@@ -223,7 +225,7 @@ class QueuesView(ApiView):
             projects = [find_project_for(request, slug, Right.METRICS_READ)]
         else:
             projects = list(projects_with(request, Right.METRICS_READ))
-        return Response(QueuesOut({"queues": count_queues(projects)}).data)
+        return Response(QueuesOut({"queues": find_queue_depths(projects)}).data)
 
 
 class DeadLetterFilterSet(FailedFilters, ProjectFilterSet):

@@ -8,9 +8,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.adapters.models import Adapter
-from apps.console.selectors.learning import wilson_interval
 from apps.console.words_facts import Words
 from apps.training.cost_benefit import Return, Returns, Spent
+from tentalis.core.scoring.calibration import wilson_interval
 
 WIDTH, HEIGHT = 400, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 44
@@ -101,7 +101,7 @@ def _draw(found: Returns, name: str, title: Words, read: Callable[[Spent], float
 
 def _dot(place: float, accuracy: tuple[float, int], row: Return | None) -> Dot:
     share, items = accuracy
-    low, high = wilson_interval(share, items)
+    _share, low, high, _items = wilson_interval(share * items, items)
     who = row.adapter.name if row is not None and row.adapter is not None else _("the base model")
     said = _("%(who)s: %(share).1f %% of %(items)d held-out tasks, interval %(low).1f to %(high).1f %%") % {
         "who": who,

@@ -15,9 +15,9 @@ from django.utils.translation import ngettext
 from apps.accounts.models import Project
 from apps.adapters.models import Deployment
 from apps.calibration.models import Rater
-from apps.console.selectors.operations import QueueDepth, find_queue_depths
 from apps.inference.models import Exchange
 from apps.outbox.selectors import find_newest_dead, find_server_wait
+from apps.reports.queues import QueueDepth, find_open_queues
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -100,7 +100,7 @@ def glance(project: Project) -> Glance:
     """Seven queries."""
     hours, is_partial = _count_hours(project)
     batches = _find_batches(project)
-    depths, spending = find_queue_depths(project), _count_spending(project)
+    depths, spending = find_open_queues(project), _count_spending(project)
     return Glance(
         hours=hours,
         is_partial=is_partial,

@@ -8,9 +8,9 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
-from apps.console.selectors.learning import wilson_interval
 from apps.console.words_facts import Words
 from tentalis.core.learning.gate import PairedComparison, compare_paired
+from tentalis.core.scoring.calibration import Interval, wilson_interval
 
 TITLES: dict[str, tuple[Words, Words]] = {
     "panel": (_("The held-out panel"), _("kept for several versions")),
@@ -49,9 +49,9 @@ class Strength:
         return self.scale == 1.0
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> Interval:
         """At 95 %."""
-        return wilson_interval(self.accuracy, self.items)
+        return wilson_interval(self.accuracy * self.items, self.items)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from apps.accounts.models import Project
 from apps.base.views import find_broker_fault, find_database_fault
-from apps.console.selectors.operations import QueueDepth, find_queue_depths
 from apps.inference.models import Provider
 from apps.operations.figures import Disk, Supervised, find_disks, find_services
 from apps.operations.models import Alarm, ServerLook
 from apps.outbox.selectors import ServerWait, find_dead, find_server_wait
+from apps.reports.queues import QueueDepth, find_open_queues
 from apps.workers.models import Worker
 
 MOST = 100
@@ -87,7 +87,7 @@ def read_health(project: Project) -> Health:
         looks=looks,
         tested=list(Provider.objects.filter(pk__in=used).exclude(pk__in=looked_at).order_by("name")[:MOST]),
         waits=find_server_wait(project.pk),
-        depths=find_queue_depths(project),
+        depths=find_open_queues(project),
         dead=find_dead(project.pk)[:MOST].count(),
         rooms=[Room(disk) for disk in find_disks()],
         alarms=list(Alarm.objects.filter(state=Alarm.State.OPEN).order_by("-id")[:MOST]),

@@ -8,8 +8,8 @@ from django.db.models.fields.json import KeyTransform
 from django.utils.translation import gettext_lazy as _
 
 from apps.adapters.models import Adapter
-from apps.console.selectors.learning import POINTS, AccuracyPoint, find_accuracy, find_rewards
 from apps.console.selectors.metrics import MetricWords, is_number, say_metric
+from apps.reports.learning_curve import POINTS, AccuracyPoint, find_accuracy, find_rewards
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 

@@ -1,24 +1,18 @@
 """What needs a hand, and what happened: dead letters, queues and the audit."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet
-from django.db.models.functions import Now
-from django.utils import timezone
+from django.db.models import QuerySet
 
 from apps.accounts.models import Project
-from apps.audit.chain import hash_entry
-from apps.audit.models import AuditEntry, AuditSeal
+from apps.audit.models import AuditEntry
 from apps.finding.bounds import find_first_since
 from apps.outbox.models import Segment
 
 PAGE = 25
 WINDOW = 200_000
 """Entries that one page looks through for a filter; the next page goes on below them."""
-CHECKED = 200
 
 # kind of segment -> page of what it works on
 PAGE_OF_SEGMENT = {"work": "task", "learn": "task", "train": "run", "adopt": "adapter"}
@@ -48,30 +42,6 @@ class DeadLetter:
 
 
 @dataclass(frozen=True)
-class QueueDepth:
-    """Open segments of a queue: waiting to be sent, out, being worked on, and of those with a lease that ran out.
-
-    Attributes:
-        retrying: of the waiting, those that wait for another try after one that failed.
-        away: of the waiting, those that wait for a server that is away.
-        oldest_s: age of the oldest, in seconds.
-    """
-
-    queue: str
-    waiting: int
-    retrying: int
-    away: int
-    out: int
-    held: int
-    expired: int
-    oldest_s: float | None
-
-    @property
-    def open(self) -> int:
-        return self.waiting + self.out + self.held + self.expired
-
-
-@dataclass(frozen=True)
 class AuditFilter:
     """What of the audit is looked for; empty: everything.
 
@@ -89,62 +59,6 @@ class AuditFilter:
     @property
     def is_empty(self) -> bool:
         return self == AuditFilter()
-
-
-@dataclass(frozen=True)
-class ChainStatus:
-    """How far the audit is sealed, and what a look at the newest places found.
-
-    Attributes:
-        entry_id, at: the last sealed entry; None while nothing is sealed.
-        waiting: newer entries without a place yet.
-        checked: places that were recomputed just now.
-        faults: places among them that do not hold.
-    """
-
-    entry_id: int | None
-    at: datetime | None
-    waiting: int
-    checked: int
-    faults: Sequence[int]
-    head: str
-
-
-def find_queue_depths(project: Project) -> list[QueueDepth]:
-    """What of this project is on its way."""
-    held = Q(lease_until__gt=Now())
-    expired = Q(lease_until__lte=Now())
-    free = Q(lease_until__isnull=True)
-    later = free & Q(published_at=None, run_after__gt=Now())
-    rows: Any = (
-        Segment.objects.filter(project_id=project.pk, state=Segment.State.OPEN)
-        .order_by()
-        .values("queue")
-        .annotate(
-            waiting=Count("pk", filter=free & Q(published_at=None)),
-            retrying=Count("pk", filter=later & Q(away_since=None) & ~Q(errors=[])),
-            away=Count("pk", filter=later & Q(away_since__isnull=False)),
-            out=Count("pk", filter=free & Q(published_at__isnull=False)),
-            held=Count("pk", filter=held),
-            expired=Count("pk", filter=expired),
-            oldest=Min("created_at"),
-        )
-        .order_by("queue")
-    )
-    now = timezone.now()
-    return [
-        QueueDepth(
-            queue=row["queue"],
-            waiting=row["waiting"],
-            retrying=row["retrying"],
-            away=row["away"],
-            out=row["out"],
-            held=row["held"],
-            expired=row["expired"],
-            oldest_s=max(0.0, (now - row["oldest"]).total_seconds()) if row["oldest"] else None,
-        )
-        for row in rows
-    ]
 
 
 def find_audit(
@@ -178,24 +92,6 @@ def find_audit(
     if len(found) > PAGE:
         return found[:PAGE], found[PAGE - 1].pk
     return found, floor if floor is not None and floor > max(low or 0, 1) else None
-
-
-def find_chain_status() -> ChainStatus:
-    """Four queries and the hashes of the last `CHECKED` places. The whole chain is for `tentalis audit verify`."""
-    seals = list(AuditSeal.objects.order_by("-seq")[:CHECKED])
-    newest = _find_newest()
-    if not seals:
-        return ChainStatus(None, None, min(newest, CHECKED), 0, (), "")
-    entries = AuditEntry.objects.in_bulk([seal.entry_id for seal in seals])
-    faults = []
-    for seal, older in zip(seals, [*seals[1:], None], strict=True):
-        entry = entries.get(seal.entry_id)
-        joins = older is None or (seal.seq == older.seq + 1 and seal.previous_hash == older.hash)
-        if entry is None or not joins or seal.hash != hash_entry(seal.previous_hash, entry):
-            faults.append(seal.seq)
-    last = entries.get(seals[0].entry_id)
-    waiting = AuditEntry.objects.filter(pk__gt=seals[0].entry_id)[:CHECKED].count()
-    return ChainStatus(seals[0].entry_id, last.at if last else None, waiting, len(seals), faults, seals[0].hash)
 
 
 def find_subject_types(project: Project) -> list[str]:

@@ -17,11 +17,11 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
-from apps.console.selectors.learning import AccuracyPoint, find_rewards, point_of
 from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
-from apps.console.selectors.origins import PersonShare, find_people
 from apps.console.selectors.trace import Movement, find_movement
 from apps.inference.costs import Cost
+from apps.reports.learning_curve import AccuracyPoint, find_rewards
+from apps.reports.lineage import PersonShare, find_people
 from apps.rollouts.contents import Contents, WorkerShare, count_contents, count_workers
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
@@ -341,7 +341,7 @@ def find_adapters(
     found = list(adapters.defer("manifest").order_by("-id")[: PAGE + 1])
     results = PanelResult.objects.filter(adapter__in=found[:PAGE]).exclude(outcomes=[]).defer("step_scores")
     newest = results.select_related("adapter").order_by("adapter_id", "-pk").distinct("adapter_id")
-    measured = {result.adapter_id: point_of(result) for result in newest}
+    measured = {result.adapter_id: AccuracyPoint(result) for result in newest}
     rows = [
         AdapterRow(
             one, measured.get(one.pk), [JudgedRow(verdict, read_found(verdict)) for verdict in one.verdicts.all()]
@@ -405,7 +405,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
     return AdapterView(
         adapter=adapter,
         verdicts=verdicts,
-        panels=[point_of(result) for result in results if result.outcomes],
+        panels=[AccuracyPoint(result) for result in results if result.outcomes],
         run=run,
         holds=count_contents([batch])[batch.pk] if batch is not None else None,
         deployment=find_deployment(adapter.worker, end_user=adapter.end_user),

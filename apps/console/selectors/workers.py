@@ -193,3 +193,17 @@ def say_sampling(worker: Worker) -> list[tuple[str, str]]:
 
 def find_worker_names(project: Project) -> list[str]:
     return list(Worker.objects.filter(project=project).order_by("name").values_list("name", flat=True))
+
+
+def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Worker]]:
+    """The worker a page is about: the named one, else the one that learned last, else the first; and all of them.
+
+    Of those who learn with another, that one: they have no line of their own.
+    """
+    every = list(Worker.objects.filter(project=project).select_related("learns_with"))
+    workers = [worker for worker in every if worker.learns_with_id is None]
+    named = next((worker.line for worker in every if worker.name == name), None)
+    if named is not None or len(workers) < 2:
+        return named or next(iter(workers), None), workers
+    last = TrainingRun.objects.filter(project=project).order_by("-id").values_list("worker_id", flat=True).first()
+    return next((worker for worker in workers if worker.pk == last), workers[0]), workers

@@ -5,7 +5,7 @@ from django.views.decorators.http import require_GET
 
 from apps.accounts.rights import Right
 from apps.console.selectors.cost_benefit import draw_returns
-from apps.console.selectors.learning import choose_worker
+from apps.console.selectors.workers import choose_worker
 from apps.console.views.frame import Scene, project_view, show
 from apps.training.cost_benefit import find_returns
 

@@ -6,8 +6,9 @@ from django.views.decorators.http import require_GET
 from apps.accounts.rights import Right
 from apps.console.selectors import work
 from apps.console.selectors.dashboard import glance
-from apps.console.selectors.learning import choose_worker, find_learning
+from apps.console.selectors.workers import choose_worker
 from apps.console.views.frame import Scene, project_view, show
+from apps.reports.learning_curve import find_learning
 
 RECENT = 8
 

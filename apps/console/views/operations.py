@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
+from apps.audit.chain import check_newest
 from apps.audit.kinds import Kind
 from apps.base.errors import TentalisError
 from apps.console.selectors import operations
@@ -25,6 +26,7 @@ from apps.finding.lists import list_rows
 from apps.outbox.models import Segment
 from apps.outbox.selectors import count_dead_by_error, find_dead
 from apps.pipeline import flow
+from apps.reports.queues import find_open_queues
 from apps.rollouts.selectors import why_nothing_trains
 
 
@@ -66,7 +68,7 @@ def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
         "doings": DOINGS["failed"],
         "kind": kind,
         "kinds": list(operations.PAGE_OF_SEGMENT),
-        "depths": operations.find_queue_depths(scene.project),
+        "depths": find_open_queues(scene.project),
         "fragments": {"dead_letters"},
     }
     return show(request, scene, "dead_letters", context, status=listing.status)
@@ -124,7 +126,7 @@ def show_audit(request: HttpRequest, scene: Scene) -> HttpResponse:
         "until": request.GET.get("until", ""),
         "kinds": Kind.values,
         "subjects": operations.find_subject_types(scene.project) if is_whole else (),
-        "chain": operations.find_chain_status() if is_whole else None,
+        "chain": check_newest() if is_whole else None,
         "fragments": {"audit"},
     }
     return show(request, scene, "audit", context)

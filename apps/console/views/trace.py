@@ -8,7 +8,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.rights import Right
 from apps.adapters.models import Adapter
 from apps.base.errors import TentalisError
-from apps.console.selectors import comparing, origins, trace
+from apps.console.selectors import comparing, trace
 from apps.console.selectors.review import is_blind
 from apps.console.selectors.workers import find_worker_names
 from apps.console.views.frame import Scene, leave, project_view, read_number, show, tidy
@@ -17,6 +17,7 @@ from apps.feedback.models import Feedback, Review
 from apps.finding.feedback import FeedbackFilters
 from apps.finding.lists import list_rows
 from apps.pipeline import flow
+from apps.reports import lineage
 
 
 @require_GET
@@ -37,10 +38,10 @@ def show_my_feedback(request: HttpRequest, scene: Scene) -> HttpResponse:
     if (shorter := tidy(request)) is not None:
         return shorter
     own = Feedback.objects.filter(project=scene.project, author=scene.user.handle).select_related("task__worker")
-    listing = list_rows(FeedbackFilters, own, request.GET, scene.user, limit=origins.PAGE)
+    listing = list_rows(FeedbackFilters, own, request.GET, scene.user, limit=lineage.PAGE)
     context = {
         "listing": listing,
-        "contribution": origins.find_contribution(listing.rows),
+        "contribution": lineage.find_contribution(listing.rows),
         "known": {"worker": find_worker_names(scene.project)},
         "fragments": {"trace_mine"},
     }
@@ -52,7 +53,7 @@ def show_my_feedback(request: HttpRequest, scene: Scene) -> HttpResponse:
 def show_people(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
     """Everybody whose feedback is in an adapter, and each piece of it."""
     with_ancestors, author = request.GET.get("ancestors", "") == "1", request.GET.get("author", "")
-    found = origins.find_origins(
+    found = lineage.find_origins(
         adapter_or_404(scene, adapter_id),
         user=scene.user,
         with_ancestors=with_ancestors,

@@ -18,9 +18,9 @@ from apps.adapters.shadows import find_running
 from apps.base.errors import IllegalMoveError
 from apps.console.operation_forms import RetryForm, RunForm, TrainForm
 from apps.console.selectors import training
-from apps.console.selectors.learning import choose_worker, find_accuracy
 from apps.console.selectors.line import find_line
 from apps.console.selectors.lineage import draw_lineage
+from apps.console.selectors.workers import choose_worker
 from apps.console.views.frame import (
     Question,
     Scene,
@@ -37,6 +37,7 @@ from apps.console.views.frame import (
 from apps.console.views.trace import adapter_or_404
 from apps.console.words_learning import explain_alarms, explain_gates
 from apps.pipeline import flow, trainings
+from apps.reports.learning_curve import find_accuracy
 from apps.training import naming
 from apps.training.cost_benefit import find_return
 from apps.training.models import TrainingRun

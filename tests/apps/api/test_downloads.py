@@ -35,7 +35,7 @@ TOKENS = [5, 6, 7]
 def rollouts(project: Project, worker: Worker) -> list[Rollout]:
     """Three usable ones of one task, the first two in a batch, and one that trains nothing."""
     task = make_task(project, worker, group_size=4)
-    batch = Batch.objects.create(project=project, worker=worker, number=1, target_tasks=1)
+    batch = Batch.objects.create(project=project, worker=worker, number=1, target_tasks=1, task_count=1)
     rows = []
     for index in range(4):
         exchange = Exchange.objects.create(

@@ -4,7 +4,7 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, PanelResult
-from apps.console.selectors.learning import find_learning
+from apps.reports.learning_curve import find_learning
 from apps.training.models import TrainingRun
 from tests.e2e.scenery import build_scene
 from tests.factories import make_worker

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.console.operation_forms import WorkerForm
-from apps.console.selectors.learning import choose_worker
+from apps.console.selectors.workers import choose_worker
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker

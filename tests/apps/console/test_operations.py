@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.services import create_token
 from apps.adapters.models import Adapter, Deployment
-from apps.audit.chain import seal_entries
+from apps.audit.chain import NEWEST, check_newest, seal_entries
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
@@ -26,6 +26,7 @@ from apps.console.selectors.workers import say_sampling
 from apps.inference.models import Exchange, Provider, Session
 from apps.outbox.models import Segment
 from apps.pipeline import flow
+from apps.reports.queues import find_open_queues, find_queue_depths
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -457,9 +458,18 @@ def test_queues_tell_waiting_sent_held_and_expired_apart(project: Project) -> No
         Segment.objects.create(
             kind="work", subject_id=number, project_id=project.pk, links=["tasks.work"], queue="workers", **values
         )
-    (depth,) = operations.find_queue_depths(project)
+    dead = Segment.objects.create(
+        kind="work",
+        subject_id=9,
+        project_id=project.pk,
+        links=["tasks.work"],
+        queue="control",
+        state=Segment.State.DEAD,
+    )
+    (depth,) = find_open_queues(project)
+    assert [(each.queue, each.dead) for each in find_queue_depths([project])] == [(dead.queue, 1), (depth.queue, 0)]
     assert (depth.waiting, depth.retrying, depth.away) == (4, 1, 1)
-    assert (depth.out, depth.held, depth.expired, depth.open) == (1, 1, 1, 7)
+    assert (depth.out, depth.held, depth.expired, depth.in_flight, depth.open) == (1, 1, 1, 3, 7)
     assert depth.oldest_s is not None
 
 
@@ -504,15 +514,17 @@ def test_the_chains_status_is_said_and_a_changed_entry_shows() -> None:
     client = sign_in(scene.alice)
     assert "Nothing is sealed yet" in client.get(path("audit")).content.decode()
     seal_entries()
-    status = operations.find_chain_status()
-    assert status.entry_id is not None
-    assert (list(status.faults), status.checked) == ([], min(operations.CHECKED, AuditEntry.objects.count()))
-    assert f"Sealed up to entry {status.entry_id}" in client.get(path("audit")).content.decode()
+    newest = check_newest()
+    assert newest is not None
+    assert (newest.report.faults, newest.report.sealed) == ([], min(NEWEST, AuditEntry.objects.count()))
+    assert f"Sealed up to entry {newest.entry_id}" in client.get(path("audit")).content.decode()
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
-        cursor.execute("UPDATE audit_auditentry SET actor = 'user:nobody' WHERE id = %s", [status.entry_id])
+        cursor.execute("UPDATE audit_auditentry SET actor = 'user:nobody' WHERE id = %s", [newest.entry_id])
         cursor.execute("SET session_replication_role = DEFAULT")
-    assert len(operations.find_chain_status().faults) == 1
+    broken = check_newest()
+    assert broken is not None
+    assert len(broken.report.faults) == 1
     assert "The chain is broken" in client.get(path("audit")).content.decode()
 
 

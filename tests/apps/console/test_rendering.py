@@ -9,7 +9,6 @@ from django.template import Context, Template
 from django.utils.html import strip_tags
 
 from apps.console.rendering import visible
-from apps.console.selectors.learning import wilson_interval
 from apps.console.templatetags.console import facts, number, words
 
 CSS = Path(__file__).resolve().parents[3] / "static" / "css" / "tokens.css"
@@ -72,15 +71,6 @@ def test_an_object_becomes_pairs_a_person_can_read() -> None:
 )
 def test_numbers_have_as_many_digits_as_help(value: float | None, said: str) -> None:
     assert number(value) == said
-
-
-def test_the_interval_of_a_share_is_wilsons() -> None:
-    # 10 of 20: centre .5, half-width 1.96*sqrt(.25/20 + 3.8415/1600)/(1 + 3.8415/20) = .2007
-    low, high = wilson_interval(0.5, 20)
-    assert low == pytest.approx(0.2993, abs=1e-4)
-    assert high == pytest.approx(0.7007, abs=1e-4)
-    assert wilson_interval(0.0, 20)[0] == 0.0
-    assert wilson_interval(1.0, 20)[1] == 1.0
 
 
 def read_themes() -> dict[str, dict[str, str]]:

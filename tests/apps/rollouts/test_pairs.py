@@ -8,13 +8,12 @@ import pytest
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
-from apps.api.selectors import trace_lineage
 from apps.base.errors import ConflictError
-from apps.console.selectors.origins import find_people
 from apps.feedback.models import Feedback
 from apps.feedback.services import give_task_feedback
 from apps.inference.models import Exchange
 from apps.pipeline import flow, judging
+from apps.reports.lineage import find_people, trace_lineage
 from apps.rollouts import services
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout

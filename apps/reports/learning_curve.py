@@ -1,39 +1,74 @@
 """How a worker has learned: held-out accuracy by adapter, reward by training run."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import NormalDist, fmean
+from functools import cached_property
+from statistics import fmean
 
 from django.db.models import Avg, Exists, OuterRef, Q, Subquery
 
-from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment, PanelResult
 from apps.adapters.selectors import find_deployment
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.scoring.calibration import Interval, wilson_interval
 
-CONFIDENCE = 0.95
 POINTS = 60
 
 
 @dataclass(frozen=True)
 class AccuracyPoint:
-    """What one model did on the held-out panel. Version 0 is the base model.
+    """What one model did on a held-out panel. Version 0, without an adapter, is the base model."""
 
-    Attributes:
-        accuracy, low, high: mean outcome in [0, 1] and its 95 % interval.
-    """
+    result: PanelResult
 
-    version: int
-    adapter: Adapter | None
-    items: int
-    accuracy: float
-    low: float
-    high: float
-    at: datetime
+    @property
+    def version(self) -> int:
+        return self.adapter.version if self.adapter else 0
+
+    @property
+    def adapter(self) -> Adapter | None:
+        return self.result.adapter
+
+    @property
+    def state(self) -> str:
+        return self.adapter.state if self.adapter else ""
+
+    @property
+    def panel(self) -> str:
+        return self.result.panel
+
+    @property
+    def items(self) -> int:
+        return len(self.result.outcomes)
+
+    @property
+    def accuracy(self) -> float:
+        """Mean outcome, in [0, 1]."""
+        return self.result.mean_outcome
+
+    @cached_property
+    def interval(self) -> Interval:
+        """Of the accuracy, at 95 %; for outcomes between 0 and 1 it is wider than it need be."""
+        return wilson_interval(sum(self.result.outcomes), self.items)
+
+    @property
+    def low(self) -> float:
+        return self.interval.low
+
+    @property
+    def high(self) -> float:
+        return self.interval.high
+
+    @property
+    def step_score(self) -> float | None:
+        return fmean(self.result.step_scores) if self.result.step_scores else None
+
+    @property
+    def at(self) -> datetime:
+        return self.result.created_at
 
 
 @dataclass(frozen=True)
@@ -76,25 +111,6 @@ class Learning:
         return 100 * (self.served.accuracy - self.base.accuracy)
 
 
-def wilson_interval(mean: float, items: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Interval of a share measured on `items` independent items.
-
-    Args:
-        mean: in [0, 1].
-    Returns:
-        (low, high), both in [0, 1].
-    Source:
-        Wilson 1927. For outcomes between 0 and 1 it is wider than it need be.
-    """
-    if items < 1:
-        raise ValueError(f"items must be at least 1, found {items}")
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    spread = z * math.sqrt(mean * (1 - mean) / items + z * z / (4 * items * items))
-    centre, scale = mean + z * z / (2 * items), 1 + z * z / items
-    low, high = (centre - spread) / scale, (centre + spread) / scale
-    return (0.0 if mean == 0 else low), (1.0 if mean == 1 else high)
-
-
 def find_learning(worker: Worker) -> Learning:
     """The last `POINTS` adapters and runs of a worker, oldest first, and the base model."""
     panel, accuracy = find_accuracy(worker)
@@ -117,20 +133,6 @@ def find_rewards(runs: Sequence[TrainingRun]) -> list[RewardPoint]:
     return [RewardPoint(run, means.get(run.batch_id)) for run in runs]
 
 
-def choose_worker(project: Project, name: str) -> tuple[Worker | None, list[Worker]]:
-    """The worker a page is about: the named one, else the one that learned last, else the first; and all of them.
-
-    Of those who learn with another, that one: they have no line of their own.
-    """
-    every = list(Worker.objects.filter(project=project).select_related("learns_with"))
-    workers = [worker for worker in every if worker.learns_with_id is None]
-    named = next((worker.line for worker in every if worker.name == name), None)
-    if named is not None or len(workers) < 2:
-        return named or next(iter(workers), None), workers
-    last = TrainingRun.objects.filter(project=project).order_by("-id").values_list("worker_id", flat=True).first()
-    return next((worker for worker in workers if worker.pk == last), workers[0]), workers
-
-
 def find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
     """Name of the newest panel, and each model's newest result.
 
@@ -142,15 +144,14 @@ def find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
     newest = results.filter(Q(adapter=None) | Q(adapter__in=shown)).order_by("adapter_id", "-id").distinct("adapter_id")
     rows = [row for row in newest.select_related("adapter").defer("adapter__manifest", "step_scores") if row.outcomes]
     panel = max(rows, key=lambda row: row.pk).panel if rows else ""
-    return panel, sorted((point_of(row) for row in rows), key=lambda point: point.version)
+    return panel, sorted(map(AccuracyPoint, rows), key=lambda point: point.version)
 
 
-def point_of(result: PanelResult) -> AccuracyPoint:
-    """A panel result as a point of the curve."""
-    mean = fmean(result.outcomes)
-    low, high = wilson_interval(mean, len(result.outcomes))
-    version = result.adapter.version if result.adapter else 0
-    return AccuracyPoint(version, result.adapter, len(result.outcomes), mean, low, high, result.created_at)
+def list_measurements(worker: Worker) -> list[AccuracyPoint]:
+    """Every measurement of the worker's models, by version and time."""
+    results = PanelResult.objects.filter(worker=worker).select_related("adapter").defer("adapter__manifest")
+    points = [AccuracyPoint(result) for result in results.order_by("id") if result.outcomes]
+    return sorted(points, key=lambda point: (point.version, point.at))
 
 
 def _find_rewards(worker: Worker) -> list[RewardPoint]:

@@ -1,17 +1,18 @@
-"""From an adapter back to every person and every feedback behind it, and from a person on to what came of theirs."""
+"""From an adapter back to its runs, batches and every person behind it, and from a person on to what came of theirs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.adapters.models import Adapter, PanelResult
-from apps.console.selectors.learning import AccuracyPoint, point_of
 from apps.feedback.models import Feedback
+from apps.reports.learning_curve import AccuracyPoint
+from apps.rollouts.contents import Share, WorkerShare, count_contents, count_workers
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -126,6 +127,73 @@ def find_ancestors(adapter: Adapter) -> list[Adapter]:
     return line
 
 
+class RewardShare(NamedTuple):
+    """How many rollouts got their reward from whom."""
+
+    reward_source: str
+    rollouts: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """One adapter of a lineage, and what it was trained on.
+
+    Args:
+        learnt: rollouts, pairs or demonstrations; "" without a run.
+        items: pairs or demonstrations, by where they come from; [] of rollouts.
+        workers: who did its tasks.
+    """
+
+    adapter: Adapter
+    sha256: str
+    run: int | None
+    batch: int | None
+    recipe_hash: str
+    rollouts: int
+    tasks: int
+    sources: Sequence[RewardShare]
+    learnt: str
+    items: Sequence[Share]
+    workers: Sequence[WorkerShare]
+    authors: Sequence[str]
+
+
+def trace_lineage(adapter: Adapter) -> list[Link]:
+    """The adapter, its parent, and so on back to the first, each with what it was trained on."""
+    adapters = find_ancestors(adapter)
+    known = TrainingRun.objects.select_related("batch").defer("metrics", "spec", "recipe")
+    runs = known.in_bulk([one.run_id for one in adapters if one.run_id is not None])
+    batches = [run.batch for run in runs.values() if run.batch is not None]
+    contents = count_contents(batches)
+    sources: defaultdict[int, list[RewardShare]] = defaultdict(list)
+    rewarded = Rollout.objects.filter(training_use__batch__in=batches).order_by("reward_source")
+    for batch, *share in rewarded.values_list("training_use__batch", "reward_source").annotate(n=Count("pk")):
+        sources[batch].append(RewardShare(*share))
+    links = []
+    for one in adapters:
+        run = runs.get(one.run_id or 0)
+        batch = run.batch if run else None
+        held = contents[batch.pk] if batch else None
+        shares = sources[batch.pk] if batch and batch.kind == Batch.Kind.ROLLOUTS else []
+        links.append(
+            Link(
+                adapter=one,
+                sha256=one.sha256,
+                run=run.pk if run else None,
+                batch=batch.pk if batch else None,
+                recipe_hash=run.recipe_hash if run else "",
+                rollouts=sum(share.rollouts for share in shares),
+                tasks=held.tasks if held else 0,
+                sources=shares,
+                learnt=held.kind if held else "",
+                items=held.shares if held else (),
+                workers=count_workers(batch) if batch else [],
+                authors=sorted({person.author for person in find_people(one)}),
+            )
+        )
+    return links
+
+
 def find_origins(
     adapter: Adapter, *, user: User, with_ancestors: bool, author: str = "", before: int | None = None
 ) -> Origins:
@@ -192,7 +260,7 @@ def _find_adapters(fates: Sequence[FeedbackFate]) -> list[tuple[Adapter, Accurac
             adapters[fate.adapter.pk] = fate.adapter
             counts[fate.adapter.pk] = counts.get(fate.adapter.pk, 0) + 1
     results = PanelResult.objects.filter(adapter__in=adapters).select_related("adapter").order_by("id")
-    points = {result.adapter_id: point_of(result) for result in results if result.outcomes}
+    points = {result.adapter_id: AccuracyPoint(result) for result in results if result.outcomes}
     newest = sorted(adapters.values(), key=lambda adapter: -adapter.version)
     return [(adapter, points.get(adapter.pk), counts[adapter.pk]) for adapter in newest]
 

@@ -1,0 +1,1 @@
+"""What console and REST both tell, read once: queues, learning curves, lineage."""
