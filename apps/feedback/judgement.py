@@ -95,13 +95,18 @@ def read_judgement(feedback: Feedback) -> JudgementInput:
 
 
 def read_judgements(said: Sequence[Feedback]) -> dict[int, JudgementInput]:
-    """Feedback id -> its words. Two queries at most, but for preferred attempts that are not loaded."""
+    """Feedback id -> its words. Four queries at most, but for preferred attempts that are not loaded.
+
+    Attempts and steps are looked up by id: joined to, Postgres may walk all there ever were.
+    """
+    rated = StepFeedback.objects.filter(feedback__in=[feedback.pk for feedback in said]).order_by("id")
+    told = list(rated.values_list("feedback_id", "attempt_id", "step_id", "score", "comment", "spans"))
+    attempts = dict(Attempt.objects.filter(pk__in={row[1] for row in told}).values_list("pk", "index"))
+    places = dict(Step.objects.filter(pk__in={row[2] for row in told} - {None}).values_list("pk", "index"))
     steps: dict[int, list[StepRating]] = {feedback.pk: [] for feedback in said}
-    rows = StepFeedback.objects.filter(feedback__in=list(steps)).order_by("id")
-    told = rows.values_list("feedback", "attempt__index", "step__index", "score", "comment", "spans")
     for feedback_id, attempt, step, score, comment, spans in told:
-        word = StepRating(attempt_index=attempt, step_index=step, score=score, comment=comment, spans=spans)
-        steps[feedback_id].append(word)
+        place = {"attempt_index": attempts[attempt], "step_index": places.get(step)}
+        steps[feedback_id].append(StepRating(**place, score=score, comment=comment, spans=spans))
     return {
         feedback.pk: JudgementInput(
             score=feedback.score,
