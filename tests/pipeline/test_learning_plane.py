@@ -24,8 +24,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         running.wait_for_deployed(2)
         first = only(running.ask("SELECT id FROM adapters_adapter WHERE version = 1"))
         running.call("POST", f"adapters/{first['id']}/shadow", {"percent": 50})
-        running.call("PATCH", "projects/plane", {"batch_tasks": 200})
-        running.submit(200, group_size=1)
+        running.call("PATCH", "projects/plane", {"batch_tasks": 280})
+        running.submit(280, group_size=1)
         yield running
 
 
