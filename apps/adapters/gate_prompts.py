@@ -1,6 +1,8 @@
 """List every prompt the gate may try an adapter on, so that what learnt one is known before it is tried."""
 
-from apps.adapters.panels import Panel, draw_fresh
+from dataclasses import replace
+
+from apps.adapters.panels import Panel, draw_fresh, draw_skills
 from apps.adapters.sides import SKILLS_DRAWN, SKILLS_SEED
 from tentalis.core.learning.collapse import ENOUGH_ANSWERS
 from tentalis.core.learning.gate import GatePolicy
@@ -13,9 +15,9 @@ def list_measured(panel: Panel, policy: GatePolicy, *, sha256: str = "") -> set[
     Args:
         sha256: the candidate's; "" before there is one, when nobody can know what will be drawn for it.
     """
-    drawn = [*panel.world.panel(max(panel.size, ENOUGH_ANSWERS), panel.seed)]
+    drawn = [*replace(panel, size=max(panel.size, ENOUGH_ANSWERS)).items]
     if size := min(policy.skills_size, panel.size):
-        drawn += panel.world.skills(SKILLS_DRAWN * size, SKILLS_SEED)
+        drawn += draw_skills(replace(panel, size=SKILLS_DRAWN * size, seed=SKILLS_SEED))
     if sha256:
         fresh = draw_fresh(panel, key=sha256, policy=policy)
         drawn += [*fresh.items, *fresh.further]

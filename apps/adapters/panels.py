@@ -1,8 +1,10 @@
 """Measuring a model on a worker's held-out panel."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from statistics import fmean
+from typing import Any
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, PanelResult, SideResult
@@ -10,7 +12,13 @@ from apps.environments.registry import get_world
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.learning.collapse import (
+    AnswerProfile,
+    AnswerTraits,
+    join_profiles,
+    measure_self_overlap,
+    profile_answers,
+)
 from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy
 from tentalis.core.worlds import AttemptDraft, PanelItem, Verification, World
 
@@ -26,6 +34,22 @@ class Panel:
     world: World
     size: int
     seed: int
+
+    @property
+    def items(self) -> Sequence[PanelItem]:
+        return draw_panel(self)
+
+
+@lru_cache(maxsize=32)
+def draw_panel(panel: Panel) -> Sequence[PanelItem]:
+    """Its tasks, drawn once a process: the same seed gives the same."""
+    return tuple(panel.world.panel(panel.size, panel.seed))
+
+
+@lru_cache(maxsize=32)
+def draw_skills(panel: Panel) -> Sequence[PanelItem]:
+    """As `draw_panel`, of what must not be lost."""
+    return tuple(panel.world.skills(panel.size, panel.seed))
 
 
 def has_panel(worker: Worker) -> bool:
@@ -72,8 +96,9 @@ def draw_fresh(panel: Panel, *, key: str, policy: GatePolicy) -> FreshPanel:
     """
     size = min(policy.fresh_size, panel.size)
     both = max(size, min(policy.confirm_size, panel.size), LEAST_CONFIRMED)
-    known = {item.prompt for item in panel.world.panel(panel.size, panel.seed)}
-    drawn = [item for item in panel.world.panel(2 * both, int(key[:12], 16)) if item.prompt not in known][:both]
+    known = {item.prompt for item in panel.items}
+    wide = replace(panel, size=2 * both, seed=int(key[:12], 16))
+    drawn = [item for item in wide.items if item.prompt not in known][:both]
     return FreshPanel(f"{panel.world.name}/{size}/{key[:12]}", drawn[:size], drawn[size:])
 
 
@@ -98,9 +123,7 @@ def measure(worker: Worker, adapter: Adapter | None, panel: Panel, *, greedy: bo
     Raises:
         ProviderBusyError, ProviderRefusedError: the model could not be asked; nothing is made up.
     """
-    tried = try_items(
-        worker, panel.world, panel.world.panel(panel.size, panel.seed), model=name_of(worker, adapter), greedy=greedy
-    )
+    tried = try_items(worker, panel.world, panel.items, model=name_of(worker, adapter), greedy=greedy)
     return PanelResult(worker=worker, adapter=adapter, panel=panel.name, **asdict(tried))
 
 
@@ -110,7 +133,13 @@ class Tried:
 
     outcomes: Sequence[float]
     step_scores: Sequence[float]
-    signals: dict[str, float]
+    signals: dict[str, Any]
+
+    def followed_by(self, further: "Tried") -> "Tried":
+        signals = join_profiles(AnswerProfile(**self.signals), AnswerProfile(**further.signals))
+        return Tried(
+            [*self.outcomes, *further.outcomes], [*self.step_scores, *further.step_scores], signals=asdict(signals)
+        )
 
 
 def name_of(worker: Worker, adapter: Adapter | None) -> str:

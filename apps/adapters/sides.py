@@ -7,7 +7,15 @@ from typing import Any
 
 from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
-from apps.adapters.panels import Panel, Tried, draw_fresh, name_of, profile_of, try_items
+from apps.adapters.panels import (
+    Panel,
+    Tried,
+    draw_fresh,
+    draw_skills,
+    name_of,
+    profile_of,
+    try_items,
+)
 from apps.adapters.serving import client_of
 from apps.adapters.strength_sweep import serve_scaled
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, decide_alarms
@@ -20,9 +28,10 @@ from tentalis.core.learning.gate import (
     spend_alpha,
 )
 from tentalis.core.learning.quarantine_checks import (
-    SCALES,
     SURE_OF_LEAK,
+    WEAKER,
     Finding,
+    may_be_better,
     suspect_leak,
     suspect_skills,
     suspect_strength,
@@ -34,6 +43,8 @@ SKILLS_DRAWN = 4
 """Tasks that the base model is tried on for each one that it is hoped to do right."""
 SKILLS_ROUNDS = 4
 """Times that each of those is answered at most, where the base model does few right."""
+FIRST_MORE = 10
+"""Tasks that a weaker adapter is tried on first of those that it gets right as trained: most fail enough of them."""
 AGAIN = 7_919
 """Added to a panel's seeds where it is measured once more."""
 
@@ -54,7 +65,7 @@ class SideMeasurements:
         """Whether its answers fall apart; what a small panel cannot tell from noise is asked of tasks behind it too."""
 
         def measure_more(count: int) -> tuple[AnswerProfile, AnswerProfile] | None:
-            items = self.panel.world.panel(self.panel.size + count, self.panel.seed)[self.panel.size :]
+            items = replace(self.panel, size=self.panel.size + count).items[self.panel.size :]
             if not items:
                 return None
             name = f"{self.panel.name}+{len(items)}"
@@ -123,7 +134,7 @@ class SideMeasurements:
         answer to all tasks of a kind, and says nothing of what the model can do.
         """
         size = min(self.policy.skills_size, self.panel.size)
-        drawn = self.panel.world.skills(SKILLS_DRAWN * size, SKILLS_SEED) if size else []
+        drawn = draw_skills(replace(self.panel, size=SKILLS_DRAWN * size, seed=SKILLS_SEED)) if size else ()
         if not drawn:
             return
         name = f"{self.panel.world.name}/{len(drawn)}/skills"
@@ -142,28 +153,40 @@ class SideMeasurements:
         yield from suspect_skills(found, margin=self.policy.skills_margin)
 
     def suspect_strength(self, candidate: PanelResult) -> Iterator[Finding]:
-        """At other strengths, on the first tasks of the panel; what is not tried is told."""
+        """At a part of its strength, on the first tasks of the panel; what is not tried is told.
+
+        Those that it did not get right come first, for on no others can a weaker one do better; the others are tried
+        only where it may then be clearly better.
+        """
         size = min(self.policy.sweep_size, self.panel.size)
-        if not size:
+        places = sorted(range(size), key=lambda place: bool(candidate.outcomes[place] == 1.0))
+        whole = [candidate.outcomes[place] for place in places]
+        failed = sum(outcome < 1.0 for outcome in whole)
+        if not failed:
             return
-        items = self.panel.world.panel(self.panel.size, self.panel.seed)[:size]
-        client, at = client_of(self.worker), {1.0: list(candidate.outcomes[:size])}
-        for scale in SCALES:
-            if scale != 1.0:
-                try:
-                    with serve_scaled(client, self.adapter, scale) as name:
-                        tried = try_items(self.worker, self.panel.world, items, model=name)
-                except AdapterNotServableError as error:
-                    self.details["untried"] = f"other strengths were not tried: {error}"
-                    return
-                self._keep(SideResult.Kind.SCALE, self.adapter, tried, panel=self.panel.name, scale=scale)
-                at[scale] = list(tried.outcomes)
-        self.details["scales"] = {f"{scale:g}": sum(found) / size for scale, found in sorted(at.items())}
+        client, at = client_of(self.worker), dict[float, Sequence[float]]({1.0: whole})
+        items = [self.panel.items[place] for place in places]
+        for scale in WEAKER:
+            try:
+                with serve_scaled(client, self.adapter, scale) as name:
+                    tried = try_items(self.worker, self.panel.world, items[:failed], model=name)
+                    for block in (items[failed : failed + FIRST_MORE], items[failed + FIRST_MORE :]):
+                        if block and may_be_better(tried.outcomes, whole):
+                            further = try_items(self.worker, self.panel.world, block, model=name)
+                            tried = tried.followed_by(further)
+            except AdapterNotServableError as error:
+                self.details["untried"] = f"other strengths were not tried: {error}"
+                return
+            self._keep(SideResult.Kind.SCALE, self.adapter, tried, panel=self.panel.name, scale=scale)
+            at[scale] = tried.outcomes
+        self.details["scales"] = {
+            f"{scale:g}": {"tried": len(found), "of": size, "right": sum(found)} for scale, found in at.items()
+        }
         yield from suspect_strength(at)
 
     def measure_noise(self, deployed: Adapter | None, first: PanelResult) -> float:
         """Spread of an item's difference between two measurements of what serves."""
-        items = self.panel.world.panel(self.panel.size, self.panel.seed)[: self.policy.fresh_size]
+        items = self.panel.items[: self.policy.fresh_size]
         again = SideResult.objects.filter(worker=self.worker, kind="repeat", panel=self.panel.name).last()
         if again is not None and again.adapter_id != (deployed.pk if deployed else None):
             kept = PanelResult.objects.filter(worker=self.worker, adapter=again.adapter_id, panel=self.panel.name)

@@ -294,7 +294,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         _term(
             "Adapter scale check",
-            _("The adapter is measured with its weights scaled down and up; better when weaker means over-scaled."),
+            _("The adapter is measured with its weights scaled down; better when weaker means over-scaled."),
             "adapter",
             "settings",
         ),

@@ -194,7 +194,7 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     ),
     "sweep_size": (
         _("Tasks of the scale check"),
-        _("Number of tasks an adapter is measured on when it is scaled down and up."),
+        _("Number of tasks an adapter is measured on when it is scaled down, those it failed first."),
     ),
     "skills_size": (
         _("Regression tasks"),

@@ -23,6 +23,7 @@ from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
 from tentalis.core.desk import make_tickets, say_house_rules
+from tentalis.core.task_files import TaskRow
 
 Found = TypeVar("Found")
 
@@ -132,15 +133,11 @@ def run_update(*, worker: Worker, by: User, update: int, seed: int) -> Round:
     """Submit a batch of tickets and wait until what was learned from it is judged."""
     started = time.monotonic()
     tickets = make_tickets(1_000_003 * (seed + 1) + update, worker.project.batch_tasks, held_out=False)
-    for index, ticket in enumerate(tickets):
-        flow.submit(
-            project=worker.project,
-            prompt=ticket.text,
-            environment="desk",
-            by=by,
-            worker=worker,
-            seed=(seed * 1_000 + update) * 1_000 + index,
-        )
+    rows = [
+        TaskRow(line, ticket.text, seed=(seed * 1_000 + update) * 1_000 + line - 1)
+        for line, ticket in enumerate(tickets, start=1)
+    ]
+    flow.submit_rows(project=worker.project, rows=rows, environment="desk", by=by, worker=worker)
     run = _wait_for(lambda: _find_run(worker, update), f"update {update}: no run", worker)
     adapter = _wait_for(lambda: _find_judged(run), f"update {update}: run {run.pk} brought no verdict", worker)
     run.refresh_from_db()

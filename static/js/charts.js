@@ -1,6 +1,6 @@
 // Draws the tables that figures name: the table is the data, so what is drawn is what can be read.
 //   <figure data-chart data-table="table-id" data-x="0" data-series="1" data-band="2 3" data-y="0 1" data-percent>
-// data-x-real: what runs across are no whole numbers. A cell's number stands in its data-value; a cell without one is a gap.
+// A cell's number stands in its data-value; a cell without one is a gap.
 // A row whose heading has a data-name is called so; of several series each is called by its column's heading.
 // Charts under one [data-charts] share cursor and zoom, and what its [data-chart-tools] say.
 const SIZES = { true: 150, false: 260 };
@@ -80,7 +80,7 @@ function options(figure, width, data) {
     cursor: { y: false, points: { size: 9 }, ...(group ? { sync: { key: group, setSeries: false } } : {}) },
     scales: { x: { time: false }, y: isLog ? { distr: 3 } : fixed ? { range: fixed } : { range: (_, low, high) => spread(low, high) } },
     axes: [
-      { ...axis, incrs: "xReal" in figure.dataset ? [0.1, 0.25, 0.5, 1, 2] : [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], size: 28, gap: 4 },
+      { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], size: 28, gap: 4 },
       { ...axis, size: 52, gap: 6, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : write(figure, tick).replace(".0 %", " %"))) },
     ],
     series: [{}, ...lines, ...(hasBand ? [edge, edge] : [])],

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -10,7 +11,6 @@ from django.utils.translation import gettext_lazy as _
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.console.words_facts import Words
 from tentalis.core.learning.gate import PairedComparison, compare_paired
-from tentalis.core.scoring.calibration import Interval, wilson_interval
 
 TITLES: dict[str, tuple[Words, Words]] = {
     "panel": (_("The held-out panel"), _("kept for several versions")),
@@ -38,20 +38,18 @@ class Measured:
 
 @dataclass(frozen=True)
 class Strength:
-    """How it did at a share of its strength: accuracy in [0, 1] on `items` tasks."""
+    """How it did at a share of its strength.
+
+    Args:
+        accuracy, own: in [0, 1], on `items` tasks, scaled down and as trained.
+        planned: tasks there were; fewer were tried where the others could not change anything any more.
+    """
 
     scale: float
     accuracy: float
+    own: float
     items: int
-
-    @property
-    def is_own(self) -> bool:
-        return self.scale == 1.0
-
-    @property
-    def interval(self) -> Interval:
-        """At 95 %."""
-        return wilson_interval(self.accuracy * self.items, self.items)
+    planned: int
 
 
 @dataclass(frozen=True)
@@ -83,17 +81,17 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
     rows = [measured[kind] for kind in TITLES if kind in measured]
     if safe is not None and (skills := safe.details.get("skills")):
         rows.append(Measured(*SKILLS, PairedComparison(**skills)))
-    return GateTables(rows, _read_strengths(mine))
+    return GateTables(rows, _read_strengths(mine, safe.details.get("scales", {}) if safe is not None else {}))
 
 
-def _read_strengths(mine: Mapping[tuple[str, str, float], Sequence[float]]) -> list[Strength]:
-    """The sweep over its strength, weakest first; its own is of the same first tasks of the panel."""
-    found: list[Strength] = []
-    whole: Sequence[float] = ()
+def _read_strengths(mine: Mapping[tuple[str, str, float], Sequence[float]], told: Mapping[str, Any]) -> list[Strength]:
+    """The sweep over its strength, weakest first: on the first tasks of the panel, what it failed as trained first."""
+    found = []
     for (kind, panel, scale), outcomes in mine.items():
-        if kind == SideResult.Kind.SCALE and outcomes:
-            found.append(Strength(scale, fmean(outcomes), len(outcomes)))
-            whole = mine.get(("panel", panel, 1.0), ())[: len(outcomes)]
-    if found and whole:
-        found.append(Strength(1.0, fmean(whole), len(whole)))
+        whole = mine.get(("panel", panel, 1.0))
+        if kind == SideResult.Kind.SCALE and outcomes and whole:
+            one = told.get(f"{scale:g}")
+            planned = one["of"] if isinstance(one, Mapping) else len(outcomes)
+            own = sorted(whole[:planned], key=lambda outcome: bool(outcome == 1.0))[: len(outcomes)]
+            found.append(Strength(scale, fmean(outcomes), fmean(own), len(outcomes), planned))
     return sorted(found, key=lambda row: row.scale)

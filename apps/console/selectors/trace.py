@@ -219,4 +219,4 @@ def _find_texts(panel_name: str) -> Mapping[int, str]:
     panel = open_panel(panel_name)
     if panel is None:
         return {}
-    return {place: item.prompt for place, item in enumerate(panel.world.panel(panel.size, panel.seed))}
+    return {place: item.prompt for place, item in enumerate(panel.items)}

@@ -13,7 +13,7 @@ from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 from tentalis.core.scoring.ranking import GOOD_FROM, area_under_curve
 
-SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)
+WEAKER = (0.1, 0.25, 0.5)
 """Strengths an adapter is tried at, as shares of its own."""
 
 MOST_ZEROS = 0.05
@@ -23,6 +23,7 @@ MOST_GROWTH = 3.0
 MOST_REACH = 1.05
 """Of what the optimiser may do, for rounding."""
 
+SURE_OF_STRENGTH = 0.95
 LEAST_AGREEMENT = 0.6
 LEAST_JUDGED = 30
 LEAK_POINTS = 0.05
@@ -221,18 +222,32 @@ def _broken(words: str) -> Finding:
     return Finding(check="tensors", words=words, is_broken=True)
 
 
-def suspect_strength(outcomes: Mapping[float, Sequence[float]], *, confidence: float = 0.95) -> tuple[Finding, ...]:
+def may_be_better(found: Sequence[float], whole: Sequence[float]) -> bool:
+    """Whether a weaker adapter is clearly better where it does as well as it can on what it was not tried on yet.
+
+    Exact: the rest is what the adapter got right as it is, so that a task of it can only be lost, which moves the
+    difference down and spreads it. Where this is False, all tasks together would find nothing either.
+
+    Args:
+        found: (n,) outcomes of the weaker one on the first n; whole: (N,) its own of all, 1.0 from the n-th on.
+    """
+    return _compare_weaker(found, whole).low > 0
+
+
+def _compare_weaker(found: Sequence[float], whole: Sequence[float]) -> PairedComparison:
+    return compare_paired([*found, *whole[len(found) :]], whole, confidence=SURE_OF_STRENGTH)
+
+
+def suspect_strength(outcomes: Mapping[float, Sequence[float]]) -> tuple[Finding, ...]:
     """Whether the adapter answers better at a part of its strength: then it is over-scaled.
 
     Args:
-        outcomes: scale -> (N,) outcomes in [0, 1] of the same items; 1.0 among them.
+        outcomes: scale -> outcomes in [0, 1] of the same items, (N,) at 1.0; fewer where `may_be_better` said no.
     Source:
         Scale sweep on the desk: a trained adapter rises up to its own scale and falls off a cliff soon after it.
     """
     whole = outcomes[1.0]
-    weaker = {
-        scale: compare_paired(found, whole, confidence=confidence) for scale, found in outcomes.items() if scale < 1
-    }
+    weaker = {scale: _compare_weaker(found, whole) for scale, found in outcomes.items() if scale < 1}
     better = {scale: found for scale, found in weaker.items() if found.low > 0}
     if not better:
         return ()

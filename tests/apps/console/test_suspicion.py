@@ -79,7 +79,7 @@ def test_the_gates_tables_pair_what_both_were_measured_on(worker: Worker, adapte
         ("Tasks drawn for it alone", 20, 0.9, 0.5),
     ], "skills that the other was not tried on are compared with nothing"
     assert all(row.is_apart for row in rows)
-    for scale, right in ((2.0, 2), (0.5, 3)):
+    for scale, right in ((0.25, 2), (0.5, 3)):
         outcomes = [1.0] * right + [0.0] * (4 - right)
         SideResult.objects.create(
             worker=worker,
@@ -90,9 +90,11 @@ def test_the_gates_tables_pair_what_both_were_measured_on(worker: Worker, adapte
             outcomes=outcomes,
             step_scores=[],
         )
-    assert [(row.scale, row.accuracy, row.items) for row in read_gate_tables(second, []).strengths] == [
-        (0.5, 0.75, 4),
-        (1.0, 1.0, 4),
-        (2.0, 0.5, 4),
-    ]
+    assert [vars(row) for row in read_gate_tables(second, []).strengths] == [
+        {"scale": 0.25, "accuracy": 0.5, "own": 1.0, "items": 4, "planned": 4},
+        {"scale": 0.5, "accuracy": 0.75, "own": 1.0, "items": 4, "planned": 4},
+    ], "the gate swept over all tasks once"
+    stopped = Verdict(question="safe", details={"scales": {"0.25": {"tried": 4, "of": 20, "right": 2.0}}})
+    [row, _] = read_gate_tables(second, [stopped]).strengths
+    assert (row.own, row.items, row.planned) == (0.5, 4, 20), "what it failed as trained is tried first"
     assert read_gate_tables(adapter, []).strengths == []

@@ -9,10 +9,12 @@ import pytest
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import compare_paired
 from tentalis.core.learning.quarantine_checks import (
+    WEAKER,
     BatchFacts,
     TensorFacts,
     WeightFacts,
     describe_batch,
+    may_be_better,
     suspect_leak,
     suspect_origin,
     suspect_reward,
@@ -132,12 +134,37 @@ def test_a_first_adapter_grew_from_nothing() -> None:
 
 def test_better_at_a_part_of_its_strength_is_over_scaled() -> None:
     whole = [1.0] * 14 + [0.0] * 26
-    (found,) = suspect_strength({0.5: [1.0] * 28 + [0.0] * 12, 1.0: whole, 1.5: [1.0] * 40, 0.25: whole})
+    (found,) = suspect_strength({0.5: [1.0] * 28 + [0.0] * 12, 1.0: whole, 0.25: whole})
     assert found.words.startswith("over-scaled: at 0.5 of its strength it is +35.0 points")
 
 
 def test_worse_at_a_part_of_its_strength_is_as_it_should_be() -> None:
     assert suspect_strength({0.5: [0.0] * 40, 1.0: [1.0] * 20 + [0.0] * 20}) == ()
+
+
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_a_sweep_that_stops_early_finds_what_the_whole_one_finds(is_binary: bool) -> None:
+    rng = random.Random(11)
+    stopped = suspected = 0
+    for _ in range(4_000):
+        items, strength, gain = rng.randint(1, 60), rng.random(), rng.choice((0.0, 0.1, 0.3, 0.6))
+
+        def draw(right: float) -> float:
+            if rng.random() < right:
+                return 1.0
+            return 0.0 if is_binary else round(rng.random(), 4)
+
+        whole = sorted((draw(strength) for _ in range(items)), key=lambda outcome: outcome == 1.0)
+        failed = sum(outcome < 1.0 for outcome in whole)
+        full = {scale: [draw(min(1.0, strength + gain)) for _ in whole] for scale in WEAKER}
+        shown = {
+            scale: found if failed and may_be_better(found[:failed], whole) else found[:failed]
+            for scale, found in full.items()
+        }
+        stopped += sum(len(found) < items for found in shown.values())
+        suspected += bool(found := suspect_strength(full | {1.0: whole}))
+        assert suspect_strength(shown | {1.0: whole}) == found
+    assert min(stopped, suspected) > 300
 
 
 def compare(gained: int, lost: int, same: int) -> object:
