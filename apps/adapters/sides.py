@@ -159,10 +159,13 @@ class SideMeasurements:
         only where it may then be clearly better.
         """
         size = min(self.policy.sweep_size, self.panel.size)
+        if not size:
+            return
         places = sorted(range(size), key=lambda place: bool(candidate.outcomes[place] == 1.0))
         whole = [candidate.outcomes[place] for place in places]
         failed = sum(outcome < 1.0 for outcome in whole)
         if not failed:
+            self.details["untried"] = f"other strengths were not tried: all {size} tasks are right as trained"
             return
         client, at = client_of(self.worker), dict[float, Sequence[float]]({1.0: whole})
         items = [self.panel.items[place] for place in places]
