@@ -16,8 +16,8 @@ from gpu_workers.backends.openrlhf.backend import advance, find_cluster
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError
 from gpu_workers.celery import app
 from gpu_workers.posting import leave_letter, send_heartbeat, send_result
-from gpu_workers.runner import CANCEL_FILE, PAUSE_FILE, RESULT_FILE, run
-from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
+from gpu_workers.runner import CANCEL_FILE, PAUSE_FILE, RESULT_FILE, describe_failure, run
+from tentalis.core.contracts import ContractError, TrainSpec
 
 CLUSTER_QUEUE = "cluster"
 SEND_FOR_S = 5.0
@@ -44,8 +44,7 @@ def poll_job(spec_json: Mapping[str, Any], reward_url: str, key: str = "") -> No
         logger.warning("run %d attempt %d: %s", spec.run_id, spec.attempt, error)
         return
     except (TrainingError, ContractError, ArtifactError) as error:
-        name, said = type(error).__name__, str(error)
-        failure = TrainResult(run_id=spec.run_id, attempt=spec.attempt, ok=False, error_type=name, error_message=said)
+        failure = describe_failure(error, run_id=spec.run_id, attempt=spec.attempt)
         send_result(failure, key=key, for_s=SEND_FOR_S)
         return
     if is_over:

@@ -11,8 +11,8 @@ from gpu_workers.backends import find_backend
 from gpu_workers.celery import GPU_QUEUE, app
 from gpu_workers.heartbeat import Heartbeat
 from gpu_workers.posting import leave_letter, send_heartbeat, send_result
-from gpu_workers.runner import run
-from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
+from gpu_workers.runner import describe_failure, run
+from tentalis.core.contracts import ContractError, TrainSpec
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +41,7 @@ def train(spec_json: Mapping[str, Any], key: str = "") -> None:
         run_id, attempt = spec_json.get("run_id"), spec_json.get("attempt")
         if type(run_id) is not int or type(attempt) is not int:
             raise
-        name, message = type(error).__name__, str(error)
-        failure = TrainResult(run_id=run_id, attempt=attempt, ok=False, error_type=name, error_message=message)
-        send_result(failure, key=key)
+        send_result(describe_failure(error, run_id=run_id, attempt=attempt), key=key)
         return
 
     beat = partial(send_heartbeat, key=key, run_id=spec.run_id, attempt=spec.attempt)

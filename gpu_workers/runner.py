@@ -9,10 +9,10 @@ from pathlib import Path
 
 from gpu_workers.artifacts import ArtifactError, path_from_uri, write_file
 from gpu_workers.backends import find_backend
-from gpu_workers.backends.errors import CancelledError, DivergedError, PausedError, UnfitAdapterError
+from gpu_workers.backends.errors import CancelledError, DivergedError, PausedError, TrainingError, UnfitAdapterError
 from gpu_workers.tracking import Tracking
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
+from tentalis.core.contracts import ContractError, Outcome, TrainResult, TrainSpec
 
 RESULT_FILE = "result.json"
 SPEC_FILE = "spec.json"
@@ -29,7 +29,7 @@ def run(
 ) -> TrainResult:
     """Train one spec and write `result.json` into its output directory.
 
-    A failure is a result with `ok` False and its reason, never an exception. A spec whose result lies there already is
+    A failure is a result with its reason, never an exception. A spec whose result lies there already is
     not trained again: a message that arrives twice costs nothing.
 
     Args:
@@ -81,7 +81,7 @@ def _train(spec: TrainSpec, output: Path, report: Callable[[Mapping[str, float]]
     return TrainResult(
         run_id=spec.run_id,
         attempt=spec.attempt,
-        ok=True,
+        outcome=Outcome.DONE,
         adapter_uri=trained.directory.as_uri(),
         sha256=trained.sha256,
         metrics=trained.metrics,
@@ -101,10 +101,15 @@ def require_numbers(result: TrainResult, spec: TrainSpec) -> TrainResult:
     return result
 
 
+def describe_failure(error: Exception, *, run_id: int, attempt: int) -> TrainResult:
+    """The result of an attempt that this ended."""
+    outcome = error.outcome if isinstance(error, TrainingError) else Outcome.FAILED
+    name, words = type(error).__name__, str(error)
+    return TrainResult(run_id=run_id, attempt=attempt, outcome=outcome, error_type=name, error_message=words)
+
+
 def _failure(spec: TrainSpec, error: Exception) -> TrainResult:
-    return TrainResult(
-        run_id=spec.run_id, attempt=spec.attempt, ok=False, error_type=type(error).__name__, error_message=str(error)
-    )
+    return describe_failure(error, run_id=spec.run_id, attempt=spec.attempt)
 
 
 def _read_earlier(output: Path, spec: TrainSpec) -> TrainResult | None:

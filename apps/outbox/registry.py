@@ -32,7 +32,7 @@ class Chain:
     links: tuple[Job | str, ...]
     together: Callable[[Sequence[int]], Iterable[Sequence[int]]] | None = None
     then: Callable[[Sequence[int]], None] | None = None
-    on_dead: Callable[[int, str, str], None] | None = None
+    on_dead: Callable[[int, str, str], object] | None = None
     on_replay: Callable[[int, str], None] | None = None
 
     @property

@@ -51,6 +51,7 @@ from apps.tasks.models import Attempt, Task
 from apps.training import cluster, letters, preflight, rebuilding, retrying, schedule, scorers, verdict_managers
 from apps.training import jobs as training_jobs
 from apps.training import services as training
+from apps.training.learners import LEARNERS
 from apps.training.models import TrainingRun
 from apps.workers.agents import is_quick
 from apps.workers.bases import say_missing
@@ -150,6 +151,11 @@ KINDS[SegmentKind.TRAIN] = Chain(
 )
 
 
+def _refuse_with(refuse: Callable[..., object]) -> Callable[[int, str, str], object]:
+    """What cannot be judged is refused, with the reason."""
+    return lambda pk, link, reason: refuse(pk, words=f"refused: {link} could not be done: {reason}", by="outbox")
+
+
 def train_after_adoption(adapter_ids: Sequence[int]) -> None:
     """An adapter that was judged makes room for the worker's next run, if it is its project's turn; managers learn."""
     (adapter,) = Adapter.objects.filter(pk__in=adapter_ids)
@@ -159,14 +165,10 @@ def train_after_adoption(adapter_ids: Sequence[int]) -> None:
     meta.learn_managers(adapter)
 
 
-def refuse_dead_adoption(adapter_id: int, link: str, reason: str) -> None:
-    adapters.refuse_unjudged(adapter_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
-
-
 KINDS[SegmentKind.ADOPT] = Chain(
     links=(training_jobs.ask_measured, adapter_jobs.gate, adapter_jobs.promote, adapter_jobs.hot_swap),
     then=train_after_adoption,
-    on_dead=refuse_dead_adoption,
+    on_dead=_refuse_with(adapters.refuse_unjudged),
 )
 
 # --- beside it: a shadow does the task too, step scorers and managers learn ------------------------------------------
@@ -189,19 +191,11 @@ def make_room(subject_ids: Sequence[int]) -> None:
     train_waiting()
 
 
-def refuse_dead_scorer(model_id: int, link: str, reason: str) -> None:
-    scorers.refuse_ungated(model_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
-
-
 KINDS[SegmentKind.ADOPT_SCORER] = Chain(
     links=(training_jobs.gate_scorer,),
     then=make_room,
-    on_dead=refuse_dead_scorer,
+    on_dead=_refuse_with(scorers.refuse_ungated),
 )
-
-
-def refuse_dead_manager(fit_id: int, link: str, reason: str) -> None:
-    verdict_managers.refuse_ungated(fit_id, words=f"refused: {link} could not be done: {reason}", by="outbox")
 
 
 KINDS[SegmentKind.META] = Chain(links=(training_jobs.meta_train,), then=make_room)
@@ -209,7 +203,7 @@ KINDS[SegmentKind.META] = Chain(links=(training_jobs.meta_train,), then=make_roo
 KINDS[SegmentKind.ADOPT_MANAGER] = Chain(
     links=(training_jobs.gate_manager,),
     then=make_room,
-    on_dead=refuse_dead_manager,
+    on_dead=_refuse_with(verdict_managers.refuse_ungated),
 )
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -503,28 +497,19 @@ def handle_training_result(data: object, *, by: str) -> None:
     try:
         result = TrainResult.from_json(data)
         with transaction.atomic():
-            _ingest(result, by=by)
+            if (run := training.lock_awaited(result)) is None:
+                return
+            if (trained := training.record_result(run, result, by=by)) is None:
+                return
+            if isinstance(trained, Adapter) and trained.is_rebuilt:
+                adopt_rebuilt()
+                train_next(trained.worker_id)
+            else:
+                outbox.start(LEARNERS[run.purpose].publish, subject_id=trained.pk, project_id=trained.project_id)
     except (DataError, OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".replace("\0", "?")
         if not training.fail_result(data, reason=reason, by=by):
             raise
-
-
-def _ingest(result: TrainResult, *, by: str) -> None:
-    if scorers.is_scorer_run(result.run_id):
-        if (model := scorers.record_head(result, by=by)) is not None:
-            outbox.start(SegmentKind.ADOPT_SCORER, subject_id=model.pk, project_id=model.project_id)
-        return
-    if verdict_managers.is_manager_run(result.run_id):
-        if (fit := verdict_managers.record_manager_run(result, by=by)) is not None:
-            outbox.start(SegmentKind.ADOPT_MANAGER, subject_id=fit.pk, project_id=fit.project_id)
-        return
-    adapter = training.record_result(result, by=by)
-    if adapter is not None and adapter.is_rebuilt:
-        adopt_rebuilt()
-        train_next(adapter.worker_id)
-    elif adapter is not None:
-        outbox.start(SegmentKind.ADOPT, subject_id=adapter.pk, project_id=adapter.project_id)
 
 
 def wake_silent_run(run: TrainingRun) -> str:

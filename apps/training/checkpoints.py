@@ -7,11 +7,10 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.training.models import TrainingRun
-from tentalis.core.contracts import ContractError, TrainSpec
+from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
-DIRECTORY, SPEC_FILE = "checkpoint", "spec.json"
+DIRECTORY, SPEC_FILE, RESULT_FILE = "checkpoint", "spec.json", "result.json"
 STATE_FILES = {"standalone": "state.safetensors", "tinker": "state.json"}
-BROKEN = "CheckpointError"
 
 
 def resume_from_checkpoint(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
@@ -24,15 +23,25 @@ def resume_from_checkpoint(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
         spec: of an attempt by the box itself, whose number is one more than the run's; others keep their own.
     """
     state_file = STATE_FILES.get(run.backend)
-    if state_file is None or run.failure.startswith(BROKEN):
+    if state_file is None:
         return spec
     for attempt in range(spec.attempt - 1, 0, -1):
         output: Path = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
+        if _found_broken(output / RESULT_FILE):
+            return spec
         if (output / DIRECTORY / state_file).is_file():
             if _read_work(output / SPEC_FILE) != spec.work_hash:
                 return spec
             return dataclasses.replace(spec, resume_uri=(output / DIRECTORY).resolve().as_uri())
     return spec
+
+
+def _found_broken(path: Path) -> bool:
+    """Whether the attempt could not read the checkpoint that it was to go on from."""
+    try:
+        return TrainResult.from_json(json.loads(path.read_bytes())).error_type == "CheckpointError"
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def _read_work(path: Path) -> str:

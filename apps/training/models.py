@@ -236,6 +236,11 @@ class ManagerRun(Stateful):
     def __str__(self) -> str:
         return f"manager run {self.pk} of {self.manager}"
 
+    @property
+    def name(self) -> str:
+        """Of the adapter that was trained; "" before, and for a rubric."""
+        return str(self.adapter.get("name", ""))
+
 
 class RewardEndpoint(models.Model):
     """Where an attempt at a run asks what its own answers are worth. Its secret is part of the address.

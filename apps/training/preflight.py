@@ -96,7 +96,9 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
 
 
 def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict[str, Any]) -> list[GateAnswer]:
-    """G4, G5 and G7, of what the trainer told."""
+    """G4, G5 and G7, of what the trainer of a policy told; of others nothing is asked."""
+    if run.purpose != TrainingRun.Purpose.POLICY:
+        return []
     policy = read_gate_policy(run.project)
     first, last = summary.get("length_before_tokens"), summary.get("length_after_tokens")
     if first is None:  # it told none of held-out tasks: those it learnt from tell

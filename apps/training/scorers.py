@@ -9,7 +9,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.errors import AdapterBrokenError
 from apps.audit.kinds import Kind
-from apps.audit.services import move, record
+from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.errors import ProviderRefusedError
 from apps.outbox.services import final_write
@@ -21,9 +21,7 @@ from apps.scoring.services import find_profile
 from apps.training import cluster
 from apps.training.labelled import find_truth, iterate_pages, split_of
 from apps.training.models import TrainingRun
-from apps.training.services import describe_result, end_failed, lock_awaited
 from apps.workers.models import Worker
-from tentalis.core.contracts import TrainResult
 from tentalis.core.learning.head_recipes import HeadRecipe
 from tentalis.core.scoring.ranking import Scored
 from tentalis.core.scoring.scorer_gate import ScorerPolicy, judge_scorer
@@ -115,33 +113,7 @@ def _queue(worker: Worker, *, by: str, backend: str = "standalone") -> TrainingR
     return run
 
 
-# --- what comes home -------------------------------------------------------------------------------------------------
-
-
-def is_scorer_run(run_id: int) -> bool:
-    return TrainingRun.objects.filter(pk=run_id, purpose=TrainingRun.Purpose.REWARD_MODEL).exists()
-
-
-def record_head(result: TrainResult, *, by: str) -> RewardModel | None:
-    """Take a trained head into the registry, or its failure onto the run; as `services.record_result` for adapters."""
-    with transaction.atomic():
-        if (awaited := lock_awaited(result)) is None:
-            return None
-        run, result = awaited
-        changes = describe_result(run, result)
-        if not result.ok:
-            end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
-            return None
-        try:
-            with transaction.atomic():
-                model = reward_models.record_reward_model(
-                    worker=run.worker, run_id=run.pk, uri=result.adapter_uri, sha256=result.sha256, by=by
-                )
-        except AdapterBrokenError as error:
-            end_failed(run, f"AdapterBrokenError: {error}", by=by, **changes)
-            return None
-        move(run, TrainingRun.State.SUCCEEDED, by=by, payload={"reward_model": model.name}, **changes)
-        return model
+# --- the gate of what was trained -----------------------------------------------------------------------------------
 
 
 def gate_reward_model(model_id: int, *, by: str) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -16,7 +16,7 @@ from apps.accounts.services import require_right
 from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.lengths import can_ask
 from apps.adapters.models import Adapter
-from apps.adapters.services import record_adapter, refuse
+from apps.adapters.services import refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, IllegalMoveError
@@ -24,15 +24,14 @@ from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
-from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch
+from apps.scoring.models import RewardModel
 from apps.training import cluster, preflight, run_control
-from apps.training.alarms import watch_data, watch_training
-from apps.training.audits import write_judgements
+from apps.training.alarms import watch_training
 from apps.training.box import send_spec
 from apps.training.checkpoints import resume_from_checkpoint
 from apps.training.costs import sum_up_data
-from apps.training.labelled import write_steps
+from apps.training.learners import LEARNERS, Trained
 from apps.training.models import TrainingRun
 from apps.training.naming import check_name
 from apps.training.rebuilding import find_hold, find_parent
@@ -42,16 +41,12 @@ from apps.workers.bases import require_base, say_missing
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import TrainResult, TrainSpec
+from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
 from tentalis.core.learning import lengths
 from tentalis.core.learning.preflight_rules import find_refusal
-from tentalis.core.learning.quarantine_checks import BatchFacts
 from tentalis.core.learning.recipes import PREFERENCES, Recipe, RecipeError
 
 logger = logging.getLogger(__name__)
-
-TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
-"""Fields of a spec that the manifest of what it made repeats."""
 
 BACKENDS = ("standalone", "openrlhf", "tinker")
 
@@ -113,11 +108,9 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     if run.state != TrainingRun.State.QUEUED:
         return
     learns_policy = run.purpose == TrainingRun.Purpose.POLICY
-    if run.batch is None and learns_policy:
-        raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
     if not learns_policy and (missing := say_missing(run.worker)):  # of a policy the gates have asked before
         with final_write():
-            end_failed(run, missing, by=by)
+            end_untrained(run, Outcome.FAILED, missing, by=by)
         leave_place(run.pk)
         return
     if learns_policy and find_hold(run):
@@ -126,7 +119,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     if not take_place(run):
         return  # its place went to another run meanwhile; it waits for the next
     parent = find_parent(run) if learns_policy else None
-    rollouts_uri, rollouts_sha256 = _write_data(run, parent)
+    rollouts_uri, rollouts_sha256 = LEARNERS[run.purpose].write_batch(run, parent)
     attempt = run.attempt + 1
     output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
     output.mkdir(parents=True, exist_ok=True)
@@ -169,12 +162,6 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             external_id=cluster.name_job(run.pk, attempt) if run.backend == cluster.BACKEND else "",
         )
         (cluster.poll_job if run.backend == cluster.BACKEND else send_spec)(spec)
-
-
-def _write_data(run: TrainingRun, parent: Adapter | None) -> tuple[str, str]:
-    if run.batch is not None:
-        return write_batch(run.batch, parent=parent)
-    return write_judgements(run) if run.purpose == TrainingRun.Purpose.MANAGER else write_steps(run)
 
 
 def _choose_tracking() -> dict[str, Any]:
@@ -223,74 +210,49 @@ def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any], number
         renew_place(run_id)
 
 
-def record_result(result: TrainResult, *, by: str) -> Adapter | None:
-    """Take a result home: the adapter into the registry, or the failure onto the run.
+def lock_awaited(result: TrainResult) -> TrainingRun | None:
+    """Lock the run that waits for this result; None where it is of another attempt, or the run has ended.
 
-    A result of another attempt than the run's, or of a run that has ended, is dropped.
-
-    Returns:
-        The adapter, to be gated; None where there is none.
-    """
-    with transaction.atomic():
-        if (awaited := lock_awaited(result)) is None:
-            return None
-        run, result = awaited
-        changes = describe_result(run, result)
-        answers = (
-            preflight.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
-        )
-        changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
-        if not result.ok:
-            end_failed(run, f"{result.error_type}: {result.error_message}", by=by, **changes)
-            return None
-        taught = preflight.describe(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
-        if run.backend == "standalone":  # others count updates and scale tensors in their own way
-            taught = dataclasses.replace(taught, reach=Recipe.from_json(run.recipe).reach)
-        watch_data(run, taught, changes["summary"], by=by)
-        try:
-            with transaction.atomic():
-                adapter = record_adapter(
-                    worker=run.worker,
-                    end_user=run.end_user,
-                    parent=run.parent,
-                    run_id=run.pk,
-                    uri=result.adapter_uri,
-                    sha256=result.sha256,
-                    by=by,
-                    taught=taught,
-                    is_rebuilt=run.rebuilds_id is not None,
-                    made_by={name: run.spec[name] for name in TOLD_TWICE if name in run.spec},
-                )
-        except AdapterBrokenError as error:
-            end_failed(run, f"AdapterBrokenError: {error}", by=by, **changes)
-            return None
-        move(run, TrainingRun.State.SUCCEEDED, by=by, payload={"adapter": adapter.name}, **changes)
-        if reason := find_refusal(answers):
-            refuse(adapter, words=f"refused: {reason}", by=by)
-        return adapter
-
-
-class Awaited(NamedTuple):
-    """A run that waits for its result, locked, and that result."""
-
-    run: TrainingRun
-    result: TrainResult
-
-
-def lock_awaited(result: TrainResult) -> Awaited | None:
-    """What a result is ingested by; None where it is of another attempt, or the run has ended.
-
-    The row alone is locked and read: what is joined to it would be as it was before the lock was waited for. Who asked
-    for a stop gets one, also where the training had ended by then.
+    The row alone is locked and read: what is joined to it would be as it was before the lock was waited for.
     """
     run = TrainingRun.objects.select_for_update(no_key=True).filter(pk=result.run_id).first()
     if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
         logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
         return None
+    return run
+
+
+def record_result(run: TrainingRun, result: TrainResult, *, by: str) -> Trained | None:
+    """Record what a locked run trained, or keep on it why there is nothing. Who asked for a stop gets one, also where
+    the training had ended by then.
+
+    Returns:
+        What was trained, to be judged; None where there is nothing to.
+    """
     if result.ok and run_control.find_request(run).what == run_control.CANCEL:
-        words = "cancelled when its last update was done already"
-        result = dataclasses.replace(result, ok=False, error_type="CancelledError", error_message=words)
-    return Awaited(run, result)
+        result = _fail(result, Outcome.CANCELLED, "CancelledError", "cancelled when its last update was done already")
+    changes = describe_result(run, result)
+    answers = preflight.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
+    changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
+    learner, trained = LEARNERS[run.purpose], None
+    if result.ok:
+        try:
+            trained = learner.record(run, result, by)
+        except AdapterBrokenError as error:
+            result = _fail(result, Outcome.FAILED, "AdapterBrokenError", str(error))
+    if not result.ok:
+        end_untrained(run, result.outcome, result.reason, by=by, **changes)
+        learner.give_up(run, by)
+        return None
+    kind, name = "reward_model" if isinstance(trained, RewardModel) else "adapter", trained.name if trained else ""
+    move(run, TrainingRun.State.SUCCEEDED, by=by, payload={kind: name}, **changes)
+    if isinstance(trained, Adapter) and (reason := find_refusal(answers)):
+        refuse(trained, words=f"refused: {reason}", by=by)
+    return trained
+
+
+def _fail(result: TrainResult, outcome: Outcome, error_type: str, words: str) -> TrainResult:
+    return dataclasses.replace(result, outcome=outcome, error_type=error_type, error_message=words)
 
 
 def fail_result(data: object, *, reason: str, by: str) -> bool:
@@ -302,7 +264,8 @@ def fail_result(data: object, *, reason: str, by: str) -> bool:
         waits = TrainingRun.objects.filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
         if (run := waits.select_for_update(no_key=True).first()) is None:
             return False
-        end_failed(run, f"its result cannot be used: {reason}", by=by, finished_at=Now(), cost=add_up_cost(run))
+        words = f"its result cannot be used: {reason}"
+        end_untrained(run, Outcome.FAILED, words, by=by, finished_at=Now(), cost=add_up_cost(run))
     return True
 
 
@@ -341,24 +304,11 @@ def join_updates(kept: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str, 
     return [*(row for row in kept if row.get("update", first) < first), *told]
 
 
-def end_failed(run: TrainingRun, reason: str, *, by: str, **changes: Any) -> None:
-    """Store a run as failed, as refused where its trainer would not publish, or as cancelled or paused as asked for."""
-    if reason.startswith("UnfitAdapterError"):
-        reason = reason.partition(": ")[2]
-        move(run, TrainingRun.State.REFUSED, by=by, payload={"reason": reason[:300]}, failure=reason, **changes)
-    elif reason.startswith("CancelledError"):
-        move(run, TrainingRun.State.CANCELLED, by=by, failure=reason, **changes)
-    elif reason.startswith("PausedError"):
-        move(
-            run,
-            TrainingRun.State.PAUSED,
-            by=by,
-            payload={"reason": reason[:300]},
-            waiting_reason=reason[:300],
-            **changes,
-        )
-    else:
-        move(run, TrainingRun.State.FAILED, by=by, payload={"reason": reason[:300]}, failure=reason, **changes)
+def end_untrained(run: TrainingRun, outcome: Outcome, reason: str, *, by: str, **changes: Any) -> None:
+    """Store that a run trained nothing: it failed, its trainer refused to publish, or it was stopped as asked."""
+    changes |= {"waiting_reason": reason[:300]} if outcome is Outcome.PAUSED else {"failure": reason}
+    payload = None if outcome is Outcome.CANCELLED else {"reason": reason[:300]}
+    move(run, TrainingRun.State(outcome), by=by, payload=payload, **changes)
 
 
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:

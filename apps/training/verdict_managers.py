@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.accounts.models import Project
@@ -29,7 +28,6 @@ from apps.outbox.services import final_write
 from apps.training.audits import find_words, read_questions
 from apps.training.influence import find_gains
 from apps.training.models import MAX_FIT_CHARS, ManagerRun, TrainingRun
-from apps.training.services import describe_result, end_failed, lock_awaited
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from apps.workers.selectors import find_base_model
@@ -194,45 +192,20 @@ def choose_judging_recipe(worker: Worker) -> Recipe:
 # --- what comes home -------------------------------------------------------------------------------------------------
 
 
-def is_manager_run(run_id: int) -> bool:
-    return TrainingRun.objects.filter(pk=run_id, purpose=TrainingRun.Purpose.MANAGER).exists()
+def record_adapter(run: TrainingRun, result: TrainResult, by: str) -> ManagerRun | None:
+    """Keep a manager's trained adapter with the fit that waits for it; None where none does."""
+    read_manifest(path_of(result.adapter_uri), sha256=result.sha256)
+    fit = ManagerRun.objects.filter(run=run, state=State.TRAINING).first()
+    if fit is not None:
+        name = _name_adapter(fit, run.worker, result.sha256)
+        adapter = {"name": name, "uri": result.adapter_uri, "sha256": result.sha256}
+        move(fit, State.FITTED, by=by, payload={"manager": fit.manager, "audits": fit.audits}, adapter=adapter)
+    return fit
 
 
-def record_manager_run(result: TrainResult, *, by: str) -> ManagerRun | None:
-    """Take a manager's trained adapter onto its fit, or the failure onto the run; as `services.record_result`.
-
-    Returns:
-        The fit, to be gated; None where there is nothing to.
-    """
-    with transaction.atomic():
-        if (awaited := lock_awaited(result)) is None:
-            return None
-        run, result = awaited
-        changes = describe_result(run, result)
-        fit = ManagerRun.objects.filter(run=run, state=State.TRAINING).first()
-        reason = _find_fault(result)
-        if reason:
-            end_failed(run, reason, by=by, **changes)
-            _close_ended(ManagerRun.objects.filter(run=run), by=by)
-            return None
-        name = ""
-        if fit is not None:
-            name = _name_adapter(fit, run.worker, result.sha256)
-            adapter = {"name": name, "uri": result.adapter_uri, "sha256": result.sha256}
-            move(fit, State.FITTED, by=by, payload={"manager": fit.manager, "audits": fit.audits}, adapter=adapter)
-        move(run, TrainingRun.State.SUCCEEDED, by=by, payload={"adapter": name}, **changes)
-        return fit
-
-
-def _find_fault(result: TrainResult) -> str:
-    """Why there is no adapter to take; "" where there is one, whole."""
-    if not result.ok:
-        return f"{result.error_type}: {result.error_message}"
-    try:
-        read_manifest(path_of(result.adapter_uri), sha256=result.sha256)
-    except AdapterBrokenError as error:
-        return f"AdapterBrokenError: {error}"
-    return ""
+def refuse_untrained(run: TrainingRun, by: str) -> None:
+    """Refuse the fit that waited for a run which trained nothing."""
+    _close_ended(ManagerRun.objects.filter(run=run), by=by)
 
 
 def _name_adapter(fit: ManagerRun, worker: Worker, sha256: str) -> str:

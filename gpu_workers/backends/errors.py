@@ -1,10 +1,15 @@
 """Why a training came to nothing. The class name becomes the result's `error_type`."""
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tentalis.core.contracts import Outcome
 
 
 class TrainingError(Exception):
     """A training that ends without an adapter; the message says what was wanted and what was found."""
+
+    outcome: ClassVar = Outcome.FAILED
 
 
 class NothingToLearnError(TrainingError):
@@ -14,9 +19,13 @@ class NothingToLearnError(TrainingError):
 class CancelledError(TrainingError):
     """Somebody asked for the run to stop."""
 
+    outcome = Outcome.CANCELLED
+
 
 class PausedError(TrainingError):
     """Somebody asked for the run to stop and to go on later."""
+
+    outcome = Outcome.PAUSED
 
 
 class DivergedError(TrainingError):
@@ -29,6 +38,8 @@ class UnfitAdapterError(TrainingError):
     Args:
         metrics: of every update; summary: the whole run in a few numbers, those of the check among them.
     """
+
+    outcome = Outcome.REFUSED
 
     def __init__(self, message: str, *, metrics: Sequence[Mapping[str, float]], summary: Mapping[str, float]) -> None:
         super().__init__(message)

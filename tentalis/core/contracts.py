@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Self
 
 from tentalis.core.canon import content_hash
@@ -291,12 +292,23 @@ class TrainSpec:
         return spec
 
 
+class Outcome(StrEnum):
+    """What became of a training: a refused one failed its trainer's own check; to cancel or pause was asked for."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """What a training job came to. A failed training is a result with `ok` False, not an exception.
+    """What a training job came to. A failed training is a result, not an exception.
 
     Args:
-        adapter_uri, sha256: the adapter's directory and the SHA-256 of its manifest file; "" when not ok.
+        error_type, error_message: why it is not done; "" where it is.
+        adapter_uri, sha256: the adapter's directory and the SHA-256 of its manifest file; "" when not done.
         metrics: one mapping per optimiser update, oldest first; names carry units (`tokens_per_s`).
         summary: the whole run in a few numbers.
         notes: what the numbers alone do not say, in words: why a hint did not count, and the like.
@@ -306,7 +318,7 @@ class TrainResult:
 
     run_id: int
     attempt: int
-    ok: bool
+    outcome: Outcome
     error_type: str = ""
     error_message: str = ""
     adapter_uri: str = ""
@@ -318,12 +330,34 @@ class TrainResult:
     notes: Sequence[str] = ()
     schema: str = TRAIN_RESULT_SCHEMA
 
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.DONE
+
+    @property
+    def reason(self) -> str:
+        """Why it is not done, in words."""
+        return self.error_message if self.outcome is Outcome.REFUSED else f"{self.error_type}: {self.error_message}"
+
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(self) | {"ok": self.ok}
 
     @classmethod
     def from_json(cls, data: object) -> Self:
+        """Read a result, also one of an older box, which says `ok` and the error's name but no outcome."""
+        if isinstance(data, Mapping):
+            data = {name: value for name, value in data.items() if name != "ok"} | {"outcome": _read_outcome(data)}
         return cls(**_typed_fields(cls, data, TRAIN_RESULT_SCHEMA))
+
+
+def _read_outcome(data: Mapping[str, Any]) -> Outcome:
+    said, ok = data.get("outcome"), data.get("ok")
+    if isinstance(said, str) and said in set(Outcome):
+        return Outcome(said)
+    if "outcome" in data or not isinstance(ok, bool):
+        raise ContractError(f"outcome must be one of {', '.join(Outcome)}, found {ascii(said)[:60]}")
+    asked = {"UnfitAdapterError": Outcome.REFUSED, "CancelledError": Outcome.CANCELLED, "PausedError": Outcome.PAUSED}
+    return Outcome.DONE if ok else asked.get(str(data.get("error_type")), Outcome.FAILED)
 
 
 @dataclass(frozen=True, kw_only=True)

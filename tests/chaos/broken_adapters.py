@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import TrainResult
+from tentalis.core.contracts import Outcome, TrainResult
 from tentalis.core.letters import RESULT, Letter
 
 WEIGHTS = "adapter_model.safetensors"
@@ -47,7 +47,9 @@ def make_nan(whole: Path, target: Path) -> str:
 
 def make_result(*, run_id: int, attempt: int, directory: Path, sha256: str, key: str) -> bytes:
     """The letter by which a box that has the attempt's key says that it trained this directory."""
-    result = TrainResult(run_id=run_id, attempt=attempt, ok=True, adapter_uri=directory.as_uri(), sha256=sha256)
+    result = TrainResult(
+        run_id=run_id, attempt=attempt, outcome=Outcome.DONE, adapter_uri=directory.as_uri(), sha256=sha256
+    )
     number = time.time_ns()
     letter = Letter.write(RESULT, result.to_json(), key=key, run_id=run_id, attempt=attempt, number=number)
     return canonical_json(letter.to_json())

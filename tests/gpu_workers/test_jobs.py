@@ -85,12 +85,12 @@ def test_the_box_and_the_web_use_the_same_prefix_in_the_broker() -> None:
 def test_a_broker_that_is_away_at_the_end_is_tried_for_a_bounded_time(tmp_path: Path) -> None:
     program = """
 from gpu_workers.posting import send_result
-from tentalis.core.contracts import TrainResult
+from tentalis.core.contracts import Outcome, TrainResult
 clock, pauses = [0.0], []
 def sleep(seconds):
     pauses.append(seconds)
     clock[0] += seconds
-result = TrainResult(run_id=1, attempt=1, ok=False)
+result = TrainResult(run_id=1, attempt=1, outcome=Outcome.FAILED)
 sent = send_result(result, key='k', for_s=10.0, now=lambda: clock[0], sleep=sleep)
 print(sent, pauses)
 """

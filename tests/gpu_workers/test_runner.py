@@ -16,7 +16,7 @@ from gpu_workers.backends.adapter_files import LoraTensors, describe_adapter, pu
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.runner import require_numbers, run
-from tentalis.core.contracts import AdapterManifest, RolloutRecord, TrainResult, TrainSpec
+from tentalis.core.contracts import AdapterManifest, Outcome, RolloutRecord, TrainResult, TrainSpec
 from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
@@ -291,7 +291,7 @@ def test_numbers_that_are_none_end_a_run_at_once_instead_of_silencing_it(
     tmp_path: Path, told: dict[str, Any], words: str
 ) -> None:
     spec = make_spec(tmp_path, [])
-    good = TrainResult(run_id=spec.run_id, attempt=spec.attempt, ok=True, metrics=[{"loss": 0.5}])
+    good = TrainResult(run_id=spec.run_id, attempt=spec.attempt, outcome=Outcome.DONE, metrics=[{"loss": 0.5}])
     assert require_numbers(good, spec) is good
     failed = require_numbers(dataclasses.replace(good, **told), spec)
     assert (failed.ok, failed.error_type, failed.error_message) == (False, "DivergedError", words)

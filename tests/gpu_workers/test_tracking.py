@@ -14,7 +14,7 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.openrlhf.curves import read_curves
 from gpu_workers.runner import run
 from gpu_workers.tracking import Tracking
-from tentalis.core.contracts import TrainResult, TrainSpec
+from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
 
 ROOT = Path(__file__).parents[2]
 UPDATES: list[Mapping[str, float]] = [
@@ -42,7 +42,13 @@ def make_spec(directory: Path, **fields: Any) -> TrainSpec:
 
 
 def make_result(**fields: Any) -> TrainResult:
-    values: dict[str, Any] = {"run_id": 7, "attempt": 1, "ok": True, "metrics": UPDATES, "summary": {"reward": 0.5}}
+    values: dict[str, Any] = {
+        "run_id": 7,
+        "attempt": 1,
+        "outcome": Outcome.DONE,
+        "metrics": UPDATES,
+        "summary": {"reward": 0.5},
+    }
     return TrainResult(**(values | fields))
 
 

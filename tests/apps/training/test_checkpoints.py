@@ -16,7 +16,8 @@ from apps.rollouts import services as ledger
 from apps.rollouts.models import Batch
 from apps.training import services
 from apps.training.models import TrainingRun
-from tentalis.core.contracts import TrainSpec
+from apps.training.retrying import retry_run
+from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
 from tests.factories import make_judged_task
 
 
@@ -64,9 +65,18 @@ def test_an_attempt_that_left_none_does_not_hide_an_older_one(first: TrainingRun
     assert (spec.attempt, spec.resume_uri) == (3, (tmp_path / "runs" / str(first.pk) / "1" / "checkpoint").as_uri())
 
 
-def test_a_run_whose_checkpoint_could_not_be_read_starts_over(first: TrainingRun) -> None:
-    spec = try_again(first, failure="CheckpointError: cannot read the checkpoint")
-    assert (spec.resume_uri, first.checkpoint_uri) == (None, "")
+def test_a_run_whose_checkpoint_could_not_be_read_starts_over(first: TrainingRun, tmp_path: Path) -> None:
+    assert try_again(first).resume_uri is not None
+    result = TrainResult(
+        run_id=first.pk, attempt=2, outcome=Outcome.FAILED, error_type="CheckpointError", error_message="it is torn"
+    )
+    (tmp_path / "runs" / str(first.pk) / "2" / "result.json").write_text(json.dumps(result.to_json()))
+    flow.handle_training_result(result.to_json(), by="control")
+    first.refresh_from_db()
+    assert (first.state, first.failure) == ("failed", "CheckpointError: it is torn")
+    retry_run(run=first, by="alice")
+    spec = try_again(first)
+    assert (spec.attempt, spec.resume_uri, first.checkpoint_uri) == (3, None, "")
 
 
 def test_other_work_does_not_go_on_from_this_ones_checkpoint(first: TrainingRun) -> None:

@@ -22,7 +22,7 @@ from apps.training.letters import Refusals, find_result
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
-from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
+from tentalis.core.contracts import ContractError, Outcome, TrainResult, TrainSpec
 from tentalis.core.letters import LETTER_BOX, Letter, draw_key
 from tests.apps.training.boxes import leave_result, send_out, write_letter
 
@@ -58,7 +58,12 @@ def read_passed_on(broker: "redis.Redis") -> list[tuple[str, list[Any]]]:
 
 
 def failure_of(spec: TrainSpec, **changes: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {"run_id": spec.run_id, "attempt": spec.attempt, "ok": False, "error_type": "OSError"}
+    values: dict[str, Any] = {
+        "run_id": spec.run_id,
+        "attempt": spec.attempt,
+        "outcome": Outcome.FAILED,
+        "error_type": "OSError",
+    }
     return dict(json.loads(json.dumps(TrainResult(**values | changes).to_json())))
 
 

@@ -23,6 +23,7 @@ from apps.tasks.models import Task
 from apps.training import preflight, retrying, schedule, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.contracts import Outcome
 from tentalis.core.desk import make_tickets
 from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.test_runs import make_result
@@ -144,7 +145,7 @@ def test_a_training_that_went_wrong_leaves_a_refused_adapter(
 
 
 UNFIT = {
-    "ok": False,
+    "outcome": Outcome.REFUSED,
     "error_type": "UnfitAdapterError",
     "error_message": "not published: 40.0% of the held-out pairs (5 examples) are ordered right",
     "sha256": "",
@@ -176,7 +177,7 @@ def test_a_run_that_breaks_keeps_what_it_told_while_it_trained(batch: Batch, sto
     run = ask(batch)
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, metrics=[{"loss": 0.4}])
     run.refresh_from_db()
-    broken = {"ok": False, "error_type": "DivergedError", "error_message": "loss is nan", "metrics": []}
+    broken = {"outcome": Outcome.FAILED, "error_type": "DivergedError", "error_message": "loss is nan", "metrics": []}
     flow.handle_training_result(make_result(run, store, **broken), by="control")
     run.refresh_from_db()
     assert (run.state, run.metrics) == ("failed", [{"loss": 0.4}])

@@ -1,6 +1,7 @@
 """Runs: what comes home is checked, what fails is kept with its reason, what goes silent is taken up."""
 
 import hashlib
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,22 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
+from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
+from apps.outbox.registry import KINDS
 from apps.pipeline import flow, sweep, trainings
 from apps.rollouts import services as ledger
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.selectors import why_nothing_trains
 from apps.training import retrying, services
+from apps.training.learners import TOLD_TWICE
 from apps.training.models import TrainingRun
 from apps.training.naming import describe_run
 from apps.training.untaken import find_untaken
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import AdapterManifest, TrainResult
+from tentalis.core.contracts import TRAIN_RESULT_SCHEMA, AdapterManifest, ContractError, Outcome, TrainResult
 from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.boxes import leave_result, send_out
 from tests.factories import make_judged_task
@@ -79,9 +83,9 @@ def write_adapter(directory: Path, weights: bytes = b"weights", **told: Any) -> 
 
 
 def make_result(run: TrainingRun, store: Path, **changes: Any) -> dict[str, Any]:
-    told = {name: run.spec[name] for name in services.TOLD_TWICE if name in run.spec}
+    told = {name: run.spec[name] for name in TOLD_TWICE if name in run.spec}
     sha256 = write_adapter(store / "adapter", **told)
-    values: dict[str, Any] = {"run_id": run.pk, "attempt": run.attempt, "ok": True, "sha256": sha256}
+    values: dict[str, Any] = {"run_id": run.pk, "attempt": run.attempt, "outcome": Outcome.DONE, "sha256": sha256}
     values |= {"adapter_uri": (store / "adapter").as_uri(), "metrics": [{"reward": 0.5}]}
     return TrainResult(**values | changes).to_json()
 
@@ -110,10 +114,35 @@ def test_a_result_nobody_waits_for_is_dropped(run: TrainingRun, store: Path, cha
 
 
 def test_a_failed_training_is_kept_with_its_reason(run: TrainingRun, store: Path) -> None:
-    result = make_result(run, store, ok=False, error_type="NonFiniteError", error_message="grad norm is nan")
+    result = make_result(
+        run, store, outcome=Outcome.FAILED, error_type="NonFiniteError", error_message="grad norm is nan"
+    )
     flow.handle_training_result(result, by="control")
     found = TrainingRun.objects.get()
     assert (found.state, found.failure) == ("failed", "NonFiniteError: grad norm is nan")
+
+
+@pytest.mark.parametrize(
+    ("ok", "error", "outcome"),
+    [
+        (True, "", Outcome.DONE),
+        (False, "UnfitAdapterError", Outcome.REFUSED),
+        (False, "CancelledError", Outcome.CANCELLED),
+        (False, "PausedError", Outcome.PAUSED),
+        (False, "OSError", Outcome.FAILED),
+    ],
+)
+def test_a_result_of_a_box_that_knew_no_outcomes_is_read(ok: bool, error: str, outcome: Outcome) -> None:
+    told = TrainResult(run_id=1, attempt=1, outcome=outcome, error_type=error).to_json()
+    old = {name: value for name, value in told.items() if name != "outcome"}
+    assert (old["ok"], TrainResult.from_json(old).to_json()) == (ok, told)
+    assert TrainResult.from_json(json.loads(json.dumps(told))).outcome is outcome
+
+
+@pytest.mark.parametrize("said", [{"outcome": "done!"}, {"outcome": None, "ok": True}, {"ok": 1}, {}])
+def test_a_result_must_say_what_became_of_it(said: dict[str, Any]) -> None:
+    with pytest.raises(ContractError, match="outcome must be one of done, refused, cancelled, paused, failed, found"):
+        TrainResult.from_json({"run_id": 1, "attempt": 1, "schema": TRAIN_RESULT_SCHEMA, **said})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +165,7 @@ def test_an_adapter_that_is_not_what_its_hash_says_never_gets_a_row(
     assert words in found.failure
 
 
-@pytest.mark.parametrize("field", services.TOLD_TWICE)
+@pytest.mark.parametrize("field", TOLD_TWICE)
 def test_an_adapter_of_another_training_is_not_taken_for_this_ones(run: TrainingRun, store: Path, field: str) -> None:
     """As a box would send that mixes two up, or one that still trains what was sent before a crash."""
     spec = run.spec | {"run_id": 1, "attempt": 1, "rollouts_sha256": "2" * 64} | {field: 7}
@@ -256,7 +285,8 @@ def test_cancelling_a_run_at_work_tells_the_box(run: TrainingRun, store: Path, a
     trainings.cancel_run(run=run, by=alice)
     assert (store / "runs" / "1" / "cancel").exists()
     flow.handle_training_result(
-        make_result(run, store, ok=False, error_type="CancelledError", error_message="asked to"), by="c"
+        make_result(run, store, outcome=Outcome.CANCELLED, error_type="CancelledError", error_message="asked to"),
+        by="c",
     )
     assert TrainingRun.objects.get().state == "cancelled"
 
@@ -265,7 +295,7 @@ def test_a_run_that_stopped_keeps_its_whole_curve_also_behind_a_checkpoint(
     run: TrainingRun, store: Path, alice: User
 ) -> None:
     services.note_heartbeat(run.pk, 1, {"update": 2.0}, 1)  # heartbeats tell the latest alone
-    stopped: dict[str, Any] = {"ok": False, "error_type": "PausedError", "error_message": "by alice"}
+    stopped: dict[str, Any] = {"outcome": Outcome.PAUSED, "error_type": "PausedError", "error_message": "by alice"}
     flow.handle_training_result(make_result(run, store, **stopped, metrics=[{"update": 1.0}, {"update": 2.0}]), by="c")
     assert TrainingRun.objects.get().metrics == [{"update": 1.0}, {"update": 2.0}]
     TrainingRun.objects.update(state="running")  # it goes on from its checkpoint
@@ -306,7 +336,7 @@ def test_a_workers_next_run_waits_until_the_last_adapter_is_judged(run: Training
 def test_a_workers_next_run_is_sent_by_the_sweep_when_the_last_one_failed(run: TrainingRun, store: Path) -> None:
     second = queue_another(run)
     flow.handle_training_result(
-        make_result(run, store, ok=False, error_type="OSError", error_message="full"), by="control"
+        make_result(run, store, outcome=Outcome.FAILED, error_type="OSError", error_message="full"), by="control"
     )
     sweep.sweep_runs()
     assert is_sent(second)
@@ -315,7 +345,9 @@ def test_a_workers_next_run_is_sent_by_the_sweep_when_the_last_one_failed(run: T
 def test_an_adapter_whose_gate_died_is_refused_with_the_reason(run: TrainingRun, store: Path) -> None:
     flow.handle_training_result(make_result(run, store), by="control")
     adapter = Adapter.objects.get()
-    flow.refuse_dead_adoption(adapter.pk, "adapters.gate", "the server is gone")
+    on_dead = KINDS[SegmentKind.ADOPT].on_dead
+    assert on_dead is not None
+    on_dead(adapter.pk, "adapters.gate", "the server is gone")
     adapter.refresh_from_db()
     assert adapter.state == "refused"
     assert "the server is gone" in adapter.verdicts.get().words

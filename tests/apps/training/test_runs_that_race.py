@@ -20,6 +20,7 @@ from apps.pipeline import flow, sweep, trainings
 from apps.training import forgetting, rebuilding, retrying, schedule, services
 from apps.training.models import GpuLease, TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.contracts import Outcome
 from tests.apps.adapters.test_deployment import make_adapter
 from tests.apps.training.boxes import leave_result, send_out
 from tests.apps.training.test_runs import fall_silent, make_result, queue_another
@@ -101,7 +102,7 @@ def test_the_schedule_does_not_take_a_persons_pause_for_its_own(run: TrainingRun
     services.pause_run(run, why=schedule.OUTSIDE_HOURS, by="schedule")
     asked = (store / "runs" / "1" / "pause").read_text()
     flow.handle_training_result(
-        make_result(run, store, ok=False, error_type="PausedError", error_message=asked), by="control"
+        make_result(run, store, outcome=Outcome.PAUSED, error_type="PausedError", error_message=asked), by="control"
     )
     sweep.sweep_runs()
     assert fetch(run).state == "paused", "when hours begin nobody but a person lets it go on"
@@ -124,7 +125,7 @@ def test_what_lost_attempts_took_of_the_box_is_counted(run: TrainingRun) -> None
 @pytest.mark.parametrize(
     "changes",
     [
-        {"ok": False, "error_type": "TrainingError", "error_message": "read \0 at the end"},
+        {"outcome": Outcome.FAILED, "error_type": "TrainingError", "error_message": "read \0 at the end"},
         {"metrics": [{"loss": float("nan")}]},
         {"summary": {"said": "\0"}},
     ],

@@ -18,6 +18,7 @@ from apps.rollouts.models import Batch
 from apps.training import schedule, services
 from apps.training.models import GpuLease, TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.contracts import Outcome
 from tests.apps.training.test_runs import make_result
 from tests.factories import make_project, make_user, make_worker
 
@@ -188,7 +189,9 @@ def test_a_run_at_work_is_told_to_pause_and_goes_on_when_asked(worker: Worker, t
     run.refresh_from_db()
     trainings.pause_run(run=run, by=boss)
     assert (output / "pause").read_text() == "paused by user:boss"
-    paused = make_result(run, tmp_path, ok=False, error_type="PausedError", error_message="paused by user:boss")
+    paused = make_result(
+        run, tmp_path, outcome=Outcome.PAUSED, error_type="PausedError", error_message="paused by user:boss"
+    )
     flow.handle_training_result(paused, by="control")
     run.refresh_from_db()
     assert (run.state, run.failure) == ("paused", "")
@@ -223,7 +226,7 @@ def test_the_schedule_pauses_what_trains_after_hours_and_lets_it_go_on_when_they
     assert words == schedule.OUTSIDE_HOURS
     run.refresh_from_db()
     flow.handle_training_result(
-        make_result(run, tmp_path, ok=False, error_type="PausedError", error_message=words), by="control"
+        make_result(run, tmp_path, outcome=Outcome.PAUSED, error_type="PausedError", error_message=words), by="control"
     )
     assert trainings.keep_hours() == 0
     set_policy(worker.project)

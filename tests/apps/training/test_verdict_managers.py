@@ -24,7 +24,7 @@ from apps.training.audits import find_words, write_judgements
 from apps.training.models import ManagerRun, TrainingRun
 from apps.training.services import dispatch_run
 from apps.workers.models import Worker
-from tentalis.core.contracts import TrainResult, TrainSpec
+from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
 from tests.apps.feedback.builders import make_desk_task, write_answer
 from tests.factories import make_project, make_worker
 
@@ -159,7 +159,9 @@ def test_a_training_that_failed_refuses_its_fit_and_the_next_audits_start_anothe
     audit(worker, [0.0, 1.0] * 30)
     fit, run = queue(worker)
     dispatch_run(run.pk, by="test")
-    result = TrainResult(run_id=run.pk, attempt=1, ok=False, error_type="BaseModelError", error_message="no such model")
+    result = TrainResult(
+        run_id=run.pk, attempt=1, outcome=Outcome.FAILED, error_type="BaseModelError", error_message="no such model"
+    )
     flow.handle_training_result(result.to_json(), by="control")
     fit.refresh_from_db()
     run.refresh_from_db()

@@ -126,11 +126,13 @@ def _send_letter(scene: Scene, letter: bytes) -> None:
 )
 def forge_result(scene: Scene) -> Found:
     from apps.audit.models import AuditEntry
-    from tentalis.core.contracts import TrainResult
+    from tentalis.core.contracts import Outcome, TrainResult
     from tentalis.core.letters import Letter
 
     run, _ = _make_run(scene)
-    result = TrainResult(run_id=run.pk, attempt=1, ok=False, error_type="OSError", error_message="forged by the box")
+    result = TrainResult(
+        run_id=run.pk, attempt=1, outcome=Outcome.FAILED, error_type="OSError", error_message="forged by the box"
+    )
     letter = Letter.write("result", dict(result.to_json()), key="0" * 64, run_id=run.pk, attempt=1, number=1)
     _send_letter(scene, json.dumps(letter.to_json()).encode())
     heard = wait_for(lambda: AuditEntry.objects.filter(kind="letter.refused").exists(), most_s=20)
@@ -145,7 +147,7 @@ def forge_result(scene: Scene) -> Found:
     needs=WORK,
 )
 def send_odd_manifest(scene: Scene) -> Found:
-    from tentalis.core.contracts import TrainResult
+    from tentalis.core.contracts import Outcome, TrainResult
     from tests.apps.training.boxes import write_letter
 
     found = []
@@ -157,7 +159,7 @@ def send_odd_manifest(scene: Scene) -> Found:
         result = TrainResult(
             run_id=run.pk,
             attempt=1,
-            ok=True,
+            outcome=Outcome.DONE,
             adapter_uri=directory.as_uri(),
             sha256=hashlib.sha256(content).hexdigest(),
         )
