@@ -3,13 +3,13 @@
 import re
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import ForeignKey, Model, QuerySet
 from django_filters import rest_framework as filters
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from apps.api.lookup import find_project
+from apps.api.lookup import NAMED_BY, find_project
 from apps.finding.lists import SORT
 
 WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -60,9 +60,23 @@ def check_values(request: Request, filterset_class: type[filters.FilterSet]) -> 
 
 
 class ProjectFilterSet(filters.FilterSet):  # type: ignore[misc]
-    """Filters every resource of a project has."""
+    """Filters every resource of a project has. One by a related row takes the name that REST calls that by."""
 
     project = filters.CharFilter(method="in_project", label="Slug of a project.")
 
     def in_project(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return queryset.filter(project=find_project(self.request, value))
+
+    @classmethod
+    def filter_for_field(cls, field: Any, field_name: str, lookup_expr: str | None = None) -> filters.Filter:
+        if not isinstance(field, ForeignKey):
+            return super().filter_for_field(field, field_name, lookup_expr)
+        if (name := NAMED_BY.get(field.related_model)) is not None:
+            return filters.CharFilter(field_name=f"{field_name}__{name}")
+        return filters.NumberFilter(field_name=f"{field_name}_id")
+
+
+def filter_by(model: type[Model], *names: str, **others: filters.Filter) -> type[ProjectFilterSet]:
+    """Filters by the project, by these fields of the model, and others."""
+    meta = type("Meta", (), {"model": model, "fields": names})
+    return type(f"{model.__name__}FilterSet", (ProjectFilterSet,), {"Meta": meta, **others})

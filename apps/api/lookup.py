@@ -1,19 +1,24 @@
 """Finding what a request names, among what the caller may know of. Foreign and missing give the same answer."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
 from rest_framework.request import Request
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.adapters.models import Adapter
 from apps.api.idempotency import note_concerned_project
 from apps.api.permissions import current_user, visible_projects
 from apps.base.errors import NotFoundError
+from apps.evals.models import Dataset
 from apps.workers.models import Worker
 
 Row = TypeVar("Row", bound=Model)
+NAMED_BY: Mapping[Any, str] = {Project: "slug", Worker: "name", Adapter: "name", Dataset: "name", User: "username"}
+"""Model -> the field by which REST names its rows; those of others it calls by number."""
 
 
 def refuse(field: str, thing: str, name: object) -> NotFoundError:

@@ -1,5 +1,6 @@
 """May they: the token's scope first, then the role in the project. What a view does not classify is refused."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rest_framework.permissions import BasePermission
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 PUBLIC = "public"
 SIGNED_IN = "signed in"
+
+
+def by_right(actions: Mapping[Right, str]) -> dict[str, Right]:
+    """A view's `rights`, each with the actions that it opens: `{Right.RUNS_READ: "list retrieve"}`."""
+    return {name: right for right, names in actions.items() for name in names.split()}
 
 
 def right_of(view: "APIView", method: str) -> Right | str | None:

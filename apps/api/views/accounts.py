@@ -12,9 +12,9 @@ from rest_framework.response import Response
 from apps.accounts import archiving, invitations, services
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import filter_by
 from apps.api.lookup import find_project, find_project_for, refuse
-from apps.api.permissions import current_token, current_user, visible_projects
+from apps.api.permissions import by_right, current_token, current_user, visible_projects
 from apps.api.serializers.accounts import (
     InvitationIn,
     InvitationOut,
@@ -57,28 +57,20 @@ class ProjectViewSet(ResourceViewSet):
     lookup_value_regex = r"[-a-zA-Z0-9_]{1,64}"
     project_path = "pk"
     takes_proof = frozenset({"destroy", "leave"})
-    rights: ClassVar = {
-        "list": Right.PROJECTS_READ,
-        "retrieve": Right.PROJECTS_READ,
-        "why": Right.METRICS_READ,
-        "judges": Right.PROJECTS_READ,
-        "choose_judges": Right.PROJECTS_WRITE,
-        "create": Right.PROJECTS_WRITE,
-        "partial_update": Right.PROJECTS_WRITE,
-        "destroy": Right.PROJECTS_WRITE,
-        "archive": Right.PROJECTS_WRITE,
-        "unarchive": Right.PROJECTS_WRITE,
-        "leave": Right.ACCOUNT_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {
+            Right.PROJECTS_READ: "list retrieve judges",
+            Right.METRICS_READ: "why",
+            Right.PROJECTS_WRITE: "choose_judges create partial_update destroy archive unarchive",
+            Right.ACCOUNT_WRITE: "leave",
+        }
+    )
 
     def get_queryset(self) -> QuerySet[Any]:
         """Archived ones are listed only where they are asked for."""
         rows = super().get_queryset()
         asked = self.action != "list" or "is_archived" in self.request.query_params
         return rows if asked else rows.filter(archived_at=None)
-
-    def retrieve(self, request: Request, slug: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=ProjectIn, responses={201: ProjectOut})
     def create(self, request: Request) -> Response:
@@ -104,15 +96,13 @@ class ProjectViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def archive(self, request: Request, slug: str) -> Response:
         """Take no new task and no gateway call from now on, and start no training. All it holds stays."""
-        self.read_body(NoFields)
-        return self.show(archiving.archive_project(project=self.get_object(), by=current_user(request)))
+        return self.show(archiving.archive_project(project=self.take_row(), by=current_user(request)))
 
     @extend_schema(request=NoFields, responses=ProjectOut)
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def unarchive(self, request: Request, slug: str) -> Response:
         """Take an archived project up again, as it was."""
-        self.read_body(NoFields)
-        return self.show(archiving.unarchive_project(project=self.get_object(), by=current_user(request)))
+        return self.show(archiving.unarchive_project(project=self.take_row(), by=current_user(request)))
 
     @extend_schema(request=NoFields, responses={204: None})
     @action(detail=True, methods=["post"])
@@ -148,15 +138,7 @@ class MembershipViewSet(ResourceViewSet):
     """Who belongs to a project, or is asked to: named and taken back by who names its members."""
 
     takes_proof = frozenset({"create", "destroy"})
-    rights: ClassVar = {
-        "list": Right.MEMBERS_READ,
-        "retrieve": Right.MEMBERS_READ,
-        "create": Right.MEMBERS_WRITE,
-        "destroy": Right.MEMBERS_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    rights: ClassVar = by_right({Right.MEMBERS_READ: "list retrieve", Right.MEMBERS_WRITE: "create destroy"})
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
@@ -168,18 +150,12 @@ class MembershipViewSet(ResourceViewSet):
         raise NotImplementedError
 
 
-class MemberFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Member
-        fields: ClassVar = ["role"]
-
-
 class MemberViewSet(MembershipViewSet):
     """Who belongs to a project, in which role."""
 
     queryset = Member.objects.select_related("project", "user")
     serializer_class = MemberOut
-    filterset_class = MemberFilterSet
+    filterset_class = filter_by(Member, "role")
     takes_proof = MembershipViewSet.takes_proof | {"partial_update"}
     rights: ClassVar = {**MembershipViewSet.rights, "partial_update": Right.MEMBERS_WRITE}
 
@@ -206,18 +182,12 @@ class MemberViewSet(MembershipViewSet):
         services.remove_member(member=row, by=by)
 
 
-class InvitationFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Invitation
-        fields: ClassVar = ["state"]
-
-
 class InvitationViewSet(MembershipViewSet):
     """Invitations to projects: yours, and those of projects whose members you name."""
 
     queryset = Invitation.objects.select_related("project", "invited_by")
     serializer_class = InvitationOut
-    filterset_class = InvitationFilterSet
+    filterset_class = filter_by(Invitation, "state")
     secret_fields = frozenset({"link"})
     rights: ClassVar = {
         **MembershipViewSet.rights,
@@ -238,8 +208,7 @@ class InvitationViewSet(MembershipViewSet):
     @extend_schema(request=InvitationIn, responses={201: NewInvitationOut})
     def create(self, request: Request) -> Response:
         """Offer a person a role, by name. The link is in this answer and nowhere else."""
-        body = self.read_body(InvitationIn)
-        project = find_project_for(request, body.pop("project"), Right.MEMBERS_WRITE)
+        project, body = self.read_placed(InvitationIn)
         made, code = invitations.invite(project=project, by=current_user(request), **body)
         made.link = request.build_absolute_uri(f"/invitations/{code}/")  # type: ignore[attr-defined]
         return Response(NewInvitationOut(made).data, status=201)
@@ -251,8 +220,7 @@ class InvitationViewSet(MembershipViewSet):
     @action(detail=True, methods=["post"])
     def accept(self, request: Request, pk: str) -> Response:
         """Become a member."""
-        self.read_body(NoFields)
-        return Response(MemberOut(invitations.accept(invitation=self.get_object(), by=current_user(request))).data)
+        return Response(MemberOut(invitations.accept(invitation=self.take_row(), by=current_user(request))).data)
 
     @extend_schema(request=NoFields, responses={204: None})
     @action(detail=True, methods=["post"])
@@ -279,13 +247,9 @@ class TokenViewSet(ResourceViewSet):
     filterset_class = TokenFilterSet
     secret_fields = frozenset({"token"})
     takes_proof = frozenset({"create"})
-    rights: ClassVar = {
-        "list": Right.TOKENS_READ,
-        "retrieve": Right.TOKENS_READ,
-        "create": Right.TOKENS_WRITE,
-        "partial_update": Right.TOKENS_WRITE,
-        "destroy": Right.TOKENS_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {Right.TOKENS_READ: "list retrieve", Right.TOKENS_WRITE: "create partial_update destroy"}
+    )
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = ApiToken.objects.select_related("user", "project")
@@ -301,9 +265,6 @@ class TokenViewSet(ResourceViewSet):
 
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         """Which tokens are whose is the queryset's question; a role decides nothing here."""
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=TokenIn, responses={201: NewTokenOut})
     def create(self, request: Request) -> Response:

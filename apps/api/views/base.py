@@ -14,17 +14,19 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.api.authentication import TokenAuthentication
 from apps.api.etags import ChangedMeanwhileError, is_among, make_etag
 from apps.api.filters import StrictFilterBackend, check_parameters
 from apps.api.idempotency import answer_once, read_key
+from apps.api.lookup import find_project_for
 from apps.api.negotiation import OneRepresentation
 from apps.api.pagination import CursorPagination
 from apps.api.parsers import StrictJSONParser
 from apps.api.permissions import HasScope, projects_with, right_of, visible_projects
 from apps.api.schema import ApiSchema
+from apps.api.serializers.strict import NoFields
 from apps.api.throttles import CallerThrottle
 
 METHODS = ["get", "head", "post", "put", "patch", "delete"]
@@ -84,8 +86,8 @@ class ApiView(APIView):
         check_parameters(self.request, set(known))
 
 
-class ResourceViewSet(ApiView, GenericViewSet[Any]):
-    """A resource whose rows belong to projects: `queryset` is narrowed to what the caller may see.
+class ListViewSet(ApiView, GenericViewSet[Any]):
+    """Rows that belong to projects, listed: `queryset` is narrowed to what the caller may see.
 
     A list leaves out projects where the role lacks the right; one row of a visible project is refused by name instead.
     """
@@ -130,6 +132,18 @@ class ResourceViewSet(ApiView, GenericViewSet[Any]):
 
         return handle
 
+    def take_row(self) -> Any:
+        """The row a request without fields is about."""
+        row = self.get_object()
+        self.read_body(NoFields)
+        return row
+
+    def read_placed(self, serializer_class: type[serializers.Serializer[Any]]) -> tuple[Project, dict[str, Any]]:
+        """The project that the body names, where the caller holds the right that this takes, and what else it says."""
+        body = self.read_body(serializer_class)
+        right = Right(right_of(self, self.request.method or "") or "")
+        return find_project_for(self.request, body.pop("project"), right), body
+
     def list(self, request: Request) -> Response:
         return self.show_page(self.filter_queryset(self.get_queryset()))
 
@@ -137,3 +151,10 @@ class ResourceViewSet(ApiView, GenericViewSet[Any]):
         page = self.paginate_queryset(rows)
         make: Any = serializer_class or self.get_serializer_class()
         return self.get_paginated_response(make(page, many=True, context=self.get_serializer_context()).data)
+
+
+class ResourceViewSet(ListViewSet):
+    """A resource whose rows are listed, and shown one by one."""
+
+    def retrieve(self, request: Request, *args: Any, **lookup: Any) -> Response:
+        return self.show(self.get_object())

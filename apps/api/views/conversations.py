@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http import Http404
-from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import filter_by
 from apps.api.lookup import find_project_for, find_row, refuse
 from apps.api.permissions import current_user, visible_projects
 from apps.api.serializers.conversations import ForgetIn, ForgetOut, TurnOut
@@ -30,31 +29,18 @@ from apps.pipeline import conversing
 from apps.pipeline.forgetting import find_person, forget_person
 
 
-class TurnFilterSet(ProjectFilterSet):
-    session = filters.NumberFilter(field_name="session_id")
-    task = filters.NumberFilter(field_name="task_id")
-    state = filters.ChoiceFilter(choices=Turn.State.choices)
-
-    class Meta:
-        model = Turn
-        fields: ClassVar[list[str]] = []
-
-
 class TurnViewSet(ResourceViewSet):
     """Turns of conversations, and what their next words showed. An agent sees its own."""
 
     queryset = Turn.objects.select_related("project").prefetch_related("signals")
     serializer_class = TurnOut
-    filterset_class = TurnFilterSet
+    filterset_class = filter_by(Turn, "session", "task", "state")
     rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ}
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
         user: Any = self.request.user
         return rows.filter(session__agent=user.handle) if getattr(user, "is_agent", False) else rows
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
 
 SESSION = OpenApiParameter(

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_row
-from apps.api.permissions import current_user
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.judgement import (
     AppealIn,
     EffectOut,
@@ -53,14 +53,13 @@ class FeedbackViewSet(ResourceViewSet):
     queryset = FEEDBACK
     serializer_class = FeedbackOut
     filterset_class = FeedbackFilterSet
-    rights: ClassVar = {
-        "list": Right.FEEDBACK_READ,
-        "retrieve": Right.FEEDBACK_READ,
-        "create": Right.FEEDBACK_WRITE,
-        "undo": Right.REVIEWS_WRITE,
-        "retract": Right.FEEDBACK_WRITE,
-        "appeal": Right.FEEDBACK_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {
+            Right.FEEDBACK_READ: "list retrieve",
+            Right.FEEDBACK_WRITE: "create retract appeal",
+            Right.REVIEWS_WRITE: "undo",
+        }
+    )
 
     def get_queryset(self) -> QuerySet[Any]:
         """What is visible, but for others' words on a task while somebody is asked about it blindly."""
@@ -72,9 +71,6 @@ class FeedbackViewSet(ResourceViewSet):
 
     def get_serializer_class(self) -> Any:
         return FeedbackDetailOut if self.action == "retrieve" else super().get_serializer_class()
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=TaskFeedbackIn, responses={201: FeedbackOut})
     def create(self, request: Request) -> Response:
@@ -89,8 +85,7 @@ class FeedbackViewSet(ResourceViewSet):
     def undo(self, request: Request, pk: str) -> Response:
         """Take your judgement back as if it had not been, until `undo_until`: the review is yours again, with its
         draft. 409 when it is too late; it can be retracted then."""
-        feedback = self.get_object()
-        self.read_body(NoFields)
+        feedback = self.take_row()
         review = judging.undo(feedback, by=current_user(request))
         return Response(ReviewOut(review).data)
 

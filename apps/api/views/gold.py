@@ -8,9 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import filter_by
 from apps.api.lookup import find_row
-from apps.api.permissions import current_user
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.judgement import GoldIn, GoldOut
 from apps.api.views.base import ResourceViewSet
 from apps.feedback import services as feedback
@@ -24,30 +24,16 @@ ADDING = [
 ]
 
 
-class GoldFilterSet(ProjectFilterSet):
-    class Meta:
-        model = GoldItem
-        fields: ClassVar = ["task", "truth"]
-
-
 class GoldViewSet(ResourceViewSet):
     """Control items that are handed out. The share of reviews that are one is `gold_rate` of the review policy."""
 
     queryset = GoldItem.objects.filter(removed_at__isnull=True).select_related("project", "added_by")
     serializer_class = GoldOut
-    filterset_class = GoldFilterSet
-    rights: ClassVar = {
-        "list": Right.AUDIT_READ,
-        "retrieve": Right.AUDIT_READ,
-        "create": Right.PIPELINE_WRITE,
-        "destroy": Right.PIPELINE_WRITE,
-    }
+    filterset_class = filter_by(GoldItem, "task", "truth")
+    rights: ClassVar = by_right({Right.AUDIT_READ: "list retrieve", Right.PIPELINE_WRITE: "create destroy"})
 
     def get_queryset(self) -> QuerySet[Any]:
         return feedback.with_gold_counts(super().get_queryset())
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=GoldIn, responses={201: GoldOut}, examples=ADDING)
     def create(self, request: Request) -> Response:

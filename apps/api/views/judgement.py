@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
-from apps.api.lookup import find_project_for, refuse
-from apps.api.permissions import current_user
+from apps.api.lookup import refuse
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.judgement import (
     AssignIn,
     ClaimIn,
@@ -70,29 +70,18 @@ class ReviewViewSet(ResourceViewSet):
     serializer_class = ReviewOut
     filterset_class = ReviewFilterSet
     oldest_first = True
-    rights: ClassVar = {
-        "list": Right.REVIEWS_READ,
-        "retrieve": Right.REVIEWS_READ,
-        "claim_next": Right.REVIEWS_WRITE,
-        "claim": Right.REVIEWS_WRITE,
-        "renew": Right.REVIEWS_WRITE,
-        "release": Right.REVIEWS_WRITE,
-        "assign": Right.REVIEWS_WRITE,
-        "draft": Right.REVIEWS_WRITE,
-        "save_draft": Right.REVIEWS_WRITE,
-        "feedback": Right.REVIEWS_WRITE,
-        "skip": Right.REVIEWS_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    rights: ClassVar = by_right(
+        {
+            Right.REVIEWS_READ: "list retrieve",
+            Right.REVIEWS_WRITE: "claim_next claim renew release assign draft save_draft feedback skip",
+        }
+    )
 
     @extend_schema(request=ClaimIn, responses={200: ReviewOut, 204: None}, operation_id="reviews_claim_next")
     @action(detail=False, methods=["post"], url_path="claim")
     def claim_next(self, request: Request) -> Response:
         """Take the next open review that nobody has, by the queue's order; 204 when there is none."""
-        body = self.read_body(ClaimIn)
-        project = find_project_for(request, body.pop("project"), Right.REVIEWS_WRITE)
+        project, body = self.read_placed(ClaimIn)
         review = feedback.claim_review(project, current_user(request), QueueFilter(**body))
         return Response(status=204) if review is None else self.show(review)
 
@@ -100,25 +89,19 @@ class ReviewViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def claim(self, request: Request, pk: str) -> Response:
         """Take this review; it is yours until the lease ends or you release it."""
-        review = self.get_object()
-        self.read_body(NoFields)
-        return self.show(feedback.claim(review, current_user(request)))
+        return self.show(feedback.claim(self.take_row(), current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def renew(self, request: Request, pk: str) -> Response:
         """Keep a review that you have for another ten minutes; 409 when it is not yours any more."""
-        review = self.get_object()
-        self.read_body(NoFields)
-        return self.show(feedback.renew_claim(review, current_user(request)))
+        return self.show(feedback.renew_claim(self.take_row(), current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
         """Give a review back to the others."""
-        review = self.get_object()
-        self.read_body(NoFields)
-        return self.show(feedback.release_review(review, current_user(request)))
+        return self.show(feedback.release_review(self.take_row(), current_user(request)))
 
     @extend_schema(request=AssignIn, examples=[OpenApiExample("To Bob", {"to": "bob"}, request_only=True)])
     @action(detail=True, methods=["post"])

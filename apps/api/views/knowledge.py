@@ -2,16 +2,14 @@
 
 from typing import ClassVar
 
-from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
-from apps.api.lookup import find_project_for
-from apps.api.permissions import current_user
+from apps.api.filters import filter_by
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.knowledge import (
     DatasetOut,
     EvalResultOut,
@@ -29,34 +27,20 @@ from apps.skills.models import Skill
 from apps.skills.services import switch_skill, write_skill
 
 
-class SkillFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Skill
-        fields: ClassVar = ["name", "version", "is_active"]
-
-
 class SkillViewSet(ResourceViewSet):
     """Written procedures a worker may use. A text never changes: another one is the next version."""
 
     queryset = Skill.objects.select_related("project")
     serializer_class = SkillOut
-    filterset_class = SkillFilterSet
-    rights: ClassVar = {
-        "list": Right.SKILLS_READ,
-        "retrieve": Right.SKILLS_READ,
-        "create": Right.SKILLS_WRITE,
-        "partial_update": Right.SKILLS_WRITE,
-        "destroy": Right.SKILLS_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    filterset_class = filter_by(Skill, "name", "version", "is_active")
+    rights: ClassVar = by_right(
+        {Right.SKILLS_READ: "list retrieve", Right.SKILLS_WRITE: "create partial_update destroy"}
+    )
 
     @extend_schema(request=SkillIn, responses={201: SkillOut})
     def create(self, request: Request) -> Response:
         """Add a skill, or the next version of the one of this name."""
-        body = self.read_body(SkillIn)
-        project = find_project_for(request, body.pop("project"), Right.SKILLS_WRITE)
+        project, body = self.read_placed(SkillIn)
         return self.show(write_skill(project=project, by=current_user(request), **body), 201)
 
     @extend_schema(request=SkillChange)
@@ -73,31 +57,13 @@ class SkillViewSet(ResourceViewSet):
         return Response(status=204)
 
 
-class DatasetFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Dataset
-        fields: ClassVar = ["name", "sha256"]
-
-
 class DatasetViewSet(ResourceViewSet):
     """Data sets that benchmarks run on."""
 
     queryset = Dataset.objects.select_related("project")
     serializer_class = DatasetOut
-    filterset_class = DatasetFilterSet
+    filterset_class = filter_by(Dataset, "name", "sha256")
     rights: ClassVar = {"list": Right.EVALS_READ, "retrieve": Right.EVALS_READ}
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
-
-
-class EvalRunFilterSet(ProjectFilterSet):
-    dataset = filters.CharFilter(field_name="dataset__name")
-    adapter = filters.CharFilter(field_name="adapter__name")
-
-    class Meta:
-        model = EvalRun
-        fields: ClassVar = ["benchmark"]
 
 
 class EvalRunViewSet(ResourceViewSet):
@@ -105,11 +71,8 @@ class EvalRunViewSet(ResourceViewSet):
 
     queryset = EvalRun.objects.select_related("project", "dataset", "adapter")
     serializer_class = EvalRunOut
-    filterset_class = EvalRunFilterSet
-    rights: ClassVar = {"list": Right.EVALS_READ, "retrieve": Right.EVALS_READ, "results": Right.EVALS_READ}
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    filterset_class = filter_by(EvalRun, "dataset", "adapter", "benchmark")
+    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve results"})
 
     @extend_schema(responses=EvalResultOut(many=True), filters=False)
     @action(detail=True, filterset_class=None, serializer_class=EvalResultOut)
@@ -120,22 +83,13 @@ class EvalRunViewSet(ResourceViewSet):
         return self.show_page(run.results.all(), EvalResultOut)
 
 
-class ExperimentFilterSet(ProjectFilterSet):
-    class Meta:
-        model = ExperimentRun
-        fields: ClassVar = ["experiment"]
-
-
 class ExperimentViewSet(ResourceViewSet):
     """Runs of the alignment suite."""
 
     queryset = ExperimentRun.objects.select_related("project")
     serializer_class = ExperimentOut
-    filterset_class = ExperimentFilterSet
-    rights: ClassVar = {"list": Right.EVALS_READ, "retrieve": Right.EVALS_READ, "scenarios": Right.EVALS_READ}
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    filterset_class = filter_by(ExperimentRun, "experiment")
+    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve scenarios"})
 
     @extend_schema(responses=ScenarioOut(many=True), filters=False)
     @action(detail=True, filterset_class=None, serializer_class=ScenarioOut)

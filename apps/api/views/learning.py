@@ -16,9 +16,9 @@ from apps.accounts.rights import Right
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.api.downloads import Download, send_adapter
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for, find_worker
-from apps.api.permissions import current_user
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.learning import (
     AdapterOut,
@@ -57,16 +57,8 @@ from apps.workers.models import Worker
 MEDIA_TYPES = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 
 
-class RolloutFilterSet(ProjectFilterSet):
-    worker = filters.CharFilter(field_name="worker__name")
-    task = filters.NumberFilter(field_name="task_id")
-    batch = filters.NumberFilter(field_name="training_use__batch_id")
-    adapter = filters.CharFilter(field_name="adapter__name")
-    reward_source = filters.CharFilter()
-
-    class Meta:
-        model = Rollout
-        fields: ClassVar = ["is_usable"]
+RUN = filters.NumberFilter(field_name="run_id")
+BATCH = filters.NumberFilter(field_name="training_use__batch_id")
 
 
 class RolloutViewSet(ResourceViewSet):
@@ -74,12 +66,8 @@ class RolloutViewSet(ResourceViewSet):
 
     queryset = Rollout.objects.select_related("project", "worker", "adapter", "hint", "training_use")
     serializer_class = RolloutOut
-    filterset_class = RolloutFilterSet
-    rights: ClassVar = {
-        "list": Right.ROLLOUTS_READ,
-        "retrieve": Right.ROLLOUTS_READ,
-        "export": Right.ROLLOUTS_READ,
-    }
+    filterset_class = filter_by(Rollout, "worker", "task", "adapter", "reward_source", "is_usable", batch=BATCH)
+    rights: ClassVar = by_right({Right.ROLLOUTS_READ: "list retrieve export"})
 
     @extend_schema(responses=RolloutDetailOut)
     def retrieve(self, request: Request, pk: str) -> Response:
@@ -137,25 +125,13 @@ def _write_sequence(part: Part) -> dict[str, Any]:
     }
 
 
-class BatchFilterSet(ProjectFilterSet):
-    worker = filters.CharFilter(field_name="worker__name")
-    state = filters.ChoiceFilter(choices=Batch.State.choices)
-
-    class Meta:
-        model = Batch
-        fields: ClassVar = ["number", "end_user"]
-
-
 class BatchViewSet(ResourceViewSet):
     """The rollouts of one run, together."""
 
     queryset = Batch.objects.select_related("project", "worker", "run")
     serializer_class = BatchOut
-    filterset_class = BatchFilterSet
+    filterset_class = filter_by(Batch, "worker", "state", "number", "end_user")
     rights: ClassVar = {"list": Right.ROLLOUTS_READ, "retrieve": Right.ROLLOUTS_READ}
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
 
 class RunFilterSet(ProjectFilterSet):
@@ -177,24 +153,15 @@ class RunViewSet(ResourceViewSet):
     queryset = TrainingRun.objects.select_related("project", "worker__project", "parent", "batch")
     serializer_class = RunOut
     filterset_class = RunFilterSet
-    rights: ClassVar = {
-        "list": Right.RUNS_READ,
-        "retrieve": Right.RUNS_READ,
-        "metrics": Right.RUNS_READ,
-        "cost": Right.RUNS_READ,
-        "create": Right.RUNS_WRITE,
-        "partial_update": Right.RUNS_WRITE,
-        "cancel": Right.RUNS_WRITE,
-        "pause": Right.RUNS_WRITE,
-        "resume": Right.RUNS_WRITE,
-        "retry": Right.RUNS_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {
+            Right.RUNS_READ: "list retrieve metrics cost",
+            Right.RUNS_WRITE: "create partial_update cancel pause resume retry",
+        }
+    )
 
     def get_serializer_class(self) -> Any:
         return RunDetailOut if self.action == "retrieve" else super().get_serializer_class()
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=RunIn, responses={201: RunOut})
     def create(self, request: Request) -> Response:
@@ -231,25 +198,19 @@ class RunViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str) -> Response:
         """Stop a training: at once while it waits, at its next update while it runs."""
-        run = self.get_object()
-        self.read_body(NoFields)
-        return self.show(trainings.cancel_run(run=run, by=current_user(request)))
+        return self.show(trainings.cancel_run(run=self.take_row(), by=current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
         """Stop a training so that it can go on: at once while it waits, at its next update while it runs."""
-        run = self.get_object()
-        self.read_body(NoFields)
-        return self.show(trainings.pause_run(run=run, by=current_user(request)))
+        return self.show(trainings.pause_run(run=self.take_row(), by=current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
         """Let a paused training go on from its newest checkpoint, when its turn comes."""
-        run = self.get_object()
-        self.read_body(NoFields)
-        return self.show(trainings.resume_run(run=run, by=current_user(request)))
+        return self.show(trainings.resume_run(run=self.take_row(), by=current_user(request)))
 
     @extend_schema(request=RetryIn)
     @action(detail=True, methods=["post"])
@@ -273,45 +234,21 @@ class RunViewSet(ResourceViewSet):
         return Response(ReturnOut(find_return(self.get_object())).data)
 
 
-class AdapterFilterSet(ProjectFilterSet):
-    worker = filters.CharFilter(field_name="worker__name")
-    state = filters.ChoiceFilter(choices=Adapter.State.choices)
-    run = filters.NumberFilter(field_name="run_id")
-
-    class Meta:
-        model = Adapter
-        fields: ClassVar = ["name", "version", "end_user", "is_anchor"]
-
-
 class AdapterViewSet(ResourceViewSet):
     """What was learnt: immutable weights, their verdicts, and what serves."""
 
     queryset = Adapter.objects.select_related("project", "worker__project", "worker__provider", "parent")
     serializer_class = AdapterOut
-    filterset_class = AdapterFilterSet
+    filterset_class = filter_by(Adapter, "worker", "state", "name", "version", "end_user", "is_anchor", run=RUN)
     takes_proof = frozenset({"promote", "release", "start_canary", "raise_canary"})
-    rights: ClassVar = {
-        "list": Right.ADAPTERS_READ,
-        "retrieve": Right.ADAPTERS_READ,
-        "verdicts": Right.ADAPTERS_READ,
-        "provenance": Right.ADAPTERS_READ,
-        "download": Right.ADAPTERS_READ,
-        "promote": Right.ADAPTERS_WRITE,
-        "quarantine": Right.ADAPTERS_WRITE,
-        "release": Right.ADAPTERS_WRITE,
-        "rollback": Right.ADAPTERS_WRITE,
-        "canary": Right.ADAPTERS_READ,
-        "start_canary": Right.ADAPTERS_WRITE,
-        "raise_canary": Right.ADAPTERS_WRITE,
-        "stop_canary": Right.ADAPTERS_WRITE,
-        "shadow": Right.ADAPTERS_READ,
-        "start_shadow": Right.ADAPTERS_WRITE,
-        "stop_shadow": Right.ADAPTERS_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {
+            Right.ADAPTERS_READ: "list retrieve verdicts provenance download canary shadow",
+            Right.ADAPTERS_WRITE: "promote quarantine release rollback start_canary raise_canary stop_canary "
+            "start_shadow stop_shadow",
+        }
+    )
     extra_problems: ClassVar = {"canary": (409,), "shadow": (409,), "download": (409, 422)}
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(responses=VerdictOut(many=True), filters=False)
     @action(detail=True, filterset_class=None, serializer_class=VerdictOut)
@@ -338,9 +275,7 @@ class AdapterViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def promote(self, request: Request, pk: str) -> Response:
         """Put an adapter into service by your decision."""
-        adapter = self.get_object()
-        self.read_body(NoFields)
-        return Response(DeploymentOut(adapters.promote(adapter=adapter, by=current_user(request))).data)
+        return Response(DeploymentOut(adapters.promote(adapter=self.take_row(), by=current_user(request))).data)
 
     @extend_schema(request=ReasonIn, responses=AdapterOut)
     @action(detail=True, methods=["post"])
@@ -360,8 +295,7 @@ class AdapterViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def rollback(self, request: Request, pk: str) -> Response:
         """Take this adapter out of service: its worker, or its person, returns to what served before."""
-        adapter = self.get_object()
-        self.read_body(NoFields)
+        adapter = self.take_row()
         if not Deployment.objects.filter(worker=adapter.worker, adapter=adapter).exists():
             raise ConflictError(f"{adapter.name} does not serve: wanted state deployed, found {adapter.state}")
         deployment = adapters.roll_back(worker=adapter.worker, end_user=adapter.end_user, by=current_user(request))

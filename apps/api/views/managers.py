@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 from django.http import StreamingHttpResponse
-from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
@@ -12,8 +11,8 @@ from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.downloads import send_adapter
-from apps.api.filters import ProjectFilterSet
-from apps.api.permissions import current_user
+from apps.api.filters import filter_by
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.managers import ManagerRunOut
 from apps.api.views.base import ResourceViewSet
@@ -21,31 +20,16 @@ from apps.training import managers, verdict_managers
 from apps.training.models import ManagerRun
 
 
-class ManagerRunFilterSet(ProjectFilterSet):
-    state = filters.ChoiceFilter(choices=ManagerRun.State.choices)
-    kind = filters.ChoiceFilter(choices=ManagerRun.Kind.choices)
-
-    class Meta:
-        model = ManagerRun
-        fields: ClassVar = ["manager"]
-
-
 class ManagerRunViewSet(ResourceViewSet):
     """Managers' own learning: each fit, used or refused, and why."""
 
     queryset = ManagerRun.objects.select_related("project")
     serializer_class = ManagerRunOut
-    filterset_class = ManagerRunFilterSet
-    rights: ClassVar = {
-        "list": Right.RUNS_READ,
-        "retrieve": Right.RUNS_READ,
-        "download": Right.ADAPTERS_READ,
-        "rollback": Right.RUNS_WRITE,
-    }
+    filterset_class = filter_by(ManagerRun, "state", "kind", "manager")
+    rights: ClassVar = by_right(
+        {Right.RUNS_READ: "list retrieve", Right.ADAPTERS_READ: "download", Right.RUNS_WRITE: "rollback"}
+    )
     extra_problems: ClassVar = {"download": (409, 422)}
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
     @action(detail=True)

@@ -14,7 +14,7 @@ from apps.accounts import people
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import let_make_projects
-from apps.api.permissions import current_token, current_user
+from apps.api.permissions import by_right, current_token, current_user
 from apps.api.serializers.accounts import NewUserOut, ResetIn, UserChange, UserIn, UserOut
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, NotAllowedError
@@ -34,13 +34,9 @@ class UserViewSet(ResourceViewSet):
     filterset_class = UserFilterSet
     takes_proof = frozenset({"create", "partial_update", "reset_password"})
     secret_fields = frozenset({"password"})
-    rights: ClassVar = {
-        "list": Right.MEMBERS_READ,
-        "retrieve": Right.MEMBERS_READ,
-        "create": Right.MEMBERS_WRITE,
-        "partial_update": Right.MEMBERS_WRITE,
-        "reset_password": Right.MEMBERS_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {Right.MEMBERS_READ: "list retrieve", Right.MEMBERS_WRITE: "create partial_update reset_password"}
+    )
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = User.objects.filter(is_agent=False)
@@ -48,9 +44,6 @@ class UserViewSet(ResourceViewSet):
             return rows.none()
         self._require_admin()
         return rows
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=UserIn, responses={201: NewUserOut})
     def create(self, request: Request) -> Response:

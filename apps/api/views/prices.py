@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.lookup import find_project_for
-from apps.api.permissions import current_user, visible_projects
+from apps.api.permissions import by_right, current_user, visible_projects
 from apps.api.serializers.prices import BillOut, PriceIn, PriceOut
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.base.errors import NotFoundError
@@ -40,12 +40,7 @@ class PriceViewSet(ResourceViewSet):
     queryset = Price.objects.select_related("provider__project")
     serializer_class = PriceOut
     filterset_class = PriceFilterSet
-    rights: ClassVar = {
-        "list": Right.WORKERS_READ,
-        "retrieve": Right.WORKERS_READ,
-        "create": Right.WORKERS_WRITE,
-        "destroy": Right.WORKERS_WRITE,
-    }
+    rights: ClassVar = by_right({Right.WORKERS_READ: "list retrieve", Right.WORKERS_WRITE: "create destroy"})
 
     def get_queryset(self) -> QuerySet[Any]:
         if getattr(self, "swagger_fake_view", False):
@@ -53,9 +48,6 @@ class PriceViewSet(ResourceViewSet):
         return Price.objects.select_related("provider__project").filter(
             Q(provider__isnull=True) | Q(provider__in=_list_seen(self.request))
         )
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=PriceIn, responses={201: PriceOut})
     def create(self, request: Request) -> Response:

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for, refuse
-from apps.api.permissions import current_user, right_of, visible_projects
+from apps.api.permissions import by_right, current_user, right_of, visible_projects
 from apps.api.serializers.providers import (
     ProbeOut,
     ProviderChange,
@@ -36,29 +36,19 @@ from apps.inference.registry import KINDS
 from apps.inference.rotation import rotate_keys
 
 
-class ProviderFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Provider
-        fields: ClassVar = ["name", "kind", "is_active"]
-
-
 class ProviderViewSet(ResourceViewSet):
     """Model servers: a project's own, and the shared ones that your projects may ask."""
 
     queryset = Provider.objects.select_related("project")
     serializer_class = ProviderOut
-    filterset_class = ProviderFilterSet
+    filterset_class = filter_by(Provider, "name", "kind", "is_active")
     takes_proof = frozenset({"create", "partial_update", "destroy", "rotate_keys"})
-    rights: ClassVar = {
-        "list": Right.WORKERS_READ,
-        "retrieve": Right.WORKERS_READ,
-        "kinds": Right.WORKERS_READ,
-        "create": Right.WORKERS_WRITE,
-        "partial_update": Right.WORKERS_WRITE,
-        "destroy": Right.WORKERS_WRITE,
-        "test": Right.WORKERS_WRITE,
-        "rotate_keys": Right.WORKERS_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {
+            Right.WORKERS_READ: "list retrieve kinds",
+            Right.WORKERS_WRITE: "create partial_update destroy test rotate_keys",
+        }
+    )
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
@@ -69,9 +59,6 @@ class ProviderViewSet(ResourceViewSet):
             return rows
         seen = usable(visible_projects(self.request)) | (Q(project__isnull=True) if is_admin else Q(pk__in=()))
         return Provider.objects.select_related("project").filter(seen)
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=ProviderIn, responses={201: ProviderOut})
     def create(self, request: Request) -> Response:
@@ -132,16 +119,9 @@ class ProviderGrantViewSet(ResourceViewSet):
     serializer_class = ProviderGrantOut
     filterset_class = ProviderGrantFilterSet
     takes_proof = frozenset({"create", "partial_update", "destroy"})
-    rights: ClassVar = {
-        "list": Right.WORKERS_READ,
-        "retrieve": Right.WORKERS_READ,
-        "create": Right.WORKERS_WRITE,
-        "partial_update": Right.WORKERS_WRITE,
-        "destroy": Right.WORKERS_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    rights: ClassVar = by_right(
+        {Right.WORKERS_READ: "list retrieve", Right.WORKERS_WRITE: "create partial_update destroy"}
+    )
 
     @extend_schema(request=ProviderGrantIn, responses={201: ProviderGrantOut})
     def create(self, request: Request) -> Response:

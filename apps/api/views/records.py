@@ -19,7 +19,7 @@ from apps.accounts.services import require_right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project, find_project_for, find_worker
 from apps.api.pagination import CursorPagination, read_cursor, read_limit, write_cursor
-from apps.api.permissions import current_token, current_user, projects_with, visible_projects
+from apps.api.permissions import by_right, current_token, current_user, projects_with, visible_projects
 from apps.api.serializers.records import (
     AuditEntryOut,
     ChainOut,
@@ -31,7 +31,7 @@ from apps.api.serializers.records import (
 )
 from apps.api.serializers.returns import ReturnsOut
 from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ApiView, ResourceViewSet
+from apps.api.views.base import ApiView, ListViewSet, ResourceViewSet
 from apps.audit.chain import entry_content
 from apps.audit.kinds import Kind
 from apps.audit.last_report import LAST_REPORT
@@ -111,7 +111,7 @@ class AuditFilterSet(filters.FilterSet):  # type: ignore[misc]
         return queryset.filter(project_id=find_project(self.request, value).pk)
 
 
-class AuditViewSet(ResourceViewSet):
+class AuditViewSet(ListViewSet):
     """What happened, oldest first."""
 
     queryset = AuditEntry.objects.all()
@@ -119,11 +119,7 @@ class AuditViewSet(ResourceViewSet):
     filterset_class = AuditFilterSet
     pagination_class = CommitOrderPagination
     extra_parameters: ClassVar = {"after"}
-    rights: ClassVar = {
-        "list": Right.AUDIT_READ,
-        "verify": Right.AUDIT_READ,
-        "export": Right.AUDIT_READ,
-    }
+    rights: ClassVar = by_right({Right.AUDIT_READ: "list verify export"})
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = AuditEntry.objects.all()
@@ -244,12 +240,7 @@ class DeadLetterViewSet(ResourceViewSet):
     serializer_class = DeadLetterOut
     filterset_class = DeadLetterFilterSet
     project_path = "project_id"
-    rights: ClassVar = {
-        "list": Right.METRICS_READ,
-        "retrieve": Right.METRICS_READ,
-        "replay": Right.PIPELINE_WRITE,
-        "replay_all": Right.PIPELINE_WRITE,
-    }
+    rights: ClassVar = by_right({Right.METRICS_READ: "list retrieve", Right.PIPELINE_WRITE: "replay replay_all"})
 
     def get_serializer_context(self) -> dict[str, Any]:
         slugs = {} if getattr(self, "swagger_fake_view", False) else self._slugs()
@@ -262,22 +253,16 @@ class DeadLetterViewSet(ResourceViewSet):
         project = visible_projects(request).get(pk=obj.project_id)
         require_right(current_user(request), project, Right(self.rights[self.action]))
 
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
-
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def replay(self, request: Request, pk: str) -> Response:
         """Take up a dead letter at the link it died at."""
-        segment = self.get_object()
-        self.read_body(NoFields)
-        return self.show(flow.replay(segment=segment, by=current_user(request)))
+        return self.show(flow.replay(segment=self.take_row(), by=current_user(request)))
 
     @extend_schema(request=ReplayIn, responses=ReplayedOut, operation_id="dead_letters_replay_all")
     @action(detail=False, methods=["post"], url_path="replay")
     def replay_all(self, request: Request) -> Response:
         """Take up a project's dead letters, the oldest first, a thousand at most."""
-        body = self.read_body(ReplayIn)
-        project = find_project_for(request, body.pop("project"), Right.PIPELINE_WRITE)
+        project, body = self.read_placed(ReplayIn)
         found = flow.replay_all(project=project, by=current_user(request), filters=body)
         return Response(ReplayedOut(found._asdict()).data)

@@ -2,16 +2,15 @@
 
 from typing import ClassVar
 
-from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import filter_by
 from apps.api.lookup import find_project_for, find_worker
-from apps.api.permissions import current_user
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.learning import RunOut
 from apps.api.serializers.scorers import RewardModelIn, RewardModelOut
 from apps.api.serializers.strict import NoFields
@@ -20,29 +19,13 @@ from apps.pipeline import trainings
 from apps.scoring.models import RewardModel
 
 
-class RewardModelFilterSet(ProjectFilterSet):
-    state = filters.ChoiceFilter(choices=RewardModel.State.choices)
-
-    class Meta:
-        model = RewardModel
-        fields: ClassVar = ["state"]
-
-
 class RewardModelViewSet(ResourceViewSet):
     """Trained step scorers: each version, what its gate measured, and why it scores or not."""
 
     queryset = RewardModel.objects.select_related("project", "worker")
     serializer_class = RewardModelOut
-    filterset_class = RewardModelFilterSet
-    rights: ClassVar = {
-        "list": Right.RUNS_READ,
-        "retrieve": Right.RUNS_READ,
-        "create": Right.RUNS_WRITE,
-        "retire": Right.RUNS_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    filterset_class = filter_by(RewardModel, "state")
+    rights: ClassVar = by_right({Right.RUNS_READ: "list retrieve", Right.RUNS_WRITE: "create retire"})
 
     @extend_schema(request=RewardModelIn, responses={201: RunOut})
     def create(self, request: Request) -> Response:
@@ -58,6 +41,4 @@ class RewardModelViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def retire(self, request: Request, pk: str) -> Response:
         """Take it out of use; steps are then judged as before there was one. 409 when it is not in use."""
-        model = self.get_object()
-        self.read_body(NoFields)
-        return self.show(trainings.retire_scorer(model=model, by=current_user(request)))
+        return self.show(trainings.retire_scorer(model=self.take_row(), by=current_user(request)))

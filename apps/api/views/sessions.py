@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_project_for
-from apps.api.permissions import current_user
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.sessions import AskedOut, ExchangeDetailOut, ExchangeOut, SessionOut
 from apps.api.views.base import ResourceViewSet
 from apps.base.streaming import iterate_pages, stream
@@ -62,10 +62,7 @@ class SessionViewSet(OwnOfAgents):
     queryset = Session.objects.select_related("project")
     serializer_class = SessionOut
     filterset_class = SessionFilterSet
-    rights: ClassVar = {"list": Right.SESSIONS_READ, "retrieve": Right.SESSIONS_READ, "asked": Right.SESSIONS_READ}
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    rights: ClassVar = by_right({Right.SESSIONS_READ: "list retrieve asked"})
 
     @extend_schema(
         parameters=[OpenApiParameter("project", str, required=True)],
@@ -111,11 +108,7 @@ class ExchangeViewSet(OwnOfAgents):
     serializer_class = ExchangeOut
     filterset_class = ExchangeFilterSet
     lookup_value_regex = r"[0-9a-z_-]{1,80}"
-    rights: ClassVar = {
-        "list": Right.SESSIONS_READ,
-        "retrieve": Right.SESSIONS_READ,
-        "export": Right.SESSIONS_READ,
-    }
+    rights: ClassVar = by_right({Right.SESSIONS_READ: "list retrieve export"})
 
     def get_object(self) -> Exchange:
         """By number, or by an id that the gateway's answers carry."""

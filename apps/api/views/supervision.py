@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_row
-from apps.api.permissions import current_user
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.supervision import DecisionIn, ProposalIn, ProposalOut
 from apps.api.views.base import ResourceViewSet
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
@@ -63,12 +63,9 @@ class ProposalViewSet(ResourceViewSet):
     filterset_class = ProposalFilterSet
     oldest_first = True
     extra_parameters = ("wait",)
-    rights: ClassVar = {
-        "list": Right.ATTEMPTS_READ,
-        "retrieve": Right.ATTEMPTS_READ,
-        "create": Right.ATTEMPTS_WRITE,
-        "decide": Right.REVIEWS_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {Right.ATTEMPTS_READ: "list retrieve", Right.ATTEMPTS_WRITE: "create", Right.REVIEWS_WRITE: "decide"}
+    )
 
     @classmethod
     def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:

@@ -9,9 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
-from apps.api.lookup import find_project_for
-from apps.api.permissions import current_user
+from apps.api.filters import filter_by
+from apps.api.permissions import by_right, current_user
 from apps.api.serializers.strict import NoFields
 from apps.api.serializers.webhooks import (
     DeliveryOut,
@@ -26,39 +25,25 @@ from apps.webhooks import services
 from apps.webhooks.models import Delivery, Webhook
 
 
-class WebhookFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Webhook
-        fields: ClassVar = ["name", "is_active"]
-
-
 class WebhookViewSet(ResourceViewSet):
     """Addresses that are told what happens, signed as Standard Webhooks 1.0 says."""
 
     queryset = Webhook.objects.select_related("project")
     serializer_class = WebhookOut
-    filterset_class = WebhookFilterSet
+    filterset_class = filter_by(Webhook, "name", "is_active")
     secret_fields = frozenset({"secret"})
     takes_proof = frozenset({"create", "rotate"})
-    rights: ClassVar = {
-        "list": Right.WEBHOOKS_READ,
-        "retrieve": Right.WEBHOOKS_READ,
-        "create": Right.WEBHOOKS_WRITE,
-        "partial_update": Right.WEBHOOKS_WRITE,
-        "destroy": Right.WEBHOOKS_WRITE,
-        "rotate": Right.WEBHOOKS_WRITE,
-        "test": Right.WEBHOOKS_WRITE,
-        "redeliver": Right.WEBHOOKS_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    rights: ClassVar = by_right(
+        {
+            Right.WEBHOOKS_READ: "list retrieve",
+            Right.WEBHOOKS_WRITE: "create partial_update destroy rotate test redeliver",
+        }
+    )
 
     @extend_schema(request=WebhookIn, responses={201: NewWebhookOut})
     def create(self, request: Request) -> Response:
         """Tell an address what happens from now on. The secret is in this answer and nowhere else."""
-        body = self.read_body(WebhookIn)
-        project = find_project_for(request, body.pop("project"), Right.WEBHOOKS_WRITE)
+        project, body = self.read_placed(WebhookIn)
         webhook, secret = services.create_webhook(project=project, by=current_user(request), **body)
         return self._show_secret(webhook, secret, 201)
 
@@ -78,16 +63,13 @@ class WebhookViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def rotate(self, request: Request, pk: str) -> Response:
         """Give it a new secret. For a day messages are signed with the old one too."""
-        webhook = self.get_object()
-        self.read_body(NoFields)
-        return self._show_secret(*services.rotate_secret(webhook=webhook, by=current_user(request)), 200)
+        return self._show_secret(*services.rotate_secret(webhook=self.take_row(), by=current_user(request)), 200)
 
     @extend_schema(request=NoFields, responses={201: DeliveryOut})
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
         """Send it a message of the kind `webhook.test`."""
-        webhook = self.get_object()
-        self.read_body(NoFields)
+        webhook = self.take_row()
         delivery = services.send_test(webhook=webhook, by=current_user(request))
         delivery.refresh_from_db()
         return Response(DeliveryOut(delivery).data, status=201)
@@ -96,8 +78,7 @@ class WebhookViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def redeliver(self, request: Request, pk: str) -> Response:
         """Send every message again that was given up."""
-        webhook = self.get_object()
-        self.read_body(NoFields)
+        webhook = self.take_row()
         count = services.redeliver_all(webhook=webhook, by=current_user(request))
         return Response(RedeliveredOut({"redelivered": count}).data)
 
@@ -125,22 +106,13 @@ class DeliveryViewSet(ResourceViewSet):
     serializer_class = DeliveryOut
     filterset_class = DeliveryFilterSet
     project_path = "webhook__project"
-    rights: ClassVar = {
-        "list": Right.WEBHOOKS_READ,
-        "retrieve": Right.WEBHOOKS_READ,
-        "redeliver": Right.WEBHOOKS_WRITE,
-    }
+    rights: ClassVar = by_right({Right.WEBHOOKS_READ: "list retrieve", Right.WEBHOOKS_WRITE: "redeliver"})
 
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         super().check_object_permissions(request, obj.webhook)
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def redeliver(self, request: Request, pk: str) -> Response:
         """Send a message again, under the same id."""
-        delivery = self.get_object()
-        self.read_body(NoFields)
-        return self.show(services.redeliver(delivery=delivery, by=current_user(request)))
+        return self.show(services.redeliver(delivery=self.take_row(), by=current_user(request)))

@@ -15,9 +15,9 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Deployment
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for, find_row, find_worker, refuse
-from apps.api.permissions import current_user, require_scope
+from apps.api.permissions import by_right, current_user, require_scope
 from apps.api.serializers.learning import DeploymentOut
 from apps.api.serializers.strict import NoFields
 from apps.api.serializers.work import (
@@ -67,12 +67,6 @@ WAITING = [
 DEPLOYED = Deployment.objects.filter(end_user="").select_related("adapter")
 
 
-class WorkerFilterSet(ProjectFilterSet):
-    class Meta:
-        model = Worker
-        fields: ClassVar = ["name", "kind", "is_active"]
-
-
 class WorkerViewSet(ResourceViewSet):
     """Agents that do tasks."""
 
@@ -82,25 +76,19 @@ class WorkerViewSet(ResourceViewSet):
         Prefetch("learns_with__deployments", DEPLOYED),
     )
     serializer_class = WorkerOut
-    filterset_class = WorkerFilterSet
-    rights: ClassVar = {
-        "list": Right.WORKERS_READ,
-        "retrieve": Right.WORKERS_READ,
-        "create": Right.WORKERS_WRITE,
-        "partial_update": Right.WORKERS_WRITE,
-        "destroy": Right.WORKERS_WRITE,
-        "rollback": Right.ADAPTERS_WRITE,
-        "compare": Right.WORKERS_WRITE,
-    }
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
+    filterset_class = filter_by(Worker, "name", "kind", "is_active")
+    rights: ClassVar = by_right(
+        {
+            Right.WORKERS_READ: "list retrieve",
+            Right.WORKERS_WRITE: "create partial_update destroy compare",
+            Right.ADAPTERS_WRITE: "rollback",
+        }
+    )
 
     @extend_schema(request=WorkerIn, responses={201: WorkerOut})
     def create(self, request: Request) -> Response:
         """Give a project a worker."""
-        body = self.read_body(WorkerIn)
-        project = find_project_for(request, body.pop("project"), Right.WORKERS_WRITE)
+        project, body = self.read_placed(WorkerIn)
         _resolve_names(body, project)
         return self.show(create_worker(project=project, by=current_user(request), **body), 201)
 
@@ -121,16 +109,13 @@ class WorkerViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def rollback(self, request: Request, pk: str) -> Response:
         """Return the worker to what served it before."""
-        worker = self.get_object()
-        self.read_body(NoFields)
-        return Response(DeploymentOut(adapters.roll_back(worker=worker, by=current_user(request))).data)
+        return Response(DeploymentOut(adapters.roll_back(worker=self.take_row(), by=current_user(request))).data)
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def compare(self, request: Request, pk: str) -> Response:
         """Compare its base weights with what its model server serves; `base_compared` is what was found."""
-        worker = self.get_object()
-        self.read_body(NoFields)
+        worker = self.take_row()
         compare_base(worker.line)
         return self.show(self.get_object())
 
@@ -158,15 +143,13 @@ class TaskViewSet(ResourceViewSet):
     queryset = Task.objects.select_related("project", "worker", "submitted_by")
     serializer_class = TaskOut
     filterset_class = TaskFilterSet
-    rights: ClassVar = {
-        "list": Right.TASKS_READ,
-        "retrieve": Right.TASKS_READ,
-        "attempts": Right.ATTEMPTS_READ,
-        "create": Right.TASKS_WRITE,
-        "import_file": Right.TASKS_WRITE,
-        "take_from_sessions": Right.TASKS_WRITE,
-        "cancel": Right.TASKS_WRITE,
-    }
+    rights: ClassVar = by_right(
+        {
+            Right.TASKS_READ: "list retrieve",
+            Right.ATTEMPTS_READ: "attempts",
+            Right.TASKS_WRITE: "create import_file take_from_sessions cancel",
+        }
+    )
 
     @classmethod
     def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
@@ -195,8 +178,7 @@ class TaskViewSet(ResourceViewSet):
     @extend_schema(request=TaskIn, responses={201: TaskOut})
     def create(self, request: Request) -> Response:
         """Submit a task. It is accepted while the queue is away, and done when that is back."""
-        body = self.read_body(TaskIn)
-        project = find_project_for(request, body.pop("project"), Right.TASKS_WRITE)
+        project, body = self.read_placed(TaskIn)
         if "worker" in body:
             body["worker"] = find_worker(project, body["worker"])
         if body.get("parent") is not None:
@@ -212,8 +194,7 @@ class TaskViewSet(ResourceViewSet):
     def import_file(self, request: Request) -> Response:
         """Submit the tasks of a file, all of them or none; a fault names its line. Of finished work with its judgement
         tasks are made in the background."""
-        body = self.read_body(TaskFileIn)
-        project = find_project_for(request, body.pop("project"), Right.TASKS_WRITE)
+        project, body = self.read_placed(TaskFileIn)
         if "worker" in body:
             body["worker"] = find_worker(project, body["worker"])
         if body["form"] == PACKED:
@@ -242,9 +223,7 @@ class TaskViewSet(ResourceViewSet):
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str) -> Response:
         """Give a task up. What was done of it stays readable and trains nothing."""
-        task = self.get_object()
-        self.read_body(NoFields)
-        return self.show(flow.cancel(task=task, by=current_user(request)))
+        return self.show(flow.cancel(task=self.take_row(), by=current_user(request)))
 
     @extend_schema(responses=AttemptOut(many=True), filters=False)
     @action(detail=True, filterset_class=None, serializer_class=AttemptOut)
@@ -276,21 +255,13 @@ class AttemptViewSet(ResourceViewSet):
     serializer_class = AttemptOut
     filterset_class = AttemptFilterSet
     project_path = "task__project"
-    rights: ClassVar = {
-        "list": Right.ATTEMPTS_READ,
-        "retrieve": Right.ATTEMPTS_READ,
-        "steps": Right.ATTEMPTS_READ,
-        "create": Right.ATTEMPTS_WRITE,
-    }
+    rights: ClassVar = by_right({Right.ATTEMPTS_READ: "list retrieve steps", Right.ATTEMPTS_WRITE: "create"})
 
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         super().check_object_permissions(request, obj.task)
 
     def get_serializer_class(self) -> Any:
         return AttemptDetailOut if self.action == "retrieve" else super().get_serializer_class()
-
-    def retrieve(self, request: Request, pk: str) -> Response:
-        return self.show(self.get_object())
 
     @extend_schema(request=AttemptIn, responses={201: AttemptOut})
     def create(self, request: Request) -> Response:
