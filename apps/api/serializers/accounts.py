@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
     NumberField,
     ObjectField,
@@ -35,30 +36,15 @@ LIMITS_HELP = (
 )
 
 
-class ProjectOut(serializers.ModelSerializer[Project]):
+class ProjectOut(RowOut[Project]):
     """A team's space."""
 
     class Meta:
         model = Project
-        fields = [
-            "id",
-            "slug",
-            "name",
-            "rubric",
-            "constitution",
-            "weight_profiles",
-            "review_policy",
-            "gate_policy",
-            "recipe",
-            "group_size",
-            "batch_tasks",
-            "learning_enabled",
-            "limits",
-            "session_policy",
-            "training_policy",
-            "archived_at",
-            "created_at",
-        ]
+        fields = (
+            "id slug name rubric constitution weight_profiles review_policy gate_policy recipe group_size batch_tasks "
+            "learning_enabled limits session_policy training_policy archived_at created_at"
+        )
 
 
 class ProjectChange(StrictSerializer):
@@ -107,21 +93,12 @@ class JudgesChange(StrictSerializer):
     model = TextField(required=False, allow_blank=True, max_length=MOST_MODEL_CHARS)
 
 
-class UserOut(serializers.ModelSerializer[User]):
+class UserOut(RowOut[User]):
     """A person's account."""
 
     class Meta:
         model = User
-        fields = [
-            "id",
-            "username",
-            "email",
-            "is_active",
-            "is_superuser",
-            "may_make_projects",
-            "date_joined",
-            "last_login",
-        ]
+        fields = "id username email is_active is_superuser may_make_projects date_joined last_login"
 
 
 class NewUserOut(UserOut):
@@ -130,7 +107,7 @@ class NewUserOut(UserOut):
     password = serializers.CharField(help_text="Theirs from now on; it is in this answer and nowhere else.")
 
     class Meta(UserOut.Meta):
-        fields = [*UserOut.Meta.fields, "password"]
+        fields = UserOut.Meta.fields + " password"
 
 
 class PasswordIn(StrictSerializer):
@@ -160,16 +137,15 @@ class UserChange(StrictSerializer):
     may_make_projects = TrueFalseField(required=False)
 
 
-class MemberOut(serializers.ModelSerializer[Member]):
+class MemberOut(RowOut[Member]):
     """A user's role in a project."""
 
-    project = serializers.CharField(source="project.slug")
     username = serializers.CharField(source="user.username")
     is_agent = serializers.BooleanField(source="user.is_agent")
 
     class Meta:
         model = Member
-        fields = ["id", "project", "username", "is_agent", "role", "created_at"]
+        fields = "id project username is_agent role created_at"
 
 
 class MemberIn(StrictSerializer):
@@ -180,16 +156,14 @@ class MemberIn(StrictSerializer):
     role = WordField(choices=Role.choices)
 
 
-class InvitationOut(serializers.ModelSerializer[Invitation]):
+class InvitationOut(RowOut[Invitation]):
     """A role offered to a person. They are a member when they accept it."""
 
-    project = serializers.CharField(source="project.slug")
-    invited_by = serializers.CharField(source="invited_by.username", allow_null=True, default=None)
     role = serializers.ChoiceField(choices=Role.choices)
 
     class Meta:
         model = Invitation
-        fields = ["id", "project", "username", "role", "invited_by", "state", "expires_at", "created_at"]
+        fields = "id project username role invited_by state expires_at created_at"
 
 
 class NewInvitationOut(InvitationOut):
@@ -198,7 +172,7 @@ class NewInvitationOut(InvitationOut):
     link = serializers.CharField(allow_null=True, help_text="Give it to the person.")
 
     class Meta(InvitationOut.Meta):
-        fields = [*InvitationOut.Meta.fields, "link"]
+        fields = InvitationOut.Meta.fields + " link"
 
 
 class InvitationIn(StrictSerializer):
@@ -215,11 +189,10 @@ class MemberChange(StrictSerializer):
     role = WordField(choices=Role.choices)
 
 
-class TokenOut(serializers.ModelSerializer[ApiToken]):
+class TokenOut(RowOut[ApiToken]):
     """A token, without its secret."""
 
     username = serializers.CharField(source="user.username")
-    project = serializers.CharField(source="project.slug", allow_null=True, default=None)
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Right.choices))
     made_with = serializers.IntegerField(
         source="made_with_id", allow_null=True, help_text="The token that made it, and with which it ends."
@@ -227,20 +200,7 @@ class TokenOut(serializers.ModelSerializer[ApiToken]):
 
     class Meta:
         model = ApiToken
-        fields = [
-            "id",
-            "key_id",
-            "name",
-            "username",
-            "project",
-            "scopes",
-            "limits",
-            "created_at",
-            "expires_at",
-            "last_used_at",
-            "revoked_at",
-            "made_with",
-        ]
+        fields = "id key_id name username project scopes limits created_at expires_at last_used_at revoked_at made_with"
 
 
 class NewTokenOut(TokenOut):
@@ -249,7 +209,7 @@ class NewTokenOut(TokenOut):
     token = serializers.CharField(allow_null=True)
 
     class Meta(TokenOut.Meta):
-        fields = [*TokenOut.Meta.fields, "token"]
+        fields = TokenOut.Meta.fields + " token"
 
 
 class TokenIn(StrictSerializer):

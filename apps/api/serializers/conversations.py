@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
 from apps.conversations.forgetting import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
 from apps.conversations.models import Turn, TurnSignal
@@ -11,21 +12,17 @@ from apps.conversations.models import Turn, TurnSignal
 MAX_END_USER_CHARS = 200
 
 
-class TurnSignalOut(serializers.ModelSerializer[TurnSignal]):
+class TurnSignalOut(RowOut[TurnSignal]):
     """What a turn's next state showed; `kind` empty and `score` null: nothing, for `reason`."""
-
-    feedback = serializers.IntegerField(source="feedback_id", allow_null=True)
 
     class Meta:
         model = TurnSignal
-        fields = ["kind", "source", "score", "trust", "step", "reason", "feedback"]
+        fields = "kind source score trust step reason feedback"
 
 
-class TurnOut(serializers.ModelSerializer[Turn]):
+class TurnOut(RowOut[Turn]):
     """A person's words in a conversation, and everything the agent did until their next words."""
 
-    project = serializers.CharField(source="project.slug")
-    session = serializers.IntegerField(source="session_id")
     task = serializers.IntegerField(source="task_id", allow_null=True, help_text="What it became; null: it is none.")
     reason = serializers.CharField(help_text="Why it teaches nothing; empty where it does, or is not read yet.")
     parent: Any = serializers.IntegerField(
@@ -40,22 +37,9 @@ class TurnOut(serializers.ModelSerializer[Turn]):
 
     class Meta:
         model = Turn
-        fields = [
-            "id",
-            "project",
-            "session",
-            "number",
-            "state",
-            "began",
-            "parent",
-            "beside",
-            "closed_by",
-            "closed_at",
-            "reason",
-            "task",
-            "signals",
-            "created_at",
-        ]
+        fields = (
+            "id project session number state began parent beside closed_by closed_at reason task signals created_at"
+        )
 
 
 class ForgetIn(StrictSerializer):

@@ -7,6 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.serializers.learning import UseOut
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
     NumberField,
     ObjectField,
@@ -47,11 +48,9 @@ SAYING = (
 )
 
 
-class ReviewOut(serializers.ModelSerializer[Review]):
+class ReviewOut(RowOut[Review]):
     """A place for one manager's judgement of a task."""
 
-    project = serializers.CharField(source="project.slug")
-    task = serializers.IntegerField(source="task_id")
     purpose = serializers.ChoiceField(
         source="shown_purpose", choices=PURPOSES, help_text="The work itself, a blind second opinion, or an appeal."
     )
@@ -59,30 +58,13 @@ class ReviewOut(serializers.ModelSerializer[Review]):
         source="about_id", allow_null=True, default=None, help_text="The feedback an appeal disputes."
     )
     priority = serializers.FloatField(help_text="How much is learned from judging it, in [0, 1].")
-    assigned_to = serializers.CharField(source="assigned_to.username", allow_null=True, default=None)
-    claimed_by = serializers.CharField(source="claimed_by.username", allow_null=True, default=None)
 
     class Meta:
         model = Review
-        fields = [
-            "id",
-            "project",
-            "task",
-            "audience",
-            "purpose",
-            "about",
-            "reason",
-            "state",
-            "priority",
-            "assigned_to",
-            "needs_expert",
-            "snoozed_until",
-            "claimed_by",
-            "lease_until",
-            "due_at",
-            "closed_at",
-            "created_at",
-        ]
+        fields = (
+            "id project task audience purpose about reason state priority assigned_to needs_expert snoozed_until "
+            "claimed_by lease_until due_at closed_at created_at"
+        )
 
 
 class ClaimIn(StrictSerializer):
@@ -132,15 +114,14 @@ class DraftIn(StrictSerializer):
     data = ObjectField(max_bytes=MAX_DRAFT_BYTES)  # type: ignore[assignment]  # a field, not the property
 
 
-class DraftOut(serializers.ModelSerializer[ReviewDraft]):
+class DraftOut(RowOut[ReviewDraft]):
     """What you typed into a review and have not sent."""
 
-    review = serializers.IntegerField(source="review_id")
     data = serializers.DictField()  # type: ignore[assignment]  # a field, not the property
 
     class Meta:
         model = ReviewDraft
-        fields = ["review", "version", "data", "updated_at"]
+        fields = "review version data updated_at"
 
 
 class StepWordOut(serializers.Serializer[Any]):
@@ -153,40 +134,18 @@ class StepWordOut(serializers.Serializer[Any]):
     spans = serializers.ListField(child=serializers.ListField(), help_text="[start, end, label] in the step's text.")
 
 
-class FeedbackOut(serializers.ModelSerializer[Feedback]):
+class FeedbackOut(RowOut[Feedback]):
     """What a manager said of a task."""
 
-    project = serializers.CharField(source="project.slug")
-    task = serializers.IntegerField(source="task_id")
-    review = serializers.IntegerField(source="review_id", allow_null=True)
     preferred_attempt = serializers.IntegerField(source="preferred_attempt.index", allow_null=True, default=None)
     steps = StepWordOut(many=True)
 
     class Meta:
         model = Feedback
-        fields = [
-            "id",
-            "project",
-            "task",
-            "review",
-            "source",
-            "author",
-            "score",
-            "text",
-            "steps",
-            "preferred_attempt",
-            "ranking",
-            "none_good",
-            "edited_answer",
-            "hint_text",
-            "trust",
-            "active_s",
-            "undo_until",
-            "retracted_at",
-            "retracted_by",
-            "retract_reason",
-            "created_at",
-        ]
+        fields = (
+            "id project task review source author score text steps preferred_attempt ranking none_good edited_answer "
+            "hint_text trust active_s undo_until retracted_at retracted_by retract_reason created_at"
+        )
 
 
 class FeedbackDetailOut(FeedbackOut):
@@ -195,7 +154,7 @@ class FeedbackDetailOut(FeedbackOut):
     uses = serializers.SerializerMethodField()
 
     class Meta(FeedbackOut.Meta):
-        fields = [*FeedbackOut.Meta.fields, "uses"]
+        fields = FeedbackOut.Meta.fields + " uses"
 
     @extend_schema_field(UseOut(many=True))
     def get_uses(self, feedback: Feedback) -> list[dict[str, Any]]:
@@ -280,12 +239,9 @@ class TaskFeedbackIn(FeedbackIn):
     task = WholeNumberField(min_value=1)
 
 
-class GoldOut(serializers.ModelSerializer[GoldItem]):
+class GoldOut(RowOut[GoldItem]):
     """A control item: a task whose right judgement is known, handed out among the others."""
 
-    project = serializers.CharField(source="project.slug")
-    task = serializers.IntegerField(source="task_id")
-    added_by = serializers.CharField(source="added_by.username")
     expected = serializers.DictField(help_text='{"score": 0..1 or null, "attempts": {"<index>": 0..1}}')
     judged = serializers.IntegerField(help_text="How often it was judged as a control item.")
     compared = serializers.IntegerField(help_text="Words on its attempts that were held against what is known.")
@@ -293,18 +249,7 @@ class GoldOut(serializers.ModelSerializer[GoldItem]):
 
     class Meta:
         model = GoldItem
-        fields = [
-            "id",
-            "project",
-            "task",
-            "truth",
-            "expected",
-            "added_by",
-            "judged",
-            "compared",
-            "right",
-            "created_at",
-        ]
+        fields = "id project task truth expected added_by judged compared right created_at"
 
 
 class ExpectedIn(StrictSerializer):

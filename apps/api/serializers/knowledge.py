@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
 from apps.evals.models import Dataset, EvalResult, EvalRun
 from apps.experiments.models import ExperimentRun, ScenarioResult
@@ -11,14 +12,12 @@ from apps.skills.models import Skill
 from apps.skills.services import MAX_BODY_CHARS, MAX_DESCRIPTION_CHARS
 
 
-class SkillOut(serializers.ModelSerializer[Skill]):
+class SkillOut(RowOut[Skill]):
     """A written procedure a worker may use: one version of it."""
-
-    project = serializers.CharField(source="project.slug")
 
     class Meta:
         model = Skill
-        fields = ["id", "project", "name", "version", "description", "body", "is_active", "created_at"]
+        fields = "id project name version description body is_active created_at"
 
 
 class SkillIn(StrictSerializer):
@@ -36,60 +35,51 @@ class SkillChange(StrictSerializer):
     is_active = TrueFalseField()
 
 
-class DatasetOut(serializers.ModelSerializer[Dataset]):
+class DatasetOut(RowOut[Dataset]):
     """A named, hashed set of items."""
-
-    project = serializers.CharField(source="project.slug")
 
     class Meta:
         model = Dataset
-        fields = ["id", "project", "name", "sha256", "size", "about", "created_at"]
+        fields = "id project name sha256 size about created_at"
 
 
-class EvalRunOut(serializers.ModelSerializer[EvalRun]):
+class EvalRunOut(RowOut[EvalRun]):
     """One benchmark run of one model."""
 
-    project = serializers.CharField(source="project.slug")
-    dataset = serializers.CharField(source="dataset.name", allow_null=True, default=None)
-    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
     settings: Any = serializers.DictField()
     metrics = serializers.DictField()
 
     class Meta:
         model = EvalRun
-        fields = [
-            "id", "project", "benchmark", "dataset", "adapter", "settings", "metrics", "failure", "finished_at",
-            "created_at",
-        ]  # fmt: skip
+        fields = "id project benchmark dataset adapter settings metrics failure finished_at created_at"
 
 
-class EvalResultOut(serializers.ModelSerializer[EvalResult]):
+class EvalResultOut(RowOut[EvalResult]):
     """One item's result in a benchmark run."""
 
     details = serializers.DictField()
 
     class Meta:
         model = EvalResult
-        fields = ["id", "item", "score", "details"]
+        fields = "id item score details"
 
 
-class ExperimentOut(serializers.ModelSerializer[ExperimentRun]):
+class ExperimentOut(RowOut[ExperimentRun]):
     """One run of one experiment of the alignment suite."""
 
-    project = serializers.CharField(source="project.slug")
     settings: Any = serializers.DictField()
     findings = serializers.DictField()
 
     class Meta:
         model = ExperimentRun
-        fields = ["id", "project", "experiment", "settings", "findings", "failure", "finished_at", "created_at"]
+        fields = "id project experiment settings findings failure finished_at created_at"
 
 
-class ScenarioOut(serializers.ModelSerializer[ScenarioResult]):
+class ScenarioOut(RowOut[ScenarioResult]):
     """What happened in one scenario."""
 
     details = serializers.DictField()
 
     class Meta:
         model = ScenarioResult
-        fields = ["id", "scenario", "score", "details"]
+        fields = "id scenario score details"

@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.adapters.models import Adapter, Deployment, Verdict
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField
 from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
@@ -15,14 +16,9 @@ from apps.training.untaken import find_untaken
 from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
 
 
-class RolloutOut(serializers.ModelSerializer[Rollout]):
+class RolloutOut(RowOut[Rollout]):
     """An attempt as training data, without its tokens."""
 
-    project = serializers.CharField(source="project.slug")
-    worker = serializers.CharField(source="worker.name")
-    task = serializers.IntegerField(source="task_id")
-    attempt = serializers.IntegerField(source="attempt_id")
-    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
     hint = serializers.CharField(source="hint.text", allow_null=True, default=None)
     batch = serializers.IntegerField(
         source="training_use.batch_id", allow_null=True, default=None, help_text="Its one use; null: none yet."
@@ -30,24 +26,10 @@ class RolloutOut(serializers.ModelSerializer[Rollout]):
 
     class Meta:
         model = Rollout
-        fields = [
-            "id",
-            "project",
-            "worker",
-            "task",
-            "attempt",
-            "adapter",
-            "hint",
-            "is_usable",
-            "unusable_reason",
-            "reward",
-            "reward_source",
-            "steps",
-            "missing_steps",
-            "weight",
-            "batch",
-            "created_at",
-        ]
+        fields = (
+            "id project worker task attempt adapter hint is_usable unusable_reason reward reward_source steps "
+            "missing_steps weight batch created_at"
+        )
 
 
 class SequenceOut(serializers.Serializer[Any]):
@@ -81,7 +63,7 @@ class RolloutDetailOut(RolloutOut):
     tokens = TokensOut(allow_null=True)
 
     class Meta(RolloutOut.Meta):
-        fields = [*RolloutOut.Meta.fields, "tokens"]
+        fields = RolloutOut.Meta.fields + " tokens"
 
 
 class ShareOut(serializers.Serializer[Any]):
@@ -100,30 +82,17 @@ class ContentsOut(serializers.Serializer[Any]):
     shares = ShareOut(many=True, help_text="Pairs or demonstrations by where they come from, most first.")
 
 
-class BatchOut(serializers.ModelSerializer[Batch]):
+class BatchOut(RowOut[Batch]):
     """What one run learns from."""
 
-    project = serializers.CharField(source="project.slug")
-    worker = serializers.CharField(source="worker.name")
     run = serializers.IntegerField(source="run.pk", allow_null=True, default=None)
 
     class Meta:
         model = Batch
-        fields = [
-            "id",
-            "project",
-            "worker",
-            "end_user",
-            "number",
-            "kind",
-            "state",
-            "target_tasks",
-            "task_count",
-            "rollout_count",
-            "run",
-            "closed_at",
-            "created_at",
-        ]
+        fields = (
+            "id project worker end_user number kind state target_tasks task_count rollout_count run closed_at "
+            "created_at"
+        )
 
 
 class UntakenOut(serializers.Serializer[Any]):
@@ -136,49 +105,18 @@ class UntakenOut(serializers.Serializer[Any]):
     words = serializers.CharField()
 
 
-class RunOut(serializers.ModelSerializer[TrainingRun]):
+class RunOut(RowOut[TrainingRun]):
     """One training: of a batch, or of labelled steps, which are in none."""
 
-    project = serializers.CharField(source="project.slug")
-    worker = serializers.CharField(source="worker.name")
-    batch = serializers.IntegerField(source="batch_id", allow_null=True)
-    parent: Any = serializers.CharField(source="parent.name", allow_null=True, default=None)
     untaken = serializers.SerializerMethodField(help_text="null: a box has it, or it is not under way.")
 
     class Meta:
         model = TrainingRun
-        fields = [
-            "id",
-            "project",
-            "worker",
-            "batch",
-            "parent",
-            "backend",
-            "recipe",
-            "recipe_hash",
-            "seed",
-            "purpose",
-            "name",
-            "comment",
-            "tags",
-            "end_user",
-            "state",
-            "waiting_reason",
-            "attempt",
-            "untaken",
-            "summary",
-            "notes",
-            "gates",
-            "alarms",
-            "cost",
-            "tracking",
-            "versions",
-            "failure",
-            "heartbeat_at",
-            "started_at",
-            "finished_at",
-            "created_at",
-        ]
+        fields = (
+            "id project worker batch parent backend recipe recipe_hash seed purpose name comment tags end_user state "
+            "waiting_reason attempt untaken summary notes gates alarms cost tracking versions failure heartbeat_at "
+            "started_at finished_at created_at"
+        )
 
     @extend_schema_field(UntakenOut(allow_null=True))
     def get_untaken(self, run: TrainingRun) -> dict[str, Any] | None:
@@ -191,7 +129,7 @@ class RunDetailOut(RunOut):
     learns_from = serializers.SerializerMethodField(help_text="null: it learns from no batch.")
 
     class Meta(RunOut.Meta):
-        fields = [*RunOut.Meta.fields, "learns_from"]
+        fields = RunOut.Meta.fields + " learns_from"
 
     @extend_schema_field(ContentsOut(allow_null=True))
     def get_learns_from(self, run: TrainingRun) -> dict[str, Any] | None:
@@ -253,56 +191,31 @@ class RunMetricsOut(serializers.Serializer[Any]):
     metrics = serializers.ListField(child=serializers.DictField())
 
 
-class AdapterOut(serializers.ModelSerializer[Adapter]):
+class AdapterOut(RowOut[Adapter]):
     """LoRA weights, immutable, named `worker@vN-digest`."""
-
-    project = serializers.CharField(source="project.slug")
-    worker = serializers.CharField(source="worker.name")
-    parent: Any = serializers.CharField(source="parent.name", allow_null=True, default=None)
-    run = serializers.IntegerField(source="run_id", allow_null=True)
 
     class Meta:
         model = Adapter
-        fields = [
-            "id",
-            "project",
-            "worker",
-            "name",
-            "version",
-            "end_user",
-            "line_version",
-            "parent",
-            "run",
-            "state",
-            "is_anchor",
-            "suspicion",
-            "barred",
-            "is_rebuilt",
-            "held_since",
-            "sha256",
-            "manifest",
-            "created_at",
-        ]
+        fields = (
+            "id project worker name version end_user line_version parent run state is_anchor suspicion barred "
+            "is_rebuilt held_since sha256 manifest created_at"
+        )
 
 
-class VerdictOut(serializers.ModelSerializer[Verdict]):
+class VerdictOut(RowOut[Verdict]):
     """What the promotion gate found."""
 
     class Meta:
         model = Verdict
-        fields = ["id", "question", "outcome", "words", "compared_with", "details", "created_at"]
+        fields = "id question outcome words compared_with details created_at"
 
 
-class DeploymentOut(serializers.ModelSerializer[Deployment]):
+class DeploymentOut(RowOut[Deployment]):
     """What serves a worker now, or one person who asks it."""
-
-    worker = serializers.CharField(source="worker.name")
-    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
-    previous = serializers.CharField(source="previous.name", allow_null=True, default=None)
 
     class Meta:
         model = Deployment
-        fields = ["worker", "end_user", "adapter", "previous", "epoch", "moved_at"]
+        fields = "worker end_user adapter previous epoch moved_at"
 
 
 READINGS = [(one.value, one.value) for one in CanaryOutcome]

@@ -1,13 +1,10 @@
 """What managers learnt from audits."""
 
-from typing import Any
-
-from rest_framework import serializers
-
+from apps.api.serializers.rows import RowOut
 from apps.training.models import ManagerRun
 
 
-class ManagerRunOut(serializers.ModelSerializer[ManagerRun]):
+class ManagerRunOut(RowOut[ManagerRun]):
     """One fit of a manager's judgement to what was audited.
 
     `weights` and `before`: the rubric's weights by item; `adapter`: what was trained for a manager that is a language
@@ -17,25 +14,6 @@ class ManagerRunOut(serializers.ModelSerializer[ManagerRun]):
     `…_interval` of each at 90 %.
     """
 
-    project = serializers.CharField(source="project.slug")
-    parent: Any = serializers.IntegerField(source="parent_id", allow_null=True)
-    run = serializers.IntegerField(source="run_id", allow_null=True)
-
     class Meta:
         model = ManagerRun
-        fields = [
-            "id",
-            "project",
-            "manager",
-            "kind",
-            "state",
-            "parent",
-            "run",
-            "audits",
-            "before",
-            "weights",
-            "adapter",
-            "metrics",
-            "words",
-            "created_at",
-        ]
+        fields = "id project manager kind state parent run audits before weights adapter metrics words created_at"

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField, WordField
 from apps.inference.models import Price
 from apps.inference.registry import CHOICES
@@ -21,14 +22,14 @@ class DollarsField(serializers.DecimalField):
         return super().to_internal_value(data)
 
 
-class PriceOut(serializers.ModelSerializer[Price]):
+class PriceOut(RowOut[Price]):
     """What a model costs from a moment on, in US dollars a million tokens. The latest that began counts."""
 
     provider = serializers.IntegerField(source="provider_id", allow_null=True, help_text="null: of a whole kind.")
 
     class Meta:
         model = Price
-        fields = ["id", "provider", "kind", "model", "input", "cached_input", "output", "valid_from", "source"]
+        fields = "id provider kind model input cached_input output valid_from source"
 
 
 class PriceIn(StrictSerializer):

@@ -6,6 +6,7 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
     NumberField,
     StrictSerializer,
@@ -54,7 +55,7 @@ class ProbeOut(serializers.Serializer[Any]):
     remarks = serializers.ListField(child=serializers.CharField())
 
 
-class ProviderOut(serializers.ModelSerializer[Provider]):
+class ProviderOut(RowOut[Provider]):
     """A model server; its key is never shown."""
 
     project = serializers.CharField(
@@ -69,27 +70,10 @@ class ProviderOut(serializers.ModelSerializer[Provider]):
 
     class Meta:
         model = Provider
-        fields = [
-            "id",
-            "project",
-            "name",
-            "granted_to",
-            "kind",
-            "base_url",
-            "more_urls",
-            "has_api_key",
-            "default_model",
-            "allow_private",
-            "timeout_s",
-            "tells_processed",
-            "teaches",
-            "requests_per_minute",
-            "tokens_per_minute",
-            "is_active",
-            "probe",
-            "probed_at",
-            "created_at",
-        ]
+        fields = (
+            "id project name granted_to kind base_url more_urls has_api_key default_model allow_private timeout_s "
+            "tells_processed teaches requests_per_minute tokens_per_minute is_active probe probed_at created_at"
+        )
 
     def get_has_api_key(self, provider: Provider) -> bool:
         return bool(provider.api_key_sealed)
@@ -187,27 +171,15 @@ class ServerUseOut(serializers.Serializer[Any]):
     unpriced = serializers.IntegerField(help_text="Calls of this month whose price was not known.")
 
 
-class ProviderGrantOut(serializers.ModelSerializer[ProviderGrant]):
+class ProviderGrantOut(RowOut[ProviderGrant]):
     """A project may ask a shared model server."""
 
-    provider = serializers.IntegerField(source="provider_id")
     provider_name = serializers.CharField(source="provider.name")
-    project = serializers.CharField(source="project.slug")
     used = serializers.SerializerMethodField()
 
     class Meta:
         model = ProviderGrant
-        fields = [
-            "id",
-            "provider",
-            "provider_name",
-            "project",
-            "tokens_per_day",
-            "usd_per_month",
-            "used",
-            "granted_by",
-            "created_at",
-        ]
+        fields = "id provider provider_name project tokens_per_day usd_per_month used granted_by created_at"
 
     @extend_schema_field(ServerUseOut)
     def get_used(self, grant: ProviderGrant) -> dict[str, Any]:

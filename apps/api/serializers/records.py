@@ -4,19 +4,20 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField
 from apps.audit.models import AuditEntry
 from apps.outbox.models import Segment
 
 
-class AuditEntryOut(serializers.ModelSerializer[AuditEntry]):
+class AuditEntryOut(RowOut[AuditEntry]):
     """One thing that happened."""
 
     kind = serializers.CharField(help_text="Past tense, dotted: `task.submitted`.")
 
     class Meta:
         model = AuditEntry
-        fields = ["id", "kind", "subject_type", "subject_id", "project_id", "actor", "payload", "at"]
+        fields = "id kind subject_type subject_id project_id actor payload at"
 
 
 class ChainOut(serializers.Serializer[Any]):
@@ -84,7 +85,7 @@ class ReplayedOut(serializers.Serializer[Any]):
     left = serializers.IntegerField(help_text="Not looked at this time: ask again.")
 
 
-class DeadLetterOut(serializers.ModelSerializer[Segment]):
+class DeadLetterOut(RowOut[Segment]):
     """Work that was given up, with why."""
 
     project = serializers.SerializerMethodField()
@@ -92,18 +93,7 @@ class DeadLetterOut(serializers.ModelSerializer[Segment]):
 
     class Meta:
         model = Segment
-        fields = [
-            "id",
-            "project",
-            "kind",
-            "subject_id",
-            "state",
-            "link",
-            "attempts",
-            "errors",
-            "finished_at",
-            "created_at",
-        ]
+        fields = "id project kind subject_id state link attempts errors finished_at created_at"
 
     def get_project(self, segment: Segment) -> str | None:
         slugs: dict[int, str] = self.context.get("slugs", {})

@@ -4,42 +4,27 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.inference.models import Exchange, Session
 
 
-class SessionOut(serializers.ModelSerializer[Session]):
+class SessionOut(RowOut[Session]):
     """A conversation seen by the gateway."""
 
-    project = serializers.CharField(source="project.slug")
     worker = serializers.CharField(source="worker_name")
     is_named = serializers.BooleanField(help_text="Its caller named the conversation, and not only its user.")
 
     class Meta:
         model = Session
-        fields = [
-            "id",
-            "project",
-            "key",
-            "is_named",
-            "worker",
-            "agent",
-            "end_user",
-            "created_at",
-            "last_seen_at",
-            "closed_at",
-        ]
+        fields = "id project key is_named worker agent end_user created_at last_seen_at closed_at"
 
 
-class ExchangeOut(serializers.ModelSerializer[Exchange]):
+class ExchangeOut(RowOut[Exchange]):
     """One request and one of its answers, without its words and tokens."""
 
-    project = serializers.CharField(source="project.slug")
-    session = serializers.IntegerField(source="session_id", allow_null=True)
     provider = serializers.CharField(source="provider.name", allow_null=True, default=None)
     worker = serializers.CharField(source="worker_name")
     adapter = serializers.CharField(source="adapter_name", help_text="What really served it; empty: the base model.")
-    task = serializers.IntegerField(source="task_id", allow_null=True)
-    parent: Any = serializers.IntegerField(source="parent_id", allow_null=True)
     cost_usd = serializers.FloatField(allow_null=True, help_text="By the price known then; null: none was known.")
     fallback_reason = serializers.CharField(
         help_text="Why one of the worker's fallbacks answered; empty: its own model did. Such an answer is not trained."
@@ -48,40 +33,12 @@ class ExchangeOut(serializers.ModelSerializer[Exchange]):
 
     class Meta:
         model = Exchange
-        fields = [
-            "id",
-            "public_id",
-            "choice",
-            "project",
-            "session",
-            "parent",
-            "worker",
-            "agent",
-            "provider",
-            "api",
-            "turn",
-            "task",
-            "step_index",
-            "model",
-            "adapter",
-            "policy_version",
-            "finish_reason",
-            "prompt_tokens",
-            "completion_tokens",
-            "cached_tokens",
-            "cost_usd",
-            "latency_ms",
-            "first_token_ms",
-            "status",
-            "is_streamed",
-            "is_truncated",
-            "is_mixed",
-            "fallback_reason",
-            "deleted_at",
-            "has_exact_tokens",
-            "error",
-            "created_at",
-        ]
+        fields = (
+            "id public_id choice project session parent worker agent provider api turn task step_index model adapter "
+            "policy_version finish_reason prompt_tokens completion_tokens cached_tokens cost_usd latency_ms "
+            "first_token_ms status is_streamed is_truncated is_mixed fallback_reason deleted_at has_exact_tokens error "
+            "created_at"
+        )
 
 
 class ExchangeTokensOut(serializers.Serializer[Any]):
@@ -105,16 +62,7 @@ class ExchangeDetailOut(ExchangeOut):
     tokens = ExchangeTokensOut(allow_null=True)
 
     class Meta(ExchangeOut.Meta):
-        fields = [
-            *ExchangeOut.Meta.fields,
-            "request",
-            "messages",
-            "text",
-            "reasoning",
-            "tool_calls",
-            "is_whole",
-            "tokens",
-        ]
+        fields = ExchangeOut.Meta.fields + " request messages text reasoning tool_calls is_whole tokens"
 
 
 class AskedOut(serializers.Serializer[Any]):

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import ObjectField, StrictSerializer, TextField, WholeNumberField, WordField
 from apps.supervision.actions import KINDS, MAX_ARGUMENTS_BYTES, MAX_TOOL_CHARS
 from apps.supervision.models import OUTCOMES, Proposal
@@ -22,13 +23,10 @@ OUTCOME_HELP = (
 )
 
 
-class ProposalOut(serializers.ModelSerializer[Proposal]):
+class ProposalOut(RowOut[Proposal]):
     """An action an outside agent wants to take, and what was said to it."""
 
-    project = serializers.CharField(source="project.slug")
-    task = serializers.IntegerField(source="task_id")
     worker = serializers.CharField(source="task.worker.name")
-    proposed_by = serializers.CharField(source="proposed_by.username")
     attempt = serializers.IntegerField(source="attempt_id", allow_null=True, help_text="The work it became part of.")
     action: Any = serializers.DictField(help_text=ACTION_HELP)
     outcome = serializers.ChoiceField(choices=sorted({*OUTCOMES.values(), "fail"}), help_text=OUTCOME_HELP)
@@ -38,28 +36,10 @@ class ProposalOut(serializers.ModelSerializer[Proposal]):
 
     class Meta:
         model = Proposal
-        fields = [
-            "id",
-            "project",
-            "task",
-            "worker",
-            "proposed_by",
-            "step_index",
-            "action",
-            "context",
-            "risk",
-            "reason",
-            "state",
-            "outcome",
-            "permitted",
-            "decision",
-            "decided_by",
-            "decided_at",
-            "deadline_at",
-            "on_timeout",
-            "attempt",
-            "created_at",
-        ]
+        fields = (
+            "id project task worker proposed_by step_index action context risk reason state outcome permitted decision "
+            "decided_by decided_at deadline_at on_timeout attempt created_at"
+        )
 
 
 class ActionIn(StrictSerializer):

@@ -4,13 +4,14 @@ from typing import Any
 
 from rest_framework import serializers
 
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WordField
 from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.services import MAX_ENDPOINT_NAME_CHARS, TELLABLE
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
 
-class WebhookOut(serializers.ModelSerializer[Webhook]):
+class WebhookOut(RowOut[Webhook]):
     """An address that is told what happens in a project."""
 
     project = serializers.CharField(source="project.slug")
@@ -19,20 +20,10 @@ class WebhookOut(serializers.ModelSerializer[Webhook]):
 
     class Meta:
         model = Webhook
-        fields = [
-            "id",
-            "project",
-            "name",
-            "url",
-            "kinds",
-            "include_details",
-            "allow_private",
-            "is_active",
-            "failures",
-            "failing_since",
-            "disabled_reason",
-            "created_at",
-        ]
+        fields = (
+            "id project name url kinds include_details allow_private is_active failures failing_since disabled_reason "
+            "created_at"
+        )
 
 
 class NewWebhookOut(WebhookOut):
@@ -41,7 +32,7 @@ class NewWebhookOut(WebhookOut):
     secret = serializers.CharField(allow_null=True)
 
     class Meta(WebhookOut.Meta):
-        fields = [*WebhookOut.Meta.fields, "secret"]
+        fields = WebhookOut.Meta.fields + " secret"
 
 
 class WebhookChange(StrictSerializer):
@@ -85,10 +76,9 @@ class TryOut(serializers.Serializer[Any]):
     ms = serializers.IntegerField()
 
 
-class DeliveryOut(serializers.ModelSerializer[Delivery]):
+class DeliveryOut(RowOut[Delivery]):
     """One message to one address."""
 
-    webhook = serializers.IntegerField(source="webhook_id")
     entry = serializers.IntegerField(source="entry_id", allow_null=True, help_text="Of the audit; null: a test.")
     message = serializers.SerializerMethodField(help_text="The `webhook-id` it is sent under, each time the same.")
     body: Any = serializers.DictField()
@@ -96,21 +86,7 @@ class DeliveryOut(serializers.ModelSerializer[Delivery]):
 
     class Meta:
         model = Delivery
-        fields = [
-            "id",
-            "webhook",
-            "message",
-            "entry",
-            "kind",
-            "body",
-            "state",
-            "attempts",
-            "next_at",
-            "status",
-            "tries",
-            "created_at",
-            "ended_at",
-        ]
+        fields = "id webhook message entry kind body state attempts next_at status tries created_at ended_at"
 
     def get_message(self, delivery: Delivery) -> str:
         return f"msg_{delivery.event_id.hex}"

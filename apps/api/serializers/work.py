@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from apps.api.permissions import current_user
 from apps.api.serializers.learning import UseOut
+from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
@@ -50,13 +51,11 @@ LEARNS_WITH_HELP = (
 STEP_KIND = RegexValidator(r"^(step|call|answer|other)\Z", "wanted one of step, call, answer, other")
 
 
-class WorkerOut(serializers.ModelSerializer[Worker]):
+class WorkerOut(RowOut[Worker]):
     """An agent of a project, and what serves it now."""
 
-    project = serializers.CharField(source="project.slug")
     provider = serializers.CharField(source="provider.name", allow_null=True, default=None)
     agent_server = serializers.CharField(source="agent_server.name", allow_null=True, default=None)
-    learns_with = serializers.CharField(source="learns_with.name", allow_null=True, default=None)
     learners: Any = serializers.SlugRelatedField(
         slug_field="name", many=True, read_only=True, help_text="Workers that learn with it."
     )
@@ -75,31 +74,11 @@ class WorkerOut(serializers.ModelSerializer[Worker]):
 
     class Meta:
         model = Worker
-        fields = [
-            "id",
-            "project",
-            "name",
-            "kind",
-            "provider",
-            "agent_server",
-            "agent_id",
-            "base_model",
-            "base_directory",
-            "base_facts",
-            "base_compared",
-            "base_missing",
-            "system_prompt",
-            "sampling",
-            "supervision",
-            "adapters_per",
-            "user_batch_tasks",
-            "fallbacks",
-            "learns_with",
-            "learners",
-            "is_active",
-            "adapter",
-            "created_at",
-        ]
+        fields = (
+            "id project name kind provider agent_server agent_id base_model base_directory base_facts base_compared "
+            "base_missing system_prompt sampling supervision adapters_per user_batch_tasks fallbacks learns_with "
+            "learners is_active adapter created_at"
+        )
 
     def get_base_missing(self, worker: Worker) -> str:
         return say_missing(worker.line)
@@ -144,39 +123,19 @@ class WorkerIn(WorkerFields):
     kind = WordField(choices=Worker.Kind.choices)
 
 
-class TaskOut(serializers.ModelSerializer[Task]):
+class TaskOut(RowOut[Task]):
     """Work given to an agent."""
 
-    project = serializers.CharField(source="project.slug")
-    worker = serializers.CharField(source="worker.name")
-    submitted_by = serializers.CharField(source="submitted_by.username")
-    parent: Any = serializers.IntegerField(source="parent_id", allow_null=True)
     reference = serializers.SerializerMethodField(
         help_text="What a right answer holds. null for all but owners and managers of the project."
     )
 
     class Meta:
         model = Task
-        fields = [
-            "id",
-            "project",
-            "worker",
-            "environment",
-            "prompt",
-            "reference",
-            "parent",
-            "metadata",
-            "group_size",
-            "seed",
-            "state",
-            "answer",
-            "score",
-            "failed_link",
-            "failure",
-            "submitted_by",
-            "created_at",
-            "updated_at",
-        ]
+        fields = (
+            "id project worker environment prompt reference parent metadata group_size seed state answer score "
+            "failed_link failure submitted_by created_at updated_at"
+        )
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_reference(self, task: Task) -> Any:
@@ -271,56 +230,36 @@ class TaskFileOut(ManyTasksOut):
     )
 
 
-class ScoreOut(serializers.ModelSerializer[StepScore]):
+class ScoreOut(RowOut[StepScore]):
     """What one scorer said; no score: unscored, for `reason`."""
 
     class Meta:
         model = StepScore
-        fields = ["scorer", "score", "reason", "spread", "details"]
+        fields = "scorer score reason spread details"
 
 
-class StepOut(serializers.ModelSerializer[Step]):
+class StepOut(RowOut[Step]):
     """One step of an attempt with its scores by scorer."""
 
     scores = ScoreOut(many=True)
 
     class Meta:
         model = Step
-        fields = ["id", "index", "kind", "text", "tool_name", "tool_result", "token_start", "token_end", "scores"]
+        fields = "id index kind text tool_name tool_result token_start token_end scores"
 
 
-class AttemptOut(serializers.ModelSerializer[Attempt]):
+class AttemptOut(RowOut[Attempt]):
     """One try at a task."""
 
     project = serializers.CharField(source="task.project.slug")
-    task = serializers.IntegerField(source="task_id")
-    worker = serializers.CharField(source="worker.name")
-    adapter = serializers.CharField(source="adapter.name", allow_null=True, default=None)
-    exchange = serializers.IntegerField(source="exchange_id", allow_null=True)
     scores = serializers.SerializerMethodField(help_text="Of the attempt as a whole, by scorer.")
 
     class Meta:
         model = Attempt
-        fields = [
-            "id",
-            "project",
-            "task",
-            "index",
-            "worker",
-            "adapter",
-            "exchange",
-            "state",
-            "text",
-            "answer",
-            "error",
-            "outcome",
-            "score",
-            "score_details",
-            "scores",
-            "missing_steps",
-            "elapsed_s",
-            "created_at",
-        ]
+        fields = (
+            "id project task index worker adapter exchange state text answer error outcome score score_details scores "
+            "missing_steps elapsed_s created_at"
+        )
 
     def get_scores(self, attempt: Attempt) -> list[dict[str, Any]]:
         whole = [score for score in attempt.step_scores.all() if score.step_id is None]
@@ -333,7 +272,7 @@ class AttemptDetailOut(AttemptOut):
     uses = serializers.SerializerMethodField()
 
     class Meta(AttemptOut.Meta):
-        fields = [*AttemptOut.Meta.fields, "uses"]
+        fields = AttemptOut.Meta.fields + " uses"
 
     @extend_schema_field(UseOut(many=True))
     def get_uses(self, attempt: Attempt) -> list[dict[str, Any]]:
