@@ -1,21 +1,20 @@
 """How many tokens a Messages request is, as the server that would answer it counts them. Nothing is estimated."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
-import aiohttp
 import orjson
-from yarl import URL
 
 from apps.gateway.asking import OURS, Json, read_model
 from apps.gateway.dialects import DIALECTS, fit_server, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
-from apps.gateway.fetching import BROKEN
 from apps.gateway.routing import Route, find_route
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Caller
 from apps.gateway.upstreams import FAR_STATUSES, AnswerTooLongError, DownError, Endpoint, read_beginning, read_whole
+from tentalis.outbound.http1 import Answer, BrokenError, Target
 
 _NO_LIMIT = {"max_tokens": 1}
 """What a request to answer must say and one to count need not."""
@@ -56,13 +55,13 @@ async def _ask(edge: Edge, route: Route, place: Place, asked: bytes) -> int:
     for endpoint in edge.upstreams.order(route.backend, place.session):
         try:
             answer = await edge.upstreams.ask(route.backend, endpoint, _address(endpoint), asked)
-            async with answer:
+            with closing(answer):
                 if answer.status in FAR_STATUSES:
                     raise DownError(f"status {answer.status}")
                 raw = await (read_whole(answer) if answer.status == 200 else read_beginning(answer))
         except AnswerTooLongError as error:
             raise RefusalError(f"{name}: {error}", status=502, code="upstream_too_long") from None
-        except (DownError, *BROKEN) as error:
+        except (DownError, BrokenError) as error:
             words = str(error)
             continue
         except TimeoutError:
@@ -72,11 +71,11 @@ async def _ask(edge: Edge, route: Route, place: Place, asked: bytes) -> int:
     raise RefusalError(f"{name} is down: {words}", status=503, code="upstream_down", retry_after_s=2)
 
 
-def _address(endpoint: Endpoint) -> URL:
-    return endpoint.tokenize or endpoint.chat / "count_tokens"
+def _address(endpoint: Endpoint) -> Target:
+    return endpoint.tokenize or endpoint.chat._replace(path=f"{endpoint.chat.path}/count_tokens")
 
 
-def _read_count(route: Route, answer: aiohttp.ClientResponse, raw: bytes) -> int:
+def _read_count(route: Route, answer: Answer, raw: bytes) -> int:
     name = route.backend.name
     if answer.status == 404:
         told = read_error(raw).message or "404"

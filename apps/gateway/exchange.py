@@ -14,7 +14,7 @@ from apps.gateway.dialects.content import Usage
 from apps.gateway.dialects.responses.items import UnknownItemsError
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
-from apps.gateway.fetching import BROKEN, Fetch
+from apps.gateway.fetching import Fetch
 from apps.gateway.limits import Reservation
 from apps.gateway.merging import count_told
 from apps.gateway.origins import ANTHROPICS_ID, REQUEST_ID, make_base
@@ -28,6 +28,7 @@ from apps.gateway.tables import Caller, Served
 from apps.gateway.traces import find_items
 from apps.gateway.upstreams import AnswerTooLongError
 from tentalis.limits import LIMITS
+from tentalis.outbound.http1 import BrokenError
 
 logger = logging.getLogger(__name__)
 
@@ -220,7 +221,7 @@ class Exchange:
                     data = await fetch.read_on()
                 except TimeoutError:
                     data, error = b"", "the server was silent for too long"
-                except BROKEN:
+                except BrokenError:
                     data, error = b"", "the server went away"
                 except AnswerTooLongError as too_long:
                     data, error = b"", str(too_long)

@@ -4,8 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import aiohttp
-
 from apps.gateway.dialects import BadRequestError, ErrorWords, read_error
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
@@ -24,12 +22,11 @@ from apps.gateway.upstreams import (
 )
 from tentalis.limits import LIMITS
 from tentalis.outbound.answers import Measure, read_retry_after
+from tentalis.outbound.http1 import Answer, BrokenError
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
 DOWN_RETRY_S = 2.0
-BROKEN = (aiohttp.ClientError, ConnectionError)
-"""What reading an answer raises when its server goes away."""
 
 
 class Fetch:
@@ -48,7 +45,7 @@ class Fetch:
         self._edge = edge
         self._incoming = incoming
         self._admit = admit
-        self._answer: aiohttp.ClientResponse | None = None
+        self._answer: Answer | None = None
         self._measure = Measure(LIMITS.gateway_answer_bytes)
         self.endpoint: Endpoint | None = None
         self.fallback = self.fallback_reason = ""
@@ -123,9 +120,9 @@ class Fetch:
             await self._aim_again()
 
     async def read_on(self) -> bytes:
-        """What has come of a stream since; b"" at its end. Raises one of BROKEN, TimeoutError or AnswerTooLongError."""
+        """What has come of a stream since; b"" at its end. Raises BrokenError, TimeoutError or AnswerTooLongError."""
         assert self._answer is not None, "the first piece is read before the next"
-        found = await self._answer.content.readany()
+        found = await self._answer.read()
         if words := self._measure.find_excess(len(found)):
             raise AnswerTooLongError(words)
         return found
@@ -179,7 +176,7 @@ class Fetch:
         except AnswerTooLongError as error:
             message = f"{backend.name}: {error}"
             raise RefusalError(message, status=502, code="upstream_too_long") from None
-        except BROKEN as error:
+        except BrokenError as error:
             endpoint.note_failure("its answer broke off")
             raise DownError("its answer broke off", was_asked=True) from error
         if not found:
@@ -193,7 +190,7 @@ class Fetch:
             parts.append(part)
         return b"".join(parts)
 
-    def _tell_as_events(self, answer: aiohttp.ClientResponse, raw: bytes) -> bytes:
+    def _tell_as_events(self, answer: Answer, raw: bytes) -> bytes:
         """The events of an answer that came whole. Raises what `_try` does where it is an error, or nothing known."""
         try:
             if self.plan.route.backend.kind.dialect != "openai":
@@ -209,12 +206,12 @@ class Fetch:
                 raise RefusalError(f"{name}: {error}", status=error.status, code=code, param=words.param) from None
             raise self._read_refusal(answer, raw, status=error.status) from None
 
-    def _read_refusal(self, answer: aiohttp.ClientResponse, raw: bytes, *, status: int) -> Exception:
+    def _read_refusal(self, answer: Answer, raw: bytes, *, status: int) -> Exception:
         """What a server means that did not say 200, or said so of an error."""
         route = self.plan.route
         name = route.backend.name
         wait_s = read_retry_after(answer.headers)
-        words = read_error(raw) if raw else ErrorWords(answer.reason or "", "", "")
+        words = read_error(raw) if raw else ErrorWords(answer.reason, "", "")
         if status in FAR_STATUSES:
             return DownError(f"status {status}: {words.message[:200]}", wait_s=wait_s)
         message = f"{name}: {words.message or status}"

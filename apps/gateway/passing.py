@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -14,7 +15,6 @@ from uuid import UUID
 import orjson
 from aiohttp import web
 from django.db.utils import Error as DatabaseError
-from yarl import URL
 
 from apps.gateway.asking import OURS, read_model, read_object
 from apps.gateway.bodies import Body
@@ -23,7 +23,7 @@ from apps.gateway.dialects.content import Usage
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.exchange import ADAPTER_HEADER, EXCHANGE_HEADER, UNRECORDED
-from apps.gateway.fetching import BROKEN, DOWN_RETRY_S
+from apps.gateway.fetching import DOWN_RETRY_S
 from apps.gateway.routing import Route, find_route
 from apps.gateway.sessions import Place, find_place
 from apps.gateway.tables import Caller
@@ -38,6 +38,7 @@ from apps.gateway.upstreams import (
 from apps.inference.models import Exchange
 from tentalis.core.token_use import guess_prompt_tokens
 from tentalis.outbound.answers import read_retry_after
+from tentalis.outbound.http1 import BrokenError, read_target
 
 logger = logging.getLogger(__name__)
 
@@ -195,10 +196,10 @@ async def _ask(edge: Edge, route: Route, place: Place, path: str, wanted: Wanted
     sent = wanted.write(route.served.name)
     down = DownError("no address")
     for endpoint in edge.upstreams.order(backend, place.session):
-        url = URL(endpoint.api + path.removeprefix("/v1"), encoded=True)
+        url = read_target(endpoint.api + path.removeprefix("/v1"))
         try:
             answer = await edge.upstreams.ask(backend, endpoint, url, sent, {"Content-Type": wanted.content_type})
-            async with answer:
+            with closing(answer):
                 raw = await (read_whole(answer) if answer.status == 200 else read_beginning(answer))
         except AnswerTooLongError as error:
             raise RefusalError(f"{backend.name}: {error}", status=502, code="upstream_too_long") from None
@@ -208,7 +209,7 @@ async def _ask(edge: Edge, route: Route, place: Place, path: str, wanted: Wanted
         except DownError as error:
             down = error
             continue
-        except BROKEN:
+        except BrokenError:
             down = DownError("its answer broke off")
             continue
         wait_s = read_retry_after(answer.headers)

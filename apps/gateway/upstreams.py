@@ -7,25 +7,25 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-import aiohttp
-from yarl import URL
-
 from apps.base.tasks import cancel_and_wait
 from apps.gateway.tables import Backend
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError
-from tentalis.outbound.aio import make_connector
 from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
+from tentalis.outbound.http1 import Answer, BrokenError, Client, Target, UnreachedError, read_target
 
 logger = logging.getLogger(__name__)
 
-CONNECT_S = 3.0
 LONGEST_REST_S = 10.0
 PROBE_EVERY_S = 0.5
 PROBE_TIMEOUT_S = 2.0
 ERROR_WORDS_S = 5.0
-KEEPALIVE_S = 60.0
-BIGGEST_LINE = 2**17
+HEADERS = {
+    "Content-Type": "application/json",
+    "User-Agent": "tentalis",
+    "Accept": "*/*",
+    "Accept-Encoding": "identity",
+}
 FAR_STATUSES = frozenset({502, 503, 504})
 """Answers that say that another address of the same server may do better."""
 
@@ -38,10 +38,10 @@ class Endpoint:
         self.base_url = base_url
         self.trusts_private = backend.trusts_private
         self.api = urls.api
-        self.chat = URL(urls.chat, encoded=True)
-        self.completions = URL(urls.completions or urls.chat, encoded=True)
-        self.tokenize = URL(f"{urls.root}/tokenize", encoded=True) if backend.kind.tokenizes else None
-        self.health = URL(f"{urls.root}/health", encoded=True) if backend.kind.is_local else None
+        self.chat = read_target(urls.chat)
+        self.completions = read_target(urls.completions or urls.chat)
+        self.tokenize = read_target(f"{urls.root}/tokenize") if backend.kind.tokenizes else None
+        self.health = read_target(f"{urls.root}/health") if backend.kind.is_local else None
         self.in_flight = 0
         self._failures = 0
         self._rests_until = 0.0
@@ -86,35 +86,34 @@ class AnswerTooLongError(Exception):
     """An answer is longer than is taken, or compressed; another address of the same server would give the same."""
 
 
-async def read_whole(answer: aiohttp.ClientResponse) -> bytes:
-    """All of an answer. Raises AnswerTooLongError, or what aiohttp raises where the server goes away."""
+async def read_whole(answer: Answer) -> bytes:
+    """All of an answer. Raises AnswerTooLongError, or one of BrokenError and TimeoutError."""
     check_head(answer)
-    content, measure = answer.content, Measure(LIMITS.gateway_answer_bytes)
+    measure = Measure(LIMITS.gateway_answer_bytes)
     parts: list[bytes] = []
-    while not parts or not content.at_eof():
-        parts.append(await content.readany())
-        if words := measure.find_excess(len(parts[-1])):
+    while part := await answer.read():
+        parts.append(part)
+        if words := measure.find_excess(len(part)):
             answer.close()
             raise AnswerTooLongError(words)
     return b"".join(parts)
 
 
-async def read_beginning(answer: aiohttp.ClientResponse) -> bytes:
+async def read_beginning(answer: Answer) -> bytes:
     """Of an error, so much of its words as comes in time; one read alone may end in the middle of them."""
-    parts, left = [], LIMITS.error_answer_bytes
+    found = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(ERROR_WORDS_S):
-            while left > 0 and (part := await answer.content.read(left)):
-                parts.append(part)
-                left -= len(part)
-    return b"".join(parts)
+            while len(found) < LIMITS.error_answer_bytes and (part := await answer.read()):
+                found += part
+    return found[: LIMITS.error_answer_bytes]
 
 
-def check_head(answer: aiohttp.ClientResponse) -> None:
+def check_head(answer: Answer) -> None:
     """Raise AnswerTooLongError where the head alone tells that."""
     words = COMPRESSED if is_compressed(answer.headers) else ""
-    if not words and (size := answer.content_length or 0) > LIMITS.gateway_answer_bytes:
-        words = Measure(LIMITS.gateway_answer_bytes).find_excess(size)
+    if not words and answer.size > LIMITS.gateway_answer_bytes:
+        words = Measure(LIMITS.gateway_answer_bytes).find_excess(answer.size)
     if words:
         answer.close()
         raise AnswerTooLongError(words)
@@ -125,7 +124,7 @@ class Upstreams:
 
     def __init__(self) -> None:
         self._endpoints: dict[tuple[str, str, bool], Endpoint] = {}
-        self._clients = {trusts: _make_client(trusts_private=trusts) for trusts in (False, True)}
+        self._client = Client(HEADERS)
         self._prober: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -133,8 +132,7 @@ class Upstreams:
 
     async def stop(self) -> None:
         await cancel_and_wait(self._prober)
-        for client in self._clients.values():
-            await client.close()
+        self._client.close()
 
     def order(self, backend: Backend, session: str) -> list[Endpoint]:
         """The addresses in the order in which to try them: a session's own first, those at rest last."""
@@ -145,8 +143,8 @@ class Upstreams:
         return sorted(found, key=lambda endpoint: endpoint.is_resting)
 
     async def ask(
-        self, backend: Backend, endpoint: Endpoint, url: URL, body: bytes, more: Mapping[str, str] | None = None
-    ) -> aiohttp.ClientResponse:
+        self, backend: Backend, endpoint: Endpoint, target: Target, body: bytes, more: Mapping[str, str] | None = None
+    ) -> Answer:
         """Send a request and wait for the head of its answer.
 
         Args:
@@ -155,30 +153,26 @@ class Upstreams:
             DownError: nobody answered, or somebody who says that another may.
             TimeoutError: it took the request and was silent for too long.
         """
-        client = self._clients[endpoint.trusts_private]
         headers = {**more, **backend.headers} if more else backend.headers
         try:
-            response = await client.post(
-                url, data=body, headers=headers, allow_redirects=False, timeout=_timeout(backend.timeout_s)
+            answer = await self._client.ask(
+                target, body, headers, silence_s=backend.timeout_s, allow_private=endpoint.trusts_private
             )
-        except aiohttp.ConnectionTimeoutError as error:
-            endpoint.note_failure("no connection in time")
-            raise DownError("it cannot be reached in time") from error
-        except aiohttp.ServerTimeoutError as error:
-            raise TimeoutError(f"silent for {backend.timeout_s:g} s") from error
-        except aiohttp.ClientConnectorError as error:
-            words = error.os_error.words if isinstance(error.os_error, BlockedAddressError) else "no connection"
+        except UnreachedError as error:
+            cause = error.__cause__
+            words = "it cannot be reached in time" if isinstance(cause, TimeoutError) else "no connection"
+            words = cause.words if isinstance(cause, BlockedAddressError) else words
             endpoint.note_failure(words)
             raise DownError(words) from error
-        except aiohttp.ClientError as error:
-            words = f"the connection broke ({type(error).__name__})"
+        except BrokenError as error:
+            words = f"the connection broke ({error})"
             endpoint.note_failure(words)
             raise DownError(words) from error
-        if response.status in FAR_STATUSES:
-            endpoint.note_failure(f"status {response.status}")
+        if answer.status in FAR_STATUSES:
+            endpoint.note_failure(f"status {answer.status}")
         else:
             endpoint.note_success()
-        return response
+        return answer
 
     def _find(self, backend: Backend, base_url: str) -> Endpoint:
         key = backend.kind.kind, base_url, backend.trusts_private
@@ -194,33 +188,15 @@ class Upstreams:
                 if endpoint.is_failing and endpoint.health is not None:
                     await self._probe(endpoint, endpoint.health)
 
-    async def _probe(self, endpoint: Endpoint, url: URL) -> None:
-        with suppress(aiohttp.ClientError, TimeoutError):
-            client = self._clients[endpoint.trusts_private]
-            timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S)
-            async with client.get(url, allow_redirects=False, timeout=timeout) as response:
-                if response.status == 200:
-                    endpoint.note_success()
-
-
-_TIMEOUTS: dict[float, aiohttp.ClientTimeout] = {}
-
-
-def _timeout(silence_s: float) -> aiohttp.ClientTimeout:
-    if (found := _TIMEOUTS.get(silence_s)) is None:
-        found = _TIMEOUTS[silence_s] = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=silence_s)
-    return found
-
-
-def _make_client(*, trusts_private: bool) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        auto_decompress=False,
-        connector=make_connector(allow_private=trusts_private, limit=0, keepalive_timeout=KEEPALIVE_S),
-        headers={"Content-Type": "application/json", "User-Agent": "tentalis", "Accept-Encoding": "identity"},
-        timeout=aiohttp.ClientTimeout(total=None),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=BIGGEST_LINE,
-    )
+    async def _probe(self, endpoint: Endpoint, target: Target) -> None:
+        with suppress(ConnectionError, TimeoutError):
+            answer = await self._client.ask(
+                target, None, {}, silence_s=PROBE_TIMEOUT_S, allow_private=endpoint.trusts_private
+            )
+            await read_beginning(answer)
+            answer.close()
+            if answer.status == 200:
+                endpoint.note_success()
 
 
 def _weigh(session: str, url: str) -> bytes:

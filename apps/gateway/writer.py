@@ -1,4 +1,4 @@
-"""The thread that carries a spool into Postgres, a few milliseconds behind it, each record exactly once.
+"""The thread that carries a spool into Postgres, a moment behind it, each record exactly once.
 
 A batch's rows and the place behind it in the spool are one transaction, and the place moves only from where this
 process believes it to be: whoever wrote the same records first has moved it, and the batch is dropped. While Postgres
@@ -35,9 +35,10 @@ from apps.gateway.spool import (
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 0.02
+PAUSE_S = 0.06
+"""Between two batches: a batch costs as much as a dozen records, and the spool keeps what waits."""
 ORPHANS_EVERY_S = 5.0
-BATCH_RECORDS = 256
+BATCH_RECORDS = 512
 BATCH_BYTES = 4 * 2**20
 PATIENCE_S = (0.1, 2.0)
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -81,14 +82,14 @@ class Writer:
         conninfo: str,
         *,
         find_rates: FindRates | None = None,
-        poll_s: float = POLL_S,
+        pause_s: float = PAUSE_S,
         orphans_every_s: float = ORPHANS_EVERY_S,
         rejected_kept_s: float = float("inf"),
     ) -> None:
         self._spool = spool
         self._store = Store(conninfo)
         self._find_rates = find_rates
-        self._poll_s = poll_s
+        self._pause_s = pause_s
         self._orphans_every_s = orphans_every_s
         self._rejected_kept_s = rejected_kept_s
         self._own = Source(SpoolReader(spool.directory, is_growing=True))
@@ -100,6 +101,7 @@ class Writer:
         self.stored_count = 0
         self.rejected_count = 0
         self._forgotten_id = 0
+        self._is_behind = False
 
     @property
     def is_alive(self) -> bool:
@@ -136,8 +138,8 @@ class Writer:
                 has_moved = self._carry_all()
                 is_done = is_last and not has_moved
                 wait_s = PATIENCE_S[0]
-                if not has_moved:
-                    self._stopping.wait(self._poll_s)
+                if not self._is_behind:
+                    self._stopping.wait(self._pause_s)
             except (psycopg.Error, OSError) as error:
                 logger.warning("exchanges wait in the spool: %s", str(error).strip() or type(error).__name__)
                 self._store.forget()
@@ -151,6 +153,7 @@ class Writer:
         """A batch of every spool; whether there was any."""
         if time.monotonic() >= self._look_again_at_s:
             self._look_for_orphans()
+        self._is_behind = False
         has_moved = self._carry(self._own)
         for source in list(self._adopted):
             if self._carry(source):
@@ -167,6 +170,8 @@ class Writer:
         batch = source.reader.read(source.position, most_bytes=BATCH_BYTES, most_records=BATCH_RECORDS)
         if not batch:
             return False
+        size_bytes = sum(len(spooled.body) for spooled in batch)
+        self._is_behind |= len(batch) == BATCH_RECORDS or size_bytes > BATCH_BYTES // 2
         before = source.position
         try:
             self._write_batch(source, batch)
