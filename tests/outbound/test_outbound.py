@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, is_allowed
 from tentalis.outbound.aio import make_connector
+from tentalis.outbound.http1 import Client, UnreachedError, read_target
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 from tests.outbound.hostile import CONFUSED, CONTROL, HOSTILE, KEY, NUMBERS, Canary
 
@@ -109,6 +110,16 @@ async def test_a_hostile_address_is_not_reached_through_aiohttp(
 ) -> None:
     with pytest.raises((aiohttp.ClientError, BlockedAddressError, TimeoutError, ValueError)):
         await session.get(url.format(port=canary.port), headers=HEADERS, allow_redirects=False)
+    assert canary.calls == []
+
+
+@pytest.mark.parametrize("url", HOSTILE, ids=ascii)
+async def test_a_hostile_address_is_not_reached_through_http1(canary: Canary, url: str) -> None:
+    async def resolve(host: str, port: int) -> list[Any]:
+        return [(family_of(found), socket.SOCK_STREAM, 0, "", (found, port)) for found in resolve_here(host, port)]
+
+    with pytest.raises((UnreachedError, ValueError)):
+        await Client({}, resolve=resolve).ask(read_target(url.format(port=canary.port)), None, HEADERS, silence_s=3)
     assert canary.calls == []
 
 
@@ -286,7 +297,16 @@ def test_what_python_calls_not_global_is_never_reached(address: object) -> None:
 
 def test_nothing_else_in_the_web_process_opens_connections() -> None:
     """The guard guards only what goes through it."""
-    clients = {"httpx", "aiohttp", "requests", "urllib3", "httpcore", "http.client", "urllib.request"}
+    clients = {
+        "httpx",
+        "aiohttp",
+        "tentalis.outbound.http1",
+        "requests",
+        "urllib3",
+        "httpcore",
+        "http.client",
+        "urllib.request",
+    }
     # openclaw.py names httpx's errors alone; what it sends goes through Transport
     allowed = (
         "tentalis/outbound/",
