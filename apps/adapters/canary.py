@@ -8,36 +8,19 @@ from django.db.models.functions import Now
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.adapters import permitted
 from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
-from apps.outbox.kinds import SegmentKind
-from apps.outbox.models import Segment
+from apps.base.errors import BadInputError, ConflictError
 from apps.workers.models import Worker
 from tentalis.core.learning.canary import MOST_PERCENT
-
-TRIABLE = frozenset({Adapter.State.CANDIDATE, Adapter.State.VERIFIED, Adapter.State.RETIRED})
-"""A candidate too: where no panel measures a worker's adapters, a trial is the only proof there is."""
 
 
 def require_triable(adapter: Adapter, *, percent: int) -> None:
     """Raises BadInputError or IllegalMoveError where an adapter cannot be tried on that share of the tasks."""
     require_share(percent)
-    if adapter.barred:
-        raise IllegalMoveError(f"{adapter.name} cannot be tried: {adapter.barred}")
-    if adapter.end_user:
-        raise IllegalMoveError(f"{adapter.name} cannot be tried: one person has too few tasks for a trial; promote it")
-    if adapter.state not in TRIABLE:
-        wanted = "wanted a candidate, verified or retired"
-        raise IllegalMoveError(f"{adapter.name} cannot be tried: {wanted}, found {adapter.state}")
-    if adapter.state == Adapter.State.CANDIDATE and is_before_gate(adapter):
-        raise IllegalMoveError(f"{adapter.name} cannot be tried yet: the gate is looking at it")
-
-
-def is_before_gate(adapter: Adapter) -> bool:
-    """Whether the gate is yet to say what it says of a candidate."""
-    return Segment.objects.filter(kind=SegmentKind.ADOPT, subject_id=adapter.pk, state=Segment.State.OPEN).exists()
+    permitted.require(adapter, "tried")
 
 
 def look_again(adapter: Adapter) -> Adapter:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.adapters import permitted
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import clear_canary, hold_served, lock_deployment
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
@@ -28,8 +29,6 @@ from apps.workers.models import Worker
 from apps.workers.rules import require_own_line
 from tentalis.core.learning.quarantine_checks import BatchFacts
 
-PROMOTABLE = frozenset({Adapter.State.CANDIDATE, Adapter.State.VERIFIED, Adapter.State.RETIRED})
-"""What a person may put into service; a candidate without proof."""
 EVERYBODYS = "what serves everybody"
 
 
@@ -212,11 +211,8 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
         IllegalMoveError: it was refused or barred, or serves already.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
-    require_not_blocked(adapter, "promoted")
+    permitted.require(adapter, "promoted")
     is_unproved = adapter.state == Adapter.State.CANDIDATE
-    if adapter.state not in PROMOTABLE:
-        wanted = "wanted a candidate, verified or retired"
-        raise IllegalMoveError(f"{adapter.name} cannot be promoted: {wanted}, found {adapter.state}")
     serve(adapter)
     with transaction.atomic():
         lock_deployment(adapter.worker, end_user=adapter.end_user)
@@ -240,9 +236,7 @@ def suspect(*, adapter: Adapter, by: User, reason: str) -> Adapter:
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
     _require_reason(reason, "what is suspicious")
-    if Adapter.State.QUARANTINED not in Adapter.MOVES[Adapter.State(adapter.state)]:
-        message = f"{adapter.name} cannot be put under suspicion: wanted one that does not serve, found {adapter.state}"
-        raise IllegalMoveError(message)
+    permitted.require(adapter, "suspected")
     with transaction.atomic():
         deployment = lock_deployment(adapter.worker, end_user=adapter.end_user)
         if deployment.canary_id == adapter.pk:
@@ -259,19 +253,11 @@ def release(*, adapter: Adapter, by: User, reason: str) -> Adapter:
         IllegalMoveError: it is not in quarantine, or was barred.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
-    require_not_blocked(adapter, "released")
     _require_reason(reason, "why it is harmless")
-    if adapter.state != Adapter.State.QUARANTINED:
-        raise IllegalMoveError(f"{adapter.name} cannot be released: wanted quarantined, found {adapter.state}")
+    permitted.require(adapter, "released")
     payload = {"words": f"released by a person: {reason.strip()[:240]}", "suspicion": adapter.suspicion[:300]}
     move(adapter, Adapter.State.VERIFIED, by=by.handle, payload=payload)
     return adapter
-
-
-def require_not_blocked(adapter: Adapter, what: str) -> None:
-    """Raises IllegalMoveError where an adapter may never serve again."""
-    if adapter.barred:
-        raise IllegalMoveError(f"{adapter.name} cannot be {what}: {adapter.barred}")
 
 
 def _require_reason(reason: str, wanted: str) -> None:
@@ -354,7 +340,9 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
     if adapter is not None and adapter.end_user != end_user:
         raise WrongLineError(f"{adapter.name} is not of this line: it may serve nobody else")
     if adapter is not None:
-        require_not_blocked(Adapter.objects.only("name", "barred").get(pk=adapter.pk), "put into service")
+        barred = Adapter.objects.values_list("barred", flat=True).get(pk=adapter.pk)
+        if barred:
+            raise IllegalMoveError(f"{adapter.name} cannot be put into service: {barred}")
     deployment = lock_deployment(worker, end_user=end_user)
     before = deployment.adapter
     if before is not None and adapter is not None and before.pk == adapter.pk:

@@ -15,7 +15,7 @@ from apps.pipeline.flow import start_training, train_next
 from apps.rollouts import services as rollouts
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel
-from apps.training import cluster, retrying, schedule, scorers
+from apps.training import cluster, retrying, run_control, schedule, scorers
 from apps.training import services as training
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -65,7 +65,7 @@ def retry_run(
     require_right(by, run.project, Right.RUNS_WRITE)
     changes: dict[str, Any] = {}
     with transaction.atomic():
-        retrying.require_again(run)
+        run_control.require(run, "tried again")
         if recipe or recipe_from != retrying.AS_IT_WAS:
             chosen = retrying.change_recipe(run, changes=recipe, start=recipe_from)
             changes = {"recipe": chosen.to_json(), "recipe_hash": chosen.hash}

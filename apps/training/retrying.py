@@ -9,7 +9,7 @@ from django.db.models import DurationField, F, QuerySet
 from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from apps.audit.services import move
-from apps.base.errors import BadInputError, IllegalMoveError, log_and_continue
+from apps.base.errors import BadInputError, log_and_continue
 from apps.training import run_control
 from apps.training.models import TrainingRun
 from apps.training.services import read_recipe
@@ -43,22 +43,6 @@ def change_recipe(run: TrainingRun, *, changes: Mapping[str, Any] | None = None,
         words = f"wanted one that learns from {run.batch.kind}, as its batch holds, found {recipe.algorithm}"
         raise BadInputError.at("recipe", f"{words}, which learns from {recipe.learns_from}")
     return recipe
-
-
-def require_again(run: TrainingRun) -> None:
-    """Whether a run can be tried again: it came to nothing, and what it was to learn from is still there.
-
-    Raises:
-        IllegalMoveError: it is under way, or succeeded, or its data is gone (somebody was forgotten).
-    """
-    wanted = [TrainingRun.State.FAILED, TrainingRun.State.REFUSED]
-    if run.purpose == TrainingRun.Purpose.POLICY:  # others are queued anew by whoever wants them
-        wanted.append(TrainingRun.State.CANCELLED)
-    if run.state not in wanted:
-        words = f"wanted {', '.join(wanted[:-1])} or {wanted[-1]}, found {run.state}"
-        raise IllegalMoveError(f"run {run.pk} cannot be tried again: {words}")
-    if run.state == run.State.CANCELLED and run.batch is not None and not run.batch.items().exists():
-        raise IllegalMoveError(f"run {run.pk} cannot be tried again: its batch holds nothing any more")
 
 
 def retry_run(*, run: TrainingRun, by: str, **changes: Any) -> TrainingRun:

@@ -320,13 +320,11 @@ def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
     require_right(by, run.project, Right.RUNS_WRITE)
     with transaction.atomic():
         _look_again(run)
+        run_control.require(run, "cancelled")
         if run.state == TrainingRun.State.RUNNING:
             _ask(run, run_control.CANCEL, f"cancelled by {by.handle}")
-        elif run.state in {TrainingRun.State.QUEUED, TrainingRun.State.PAUSED}:
-            move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
         else:
-            message = f"run {run.pk} cannot be cancelled: wanted queued, running or paused, found {run.state}"
-            raise IllegalMoveError(message)
+            move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
     return run
 
 
@@ -340,12 +338,11 @@ def pause_run(run: TrainingRun, *, why: str, by: str) -> TrainingRun:
     """
     with transaction.atomic():
         _look_again(run)
+        run_control.require(run, "paused")
         if run.state == TrainingRun.State.RUNNING:
             _ask(run, run_control.PAUSE, why, replaces=why != OUTSIDE_HOURS)
-        elif run.state == TrainingRun.State.QUEUED:
-            move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": why[:300]}, waiting_reason=why[:300])
         else:
-            raise IllegalMoveError(f"run {run.pk} cannot be paused: wanted queued or running, found {run.state}")
+            move(run, TrainingRun.State.PAUSED, by=by, payload={"reason": why[:300]}, waiting_reason=why[:300])
     return run
 
 
@@ -367,8 +364,7 @@ def resume_run(run: TrainingRun, *, by: str) -> TrainingRun:
     Raises:
         IllegalMoveError: it is not paused.
     """
-    if run.state != TrainingRun.State.PAUSED:
-        raise IllegalMoveError(f"run {run.pk} cannot go on: wanted paused, found {run.state}")
+    run_control.require(run, "resumed")
     fresh: dict[str, Any] = {"waiting_reason": "", "heartbeat_at": None, "untaken_since": None}
     move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run

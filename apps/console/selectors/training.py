@@ -9,13 +9,11 @@ from django.db.models import Count, Q
 from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Project
-from apps.adapters.canary import TRIABLE, is_before_gate
 from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, Verdict
+from apps.adapters.permitted import CHANGED_FROM, why_not
 from apps.adapters.selectors import find_deployment
-from apps.adapters.services import PROMOTABLE
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
-from apps.base.errors import IllegalMoveError
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
 from apps.console.selectors.trace import Movement, find_movement
@@ -25,10 +23,10 @@ from apps.reports.lineage import PersonShare, find_people
 from apps.rollouts.contents import Contents, WorkerShare, count_contents, count_workers
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
+from apps.training import run_control
 from apps.training.cost_benefit import COMPARED
 from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
-from apps.training.retrying import require_again
 from apps.training.untaken import Untaken, find_untaken
 from apps.workers.base_names import name_base
 from apps.workers.models import Worker
@@ -150,25 +148,10 @@ class RunView:
     def is_under_way(self) -> bool:
         return self.run.state == TrainingRun.State.RUNNING
 
-    @property
-    def can_be_cancelled(self) -> bool:
-        return self.run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING, TrainingRun.State.PAUSED}
-
-    @property
-    def can_be_tried_again(self) -> bool:
-        try:
-            require_again(self.run)
-        except IllegalMoveError:
-            return False
-        return True
-
-    @property
-    def can_be_paused(self) -> bool:
-        return self.run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}
-
-    @property
-    def can_go_on(self) -> bool:
-        return self.run.state == TrainingRun.State.PAUSED
+    @cached_property
+    def can_be(self) -> list[str]:
+        """cancelled, paused, resumed, tried again."""
+        return [change for change in run_control.CHANGED_FROM if not run_control.why_not(self.run, change)]
 
 
 @dataclass(frozen=True)
@@ -235,22 +218,15 @@ class AdapterView:
         return waits and self.deployment is not None and self.deployment.canary_id is not None
 
     @property
-    def can_be_tried(self) -> bool:
-        """Whether it could get a share of the work: nothing else is tried, and the gate is done with it."""
+    def can_be_canary(self) -> bool:
+        """Whether it could get a share of the work now: nothing else is tried."""
         is_free = self.deployment is None or self.deployment.canary_id is None
-        return is_free and not self.is_served and self._is_triable
-
-    @property
-    def can_be_shadow(self) -> bool:
-        """Whether it could do a share of the work unseen."""
-        return not self.is_served and self._is_triable and not self.is_shadow
+        return is_free and not self.why_not["tried"]
 
     @cached_property
-    def _is_triable(self) -> bool:
-        adapter = self.adapter
-        if adapter.barred or adapter.end_user or adapter.state not in TRIABLE:
-            return False
-        return adapter.state != Adapter.State.CANDIDATE or not is_before_gate(adapter)
+    def why_not(self) -> dict[str, str]:
+        """Why it cannot be promoted, tried, suspected, released; "" where it can."""
+        return {change: why_not(self.adapter, change) for change in CHANGED_FROM}
 
     @property
     def is_shadow(self) -> bool:
@@ -259,20 +235,6 @@ class AdapterView:
     @property
     def is_served(self) -> bool:
         return self.deployment is not None and self.deployment.adapter_id == self.adapter.pk
-
-    @property
-    def can_be_promoted(self) -> bool:
-        if self.is_served or self.adapter.barred:
-            return False
-        return self.adapter.state in PROMOTABLE
-
-    @property
-    def can_be_suspected(self) -> bool:
-        return Adapter.State.QUARANTINED in Adapter.MOVES[Adapter.State(self.adapter.state)]
-
-    @property
-    def can_be_released(self) -> bool:
-        return self.adapter.state == Adapter.State.QUARANTINED and not self.adapter.barred
 
 
 def find_runs(

@@ -15,7 +15,6 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployment
 from apps.adapters.shadows import find_running
-from apps.base.errors import IllegalMoveError
 from apps.console.operation_forms import RetryForm, RunForm, TrainForm
 from apps.console.selectors import training
 from apps.console.selectors.line import find_line
@@ -38,11 +37,10 @@ from apps.console.views.trace import adapter_or_404
 from apps.console.words_learning import explain_alarms, explain_gates
 from apps.pipeline import flow, trainings
 from apps.reports.learning_curve import find_accuracy
-from apps.training import naming
+from apps.training import naming, run_control
 from apps.training.cost_benefit import find_return
 from apps.training.models import TrainingRun
 from apps.training.naming import MOST_TAG
-from apps.training.retrying import require_again
 from apps.training.services import read_recipe
 from apps.workers.models import Worker
 
@@ -142,18 +140,13 @@ def retry_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
         _("It continues what serves when its turn comes, under a new number of its tries."),
         _("What was measured in earlier tries is replaced on its page."),
     ]
-    why_not = ""
-    try:
-        require_again(run)
-    except IllegalMoveError as error:
-        why_not = str(error)
     question = Question(
         title=_("Try run %(id)s again?") % {"id": run_id},
         lines=[*lines, *_say_other_recipe(run)],
         button=_("Try it again"),
         back=find_page(scene, "run", run_id),
         back_words=_("Run %(id)s") % {"id": run_id},
-        why_not=why_not,
+        why_not=run_control.why_not(run, "tried again"),
         is_dangerous=False,
     )
     return ask(request, scene, question, form=form, status=status)

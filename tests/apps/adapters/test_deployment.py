@@ -1,16 +1,26 @@
 """Deployment: one adapter serves a worker, a swap is one move, a roll back is one call."""
 
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import pytest
 from django.db import IntegrityError, transaction
 
-from apps.accounts.models import Project
-from apps.adapters import services
+from apps.accounts.models import Project, User
+from apps.adapters import permitted, services
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
 from apps.workers.models import Worker
+
+ACTS: Mapping[str, Callable[..., Any]] = {
+    "promoted": services.promote,
+    "suspected": services.suspect,
+    "released": services.release,
+}
 
 
 def make_adapter(worker: Worker, version: int, state: str = Adapter.State.VERIFIED) -> Adapter:
@@ -73,6 +83,17 @@ def test_a_refused_adapter_never_serves(worker: Worker) -> None:
     with pytest.raises(IllegalMoveError, match="found refused"):
         deploy(worker, make_adapter(worker, 1, Adapter.State.REFUSED))
     assert find_deployed(worker) is None
+
+
+def test_what_no_button_offers_the_service_refuses_in_the_same_words(worker: Worker, alice: User) -> None:
+    for version, state in enumerate(Adapter.State, 1):
+        adapter = make_adapter(worker, version, state)
+        for change, act in ACTS.items():
+            if words := permitted.why_not(adapter, change):
+                with pytest.raises(IllegalMoveError, match=re.escape(words)):
+                    act(adapter=adapter, by=alice, **({} if change == "promoted" else {"reason": "x"}))
+            else:
+                assert state in permitted.CHANGED_FROM[change]
 
 
 def test_postgres_refuses_a_second_deployed_adapter(project: Project, worker: Worker) -> None:

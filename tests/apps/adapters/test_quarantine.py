@@ -31,7 +31,7 @@ def test_what_serves_is_rolled_back_before_it_is_suspected(worker: Worker, alice
     adapter = make_adapter(worker, 1)
     deploy(worker, adapter)
     adapter.refresh_from_db()
-    with pytest.raises(IllegalMoveError, match="wanted one that does not serve, found deployed"):
+    with pytest.raises(IllegalMoveError, match="wanted candidate or verified or retired, found deployed"):
         services.suspect(adapter=adapter, by=alice, reason="Odd.")
 
 

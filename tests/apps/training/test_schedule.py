@@ -238,7 +238,7 @@ def test_a_run_that_was_refused_is_tried_again_when_somebody_asks(worker: Worker
     boss, charlie = make_user("boss", is_superuser=True), make_user("charlie")
     run = queue(worker)
     with pytest.raises(
-        IllegalMoveError, match="cannot be tried again: wanted failed, refused or cancelled, found queued"
+        IllegalMoveError, match="cannot be tried again: wanted failed or refused or cancelled, found queued"
     ):
         trainings.retry_run(run=run, by=boss)
     TrainingRun.objects.filter(pk=run.pk).update(state="refused", failure="G1: 12 distinct tasks are solved")
