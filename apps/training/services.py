@@ -19,7 +19,7 @@ from apps.adapters.models import Adapter
 from apps.adapters.services import refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
-from apps.base.errors import BadInputError, IllegalMoveError
+from apps.base.errors import BadInputError
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
