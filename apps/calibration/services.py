@@ -48,13 +48,15 @@ _WEIGHED = [
 ]
 
 _KEEP = """
-INSERT INTO calibration_comparison (project_id, rater_id, attempt_id, step_id, said, truth, source, against, counts)
-SELECT %s, new.rater, new.attempt, new.step, new.said, new.truth, new.source, new.against, new.counts
-FROM jsonb_to_recordset(%s::jsonb) AS new(rater bigint, attempt bigint, step bigint, said double precision,
+INSERT INTO calibration_comparison (project_id, rater_id, attempt_id, step_id, said, truth, source, against, counts, at)
+SELECT %s, new.rater, new.attempt, new.step, new.said, new.truth, new.source, new.against, new.counts,
+       statement_timestamp() + new.sitting * interval '1 microsecond'
+FROM jsonb_to_recordset(%s::jsonb) AS new(sitting int, rater bigint, attempt bigint, step bigint, said double precision,
                                           truth double precision, source text, against text, counts boolean)
 ON CONFLICT DO NOTHING
-RETURNING rater_id, said, truth, counts
+RETURNING extract(microseconds FROM at - statement_timestamp())::int, said, truth, counts
 """
+"""Each sitting has a time of its own."""
 
 
 class JudgedRow(NamedTuple):
@@ -103,12 +105,14 @@ def record_comparisons(*, project_id: int, sittings: Iterable[Sitting]) -> None:
         return
     with transaction.atomic(savepoint=False):  # whoever cannot note what was said cannot have it said
         raters = _lock_raters(project_id, {one.handle: one.kind for one in spoken})
-        kept = _keep(project_id, [(raters[one.handle].pk, row) for one in spoken for row in one.rows])
-        changed = [rater for rater in raters.values() if any(row.counts for row in kept.get(rater.pk, ()))]
-        before = {rater.pk: rater.quarantined_at is not None for rater in changed}
-        for rater in changed:
-            _count(rater, kept[rater.pk])
-        _settle(changed, before)
+        kept = _keep(project_id, [(raters[one.handle].pk, one.rows) for one in spoken])
+        before = {rater.pk: rater.quarantined_at is not None for rater in raters.values()}
+        changed: dict[str, Rater] = {}
+        for place, one in enumerate(spoken):
+            if any(row.counts for row in kept[place]):
+                changed[one.handle] = raters[one.handle]
+                _count(raters[one.handle], kept[place])
+        _settle(list(changed.values()), before)
 
 
 def forget_judgements(*, project_id: int, handle: str, attempt_ids: Iterable[int]) -> None:
@@ -222,10 +226,11 @@ def _lock_raters(project_id: int, kinds: Mapping[str, str], *, make_missing: boo
     return found
 
 
-def _keep(project_id: int, rows: Sequence[tuple[int, JudgedRow]]) -> dict[int, list[_Kept]]:
-    """Rater id -> the comparisons that are new."""
+def _keep(project_id: int, sittings: Sequence[tuple[int, Sequence[JudgedRow]]]) -> dict[int, list[_Kept]]:
+    """Place of a sitting, (rater id, what was judged) -> its comparisons that are new."""
     data = [
         {
+            "sitting": place,
             "rater": rater,
             "attempt": row.attempt_id,
             "step": row.step_id,
@@ -235,13 +240,14 @@ def _keep(project_id: int, rows: Sequence[tuple[int, JudgedRow]]) -> dict[int, l
             "against": row.against,
             "counts": row.counts and row.source != Comparison.Source.PEER,
         }
-        for rater, row in rows
+        for place, (rater, rows) in enumerate(sittings)
+        for row in rows
     ]
     kept: dict[int, list[_Kept]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(_KEEP, [project_id, json.dumps(data)])
-        for rater, said, truth, counts in cursor.fetchall():
-            kept[rater].append(_Kept(said, truth, counts))
+        for place, said, truth, counts in cursor.fetchall():
+            kept[place].append(_Kept(said, truth, counts))
     return kept
 
 

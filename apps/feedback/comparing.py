@@ -1,11 +1,13 @@
 """What a feedback says, beside what is known of the same attempts and steps: the ground on which raters are trusted.
 
-Whoever stores a feedback that stands calls `compare(feedback)` last in its transaction; whoever takes one back calls
+Whoever stores feedback that stands calls `compare([feedback])` last in its transaction; whoever takes one back calls
 `forget(feedback)` there. Either may be called again and changes nothing then.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from apps.calibration.models import Comparison, Rater
@@ -26,6 +28,8 @@ TRUSTED_AS_TRUTH = 0.5
 Item = tuple[int, int | None]
 """(attempt id, step id), or (attempt id, None): the attempt as a whole."""
 Scores = dict[Item, float]
+Attempts = Mapping[int, tuple[int, float | None]]
+"""Index -> (id, verified outcome) of the attempts at a task that gave an answer."""
 
 
 @dataclass
@@ -47,49 +51,68 @@ class _Word:
         return Rater.Kind.SCORER if self.source == Feedback.Source.IMPLICIT else Rater.Kind.AI
 
 
-def compare(feedback: Feedback, *, expected: Mapping[str, Any] | None = None) -> None:
-    """Hold a feedback against what is known and against others' words; raters' weights follow. Eight statements.
+def compare(said: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any]] | None = None) -> None:
+    """Hold feedback against what is known and against others' words; raters' weights follow. Seven statements.
 
     A person or an AI manager is held against the known answer of a gold item, else against the verified outcome and
     steps. An AI manager and the judging scorers are held against people too, which counts where nothing is verified
     and the person is trusted. Two people's words on the same are kept as a pair, which counts for neither.
 
     Args:
-        feedback: it stands, and its words on steps are stored.
-        expected: of a gold item: {"score": in [0, 1] or None, "attempts": {index: in [0, 1]}} (`gold.find_expected`).
+        said: stands, and its words on steps are stored.
+        expected: feedback id -> what is known of its gold item (`gold.find_expected`).
     """
-    attempts = _load_attempts(feedback.task_id)
-    words = _load_words(feedback.task_id)
-    mine = words.pop(feedback.pk, None)
-    if mine is None or not attempts:
-        return
-    verified, judged = _load_scores(feedback.task_id)
-    verified |= {(pk, None): outcome for pk, outcome in attempts.values() if outcome is not None}
+    tasks = {feedback.task_id for feedback in said}
+    attempts, words, scores = _load_attempts(tasks), _load_words(tasks), _load_scores(tasks)
+    for project_id, of_project in groupby(sorted(said, key=_project_of), key=_project_of):
+        sittings: list[Sitting] = []
+        for feedback in of_project:
+            answered, others = attempts[feedback.task_id], dict(words[feedback.task_id])
+            mine = others.pop(feedback.pk, None)
+            if mine is None or not answered:
+                continue
+            known = (expected or {}).get(feedback.pk) or {}
+            gathered, by_person = _gather(mine, others.values(), answered, dict(scores[feedback.task_id]), known)
+            if by_person:
+                record_comparisons(project_id=project_id, sittings=sittings)  # they may move the trust read here
+                sittings = []
+                trust = weights_of(project_id, {person.author for *_, person in by_person})
+                for handle, kind, given, truth, person in by_person:
+                    is_trusted = trust[person.author] >= TRUSTED_AS_TRUTH
+                    _note(gathered, handle, kind, _against_person(given, person, truth, is_trusted=is_trusted))
+            sittings += gathered.values()
+        record_comparisons(project_id=project_id, sittings=sittings)
+
+
+def _project_of(feedback: Feedback) -> int:
+    return feedback.project_id
+
+
+def _gather(
+    mine: _Word, others: Iterable[_Word], attempts: Attempts, judged: dict[str, Scores], known: Mapping[str, Any]
+) -> tuple[dict[str, Sitting], list[tuple[str, str, Scores, Scores, _Word]]]:
+    """What a word says beside what is known and what peers say; and what is held against whose word when that is
+    trusted: (handle, its kind, its scores, the truth, the person's word)."""
+    verified = judged.pop(VERIFIER, {}) | {
+        (pk, None): outcome for pk, outcome in attempts.values() if outcome is not None
+    }
     gold: Scores = {}
-    for index, score in (expected or {}).get("attempts", {}).items():
+    for index, score in known.get("attempts", {}).items():
         if int(index) in attempts:
             gold[attempts[int(index)][0], None] = score
     truth = verified | gold
-    for word in (mine, *words.values()):
-        word.scores = _read(word, attempts, truth)
+    mine, *heard = (replace(word, scores=_read(word, attempts, truth)) for word in (mine, *others))
     gathered: dict[str, Sitting] = {}
     _note(gathered, mine.author, mine.kind, _against_known(mine.scores, verified, gold))
-    people = [word for word in words.values() if word.source == Feedback.Source.HUMAN]
+    people = [word for word in heard if word.source == Feedback.Source.HUMAN]
     if mine.source == Feedback.Source.HUMAN:
         _note(gathered, mine.author, mine.kind, _against_peers(mine, people))
-        others = [(word.author, word.kind, word.scores) for word in words.values() if word.source in MACHINES]
-        others += [(f"scorer:{name}", Rater.Kind.SCORER, scores) for name, scores in judged.items()]
-        by_person = [(*other, mine) for other in others]
-    elif mine.source in MACHINES:
-        by_person = [(mine.author, mine.kind, mine.scores, word) for word in people]
-    else:
-        by_person = []
-    if by_person:
-        trust = weights_of(feedback.project_id, {person.author for *_, person in by_person})
-        for handle, kind, scores, person in by_person:
-            is_trusted = trust[person.author] >= TRUSTED_AS_TRUTH
-            _note(gathered, handle, kind, _against_person(scores, person, truth, is_trusted=is_trusted))
-    record_comparisons(project_id=feedback.project_id, sittings=gathered.values())
+        machines = [(word.author, word.kind, word.scores) for word in heard if word.source in MACHINES]
+        machines += [(f"scorer:{name}", Rater.Kind.SCORER, scores) for name, scores in judged.items()]
+        return gathered, [(*machine, truth, mine) for machine in machines]
+    if mine.source in MACHINES:
+        return gathered, [(mine.author, mine.kind, mine.scores, truth, word) for word in people]
+    return gathered, []
 
 
 def forget(feedback: Feedback) -> None:
@@ -98,48 +121,48 @@ def forget(feedback: Feedback) -> None:
     forget_judgements(project_id=feedback.project_id, handle=feedback.author, attempt_ids=attempts)
 
 
-def _load_attempts(task_id: int) -> dict[int, tuple[int, float | None]]:
-    """Index -> (id, verified outcome) of the attempts that gave an answer."""
-    rows = Attempt.objects.filter(task=task_id, state=Attempt.State.ANSWERED).order_by("index")
-    return {index: (pk, outcome) for index, pk, outcome in rows.values_list("index", "pk", "outcome")}
+def _load_attempts(tasks: Collection[int]) -> dict[int, Attempts]:
+    """Task id -> its attempts that gave an answer."""
+    rows = Attempt.objects.filter(task__in=tasks, state=Attempt.State.ANSWERED).order_by("index")
+    attempts: dict[int, dict[int, tuple[int, float | None]]] = defaultdict(dict)
+    for task, index, pk, outcome in rows.values_list("task_id", "index", "pk", "outcome"):
+        attempts[task][index] = pk, outcome
+    return attempts
 
 
-def _load_words(task_id: int) -> dict[int, _Word]:
-    """Feedback id -> what it says, of all that stand on the task. One statement."""
-    rows = Feedback.objects.filter(task=task_id, retracted_at__isnull=True).order_by("id")
-    words: dict[int, _Word] = {}
+def _load_words(tasks: Collection[int]) -> dict[int, dict[int, _Word]]:
+    """Task id -> feedback id -> what it says, of all that stand. One statement."""
+    rows = Feedback.objects.filter(task__in=tasks, retracted_at__isnull=True).order_by("id")
+    words: dict[int, dict[int, _Word]] = defaultdict(dict)
     columns = ("author", "source", "score", "none_good", "preferred_attempt__index", "ranking")
-    for pk, *values, attempt, step, score in rows.values_list(
-        "pk", *columns, "steps__attempt", "steps__step", "steps__score"
+    for task, pk, *values, attempt, step, score in rows.values_list(
+        "task_id", "pk", *columns, "steps__attempt", "steps__step", "steps__score"
     ):
-        word = words.setdefault(pk, _Word(*values))
+        word = words[task].setdefault(pk, _Word(*values))
         if attempt is not None and score is not None:
             word.scores[attempt, step] = score
     return words
 
 
-def _load_scores(task_id: int) -> tuple[Scores, dict[str, Scores]]:
-    """What was verified of steps, and what each judging scorer said. One statement."""
-    rows: Iterable[tuple[str, int, int | None, float]] = (
+def _load_scores(tasks: Collection[int]) -> dict[int, dict[str, Scores]]:
+    """Task id -> scorer -> what was verified of steps, and what each judging scorer said. One statement."""
+    rows: Iterable[tuple[int, str, int, int | None, float]] = (
         Attempt.objects.filter(
-            task=task_id, step_scores__scorer__in=(VERIFIER, *JUDGING), step_scores__score__isnull=False
+            task__in=tasks, step_scores__scorer__in=(VERIFIER, *JUDGING), step_scores__score__isnull=False
         )
         .order_by()
         .values_list(  # type: ignore[assignment]  # the filter leaves no empty scorer or score
-            "step_scores__scorer", "pk", "step_scores__step", "step_scores__score"
+            "task_id", "step_scores__scorer", "pk", "step_scores__step", "step_scores__score"
         )
     )
-    verified: Scores = {}
-    judged: dict[str, Scores] = {}
-    for scorer, attempt, step, score in rows:
-        if scorer != VERIFIER:
-            judged.setdefault(scorer, {})[attempt, step] = score
-        elif step is not None:
-            verified[attempt, step] = score
-    return verified, judged
+    scores: dict[int, dict[str, Scores]] = defaultdict(lambda: defaultdict(dict))
+    for task, scorer, attempt, step, score in rows:
+        if scorer != VERIFIER or step is not None:
+            scores[task][scorer][attempt, step] = score
+    return scores
 
 
-def _read(word: _Word, attempts: Mapping[int, tuple[int, float | None]], truth: Scores) -> Scores:
+def _read(word: _Word, attempts: Attempts, truth: Scores) -> Scores:
     """A feedback's scores of attempts and steps, with what it says of attempts without a number.
 
     None is good: all are rejected. The score of the whole task is that of its attempts where it has one attempt, or
@@ -158,7 +181,7 @@ def _read(word: _Word, attempts: Mapping[int, tuple[int, float | None]], truth: 
     return said | word.scores
 
 
-def _read_order(word: _Word, attempts: Mapping[int, tuple[int, float | None]], truth: Scores) -> Scores:
+def _read_order(word: _Word, attempts: Attempts, truth: Scores) -> Scores:
     ordered = [[attempts[index][0] for index in tier if index in attempts] for tier in word.ranking]
     if len(ordered) < 2 and word.preferred is not None and word.preferred in attempts:
         rest = [pk for index, (pk, _) in attempts.items() if index != word.preferred]

@@ -1,6 +1,6 @@
 """Finalize feedback when its undo window has ended: what follows from it then."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -12,9 +12,9 @@ from apps.feedback.gold import find_expected
 from apps.feedback.models import Feedback, ReviewDraft
 
 
-def note_standing(feedback: Feedback) -> None:
-    """Let what was said tell how its author judges, in the running transaction. Called once a feedback."""
-    compare(feedback, expected=find_expected(feedback))
+def note_standing(said: Sequence[Feedback]) -> None:
+    """Let what was said tell how its authors judge, in the running transaction. Called once a feedback."""
+    compare(said, expected={one.pk: found for one in said if (found := find_expected(one)) is not None})
 
 
 def find_undo_until(task_ids: Iterable[int]) -> dict[int, datetime]:
@@ -59,6 +59,5 @@ def _settle_some(limit: int) -> int:
             if feedback.source == Feedback.Source.HUMAN:
                 name = feedback.author.partition(":")[2]
                 ReviewDraft.objects.filter(review=feedback.review_id, user__username=name).delete()
-            if feedback.retracted_at is None:
-                note_standing(feedback)
+        note_standing([feedback for feedback in due if feedback.retracted_at is None])
     return len(due)

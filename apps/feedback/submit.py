@@ -70,7 +70,7 @@ def give_feedback(
         if can_undo:
             feedback.refresh_from_db(fields=["undo_until"])
         else:
-            note_standing(feedback)
+            note_standing([feedback])
     return feedback
 
 
@@ -94,7 +94,7 @@ def give_task_feedback(
     with transaction.atomic():
         feedback = store_feedback(task, JudgementInput(**said), source=source, author=by.handle, trust=weight)
         _record(feedback, by)
-        note_standing(feedback)
+        note_standing([feedback])
     return feedback
 
 
@@ -112,7 +112,7 @@ def note_signal(*, task: Task, kind: str, trust: float, by: str, **said: Unpack[
     feedback = store_feedback(task, JudgementInput(**said), source=source, author=f"signal:{kind}", trust=trust)
     payload = {"task": task.pk, "review": None, "source": str(source.value), "score": feedback.score}
     record(Kind.FEEDBACK_GIVEN, subject=feedback, by=by, payload=payload)
-    note_standing(feedback)
+    note_standing([feedback])
     return feedback
 
 

@@ -108,14 +108,14 @@ def say(task: Task, by: User, good: float, bad: float) -> Feedback:
     feedback = give_task_feedback(
         task=task, by=by, steps=[StepRating(attempt_index=0, score=good), StepRating(attempt_index=1, score=bad)]
     )
-    compare(feedback)
+    compare([feedback])
     return feedback
 
 
 def test_a_person_is_held_against_what_was_verified_once(project: Project, bob: User) -> None:
     task = make_verified(project)
     feedback = say(task, bob, 1.0, 0.8)
-    compare(feedback)
+    compare([feedback])
     rater = Rater.objects.get(handle="user:bob")
     assert (rater.kind, rater.audited, rater.errors) == ("person", 2, 1)
     forget(feedback)
@@ -134,7 +134,7 @@ def test_steps_are_held_against_the_verifier(project: Project, bob: User) -> Non
     task = make_chat_task(project, [GOOD])
     save_scores(task, "step_verifier", [0.0])
     feedback = give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=0, step_index=0, score=0.9)])
-    compare(feedback)
+    compare([feedback])
     found = Comparison.objects.get()
     assert (found.step, found.said, found.truth, found.source) == (
         task.attempts.get().steps.get(index=0),
@@ -162,7 +162,7 @@ def test_what_is_said_without_a_number_is_compared_where_it_says_something(
     if "preferred_attempt" in said:
         values["preferred_attempt"] = task.attempts.get(index=said["preferred_attempt"])
     feedback = Feedback.objects.create(project=project, task=task, source="human", author=bob.handle, **values)
-    compare(feedback)
+    compare([feedback])
     rows = Comparison.objects.select_related("attempt")
     assert {row.attempt.index: (row.said >= 0.5) != (row.truth >= 0.5) for row in rows} == errors
 
@@ -170,7 +170,7 @@ def test_what_is_said_without_a_number_is_compared_where_it_says_something(
 def test_a_known_answer_is_the_truth_of_a_gold_item(project: Project, bob: User) -> None:
     task = make_chat_task(project, [GOOD])
     feedback = give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=0, score=0.0)])
-    compare(feedback, expected={"score": None, "attempts": {0: 1.0}})
+    compare([feedback], expected={feedback.pk: {"score": None, "attempts": {0: 1.0}}})
     found = Comparison.objects.get()
     assert (found.source, found.truth, found.counts) == ("gold", 1.0, True)
 
@@ -179,7 +179,7 @@ def test_machines_are_held_against_people_where_nothing_is_verified(project: Pro
     task = make_chat_task(project, [BAD])
     save_scores(task, "prm", [0.9])
     Feedback.objects.create(project=project, task=task, source="ai", author="agent:llm:m", score=0.9)
-    compare(give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=0, score=0.1)]))
+    compare([give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=0, score=0.1)])])
     for handle in ("scorer:prm", "agent:llm:m"):
         rater = Rater.objects.get(handle=handle)
         assert (rater.audited, rater.errors) == (1, 1)
@@ -190,7 +190,7 @@ def test_a_person_nobody_trusts_measures_no_machine(project: Project, bob: User)
     Rater.objects.create(project=project, handle="user:bob", kind="person", weight=0.2)
     task = make_chat_task(project, [BAD])
     save_scores(task, "prm", [0.9])
-    compare(give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=0, score=0.1)]))
+    compare([give_task_feedback(task=task, by=bob, steps=[StepRating(attempt_index=0, score=0.1)])])
     rater = Rater.objects.get(handle="scorer:prm")
     assert (rater.audited, rater.weight) == (0, 1.0)
     assert not Comparison.objects.get(rater=rater).counts
@@ -199,7 +199,7 @@ def test_a_person_nobody_trusts_measures_no_machine(project: Project, bob: User)
 def test_two_peoples_words_on_the_same_are_a_pair(project: Project, alice: User, bob: User) -> None:
     task = make_chat_task(project, [GOOD])
     for by, score in ((alice, 0.9), (bob, 0.2)):
-        compare(give_task_feedback(task=task, by=by, steps=[StepRating(attempt_index=0, score=score)]))
+        compare([give_task_feedback(task=task, by=by, steps=[StepRating(attempt_index=0, score=score)])])
     pair = Comparison.objects.get()
     assert (pair.rater.handle, pair.against, pair.said, pair.truth, pair.source) == (
         "user:bob",
@@ -214,7 +214,7 @@ def test_a_hostile_reviewer_stops_moving_rewards(project: Project, alice: User, 
     """Alice and bob speak of the same; once bob is known to say the opposite of the truth, only alice counts."""
     unverified = make_chat_task(project, [BAD])
     for by, score in ((alice, 0.0), (bob, 1.0)):
-        compare(give_task_feedback(task=unverified, by=by, steps=[StepRating(attempt_index=0, score=score)]))
+        compare([give_task_feedback(task=unverified, by=by, steps=[StepRating(attempt_index=0, score=score)])])
     attempt = unverified.attempts.get()
     assert effective_judgement(unverified)[attempt.pk].reward == pytest.approx(0.5)
     for _ in range(12):
@@ -234,6 +234,6 @@ def test_a_comparison_with_all_it_is_held_against_takes_eight_statements(
     )  # right: no audit entry
     forget(feedback)
     with CaptureQueriesContext(connection) as queries:
-        compare(feedback)
+        compare([feedback])
     assert len([query for query in queries if "SAVEPOINT" not in query["sql"]]) == 8
     assert set(Rater.objects.values_list("handle", flat=True)) == {"user:alice", "user:bob", "scorer:prm"}
