@@ -121,7 +121,7 @@ def forget(feedback: Feedback) -> None:
     forget_judgements(project_id=feedback.project_id, handle=feedback.author, attempt_ids=attempts)
 
 
-def _load_attempts(tasks: Collection[int]) -> dict[int, Attempts]:
+def _load_attempts(tasks: Collection[int]) -> Mapping[int, Attempts]:
     """Task id -> its attempts that gave an answer."""
     rows = Attempt.objects.filter(task__in=tasks, state=Attempt.State.ANSWERED).order_by("index")
     attempts: dict[int, dict[int, tuple[int, float | None]]] = defaultdict(dict)

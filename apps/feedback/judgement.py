@@ -105,8 +105,9 @@ def read_judgements(said: Sequence[Feedback]) -> dict[int, JudgementInput]:
     places = dict(Step.objects.filter(pk__in={row[2] for row in told} - {None}).values_list("pk", "index"))
     steps: dict[int, list[StepRating]] = {feedback.pk: [] for feedback in said}
     for feedback_id, attempt, step, score, comment, spans in told:
-        place = {"attempt_index": attempts[attempt], "step_index": places.get(step)}
-        steps[feedback_id].append(StepRating(**place, score=score, comment=comment, spans=spans))
+        place = places.get(step)
+        word = StepRating(attempt_index=attempts[attempt], step_index=place, score=score, comment=comment, spans=spans)
+        steps[feedback_id].append(word)
     return {
         feedback.pk: JudgementInput(
             score=feedback.score,

@@ -237,3 +237,25 @@ def test_a_comparison_with_all_it_is_held_against_takes_eight_statements(
         compare([feedback])
     assert len([query for query in queries if "SAVEPOINT" not in query["sql"]]) == 8
     assert set(Rater.objects.values_list("handle", flat=True)) == {"user:alice", "user:bob", "scorer:prm"}
+
+
+def test_a_set_of_feedback_moves_weights_as_one_by_one_in_the_statements_of_one(project: Project, alice: User) -> None:
+    columns = ("weight", "bad", "false_approvals", "sittings", "standing")
+    machine = Rater.objects.filter(handle="ai:rule-book")
+
+    def speak() -> list[Feedback]:
+        words = [StepRating(attempt_index=0, score=1.0), StepRating(attempt_index=1, score=0.8)]
+        said = [give_task_feedback(task=make_verified(project), by=alice, steps=words) for _ in range(4)]
+        Feedback.objects.filter(pk__in=[one.pk for one in said]).update(author="ai:rule-book", source="ai")
+        return list(Feedback.objects.filter(pk__in=[one.pk for one in said]).order_by("pk"))
+
+    for feedback in speak():
+        compare([feedback])
+    one_by_one = machine.values(*columns).get()
+    Rater.objects.all().delete()
+    said = speak()
+    with CaptureQueriesContext(connection) as queries:
+        compare(said)
+    assert len([query for query in queries if "SAVEPOINT" not in query["sql"]]) == 9  # one a new rater, one its audit
+    assert machine.values(*columns).get() == one_by_one
+    assert one_by_one["sittings"] == 4 == Comparison.objects.filter(rater__in=machine).values("at").distinct().count()
