@@ -21,40 +21,11 @@ from apps.accounts.second_factor import (
     lacks_required_factor,
     use_code,
 )
-from apps.accounts.tokens import change_token, create_token, find_token, revoke_token
+from apps.accounts.tokens import create_token
 from apps.accounts.tries import forgive_try, note_try
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError, NotSignedInError
-
-__all__ = [
-    "add_agent",
-    "add_member",
-    "change_member",
-    "change_password",
-    "change_project",
-    "change_token",
-    "create_project",
-    "create_token",
-    "create_user",
-    "delete_project",
-    "end_other_sessions",
-    "end_session",
-    "find_needed_scopes",
-    "find_projects_with",
-    "find_rights",
-    "find_role",
-    "find_token",
-    "let_make_projects",
-    "may_make_projects",
-    "read_role",
-    "remove_member",
-    "require_right",
-    "require_role",
-    "revoke_token",
-    "save_member",
-    "sign_in",
-]
 
 SIGN_IN_DAYS = 30
 PROJECT_FIELDS = frozenset(

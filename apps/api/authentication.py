@@ -5,7 +5,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from apps.accounts.models import ApiToken, User
-from apps.accounts.services import find_token
+from apps.accounts.tokens import find_token
 from apps.base.errors import NotSignedInError
 
 CHALLENGE = 'Bearer realm="tentalis"'

@@ -13,8 +13,6 @@ from pathlib import Path
 from apps.base.errors import BadInputError
 from apps.base.unpacking import is_packed
 
-__all__ = ["is_packed", "read_base64", "unpack_rows"]
-
 READER = "apps.base.unpacking"
 MOST_WAIT_S = 20.0
 NICENESS = "10"

@@ -17,7 +17,8 @@ from apps.accounts.models import Project
 from apps.accounts.tries import TooManySignInsError, forgive_try
 from apps.adapters.panels import WORLD_OF_KIND
 from apps.base.errors import BadInputError, TentalisError
-from apps.base.packed_rows import is_packed, unpack_rows
+from apps.base.packed_rows import unpack_rows
+from apps.base.unpacking import is_packed
 from apps.console import services
 from apps.environments.registry import WORLDS
 from apps.tasks.models import Environment

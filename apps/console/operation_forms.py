@@ -8,7 +8,6 @@ from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
-from apps.console.forms import show_error
 from apps.inference.grants import usable
 from apps.inference.models import Provider
 from apps.inference.registry import find_kind
@@ -17,8 +16,6 @@ from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
 from tentalis.core.field_limits import MAX_SYSTEM_PROMPT_CHARS
 from tentalis.core.learning.canary import MOST_PERCENT
-
-__all__ = ["CanaryForm", "WorkerForm", "show_error"]
 
 
 class CanaryForm(forms.Form):

@@ -15,8 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from apps.base.web_json import read_web_json
 from apps.console.selectors.review import Shown
-from apps.feedback.judgement import MAX_ACTIVE_S, MAX_LABEL_CHARS, MAX_SPANS
-from apps.feedback.services import JudgementFields, StepRating
+from apps.feedback.judgement import MAX_ACTIVE_S, MAX_LABEL_CHARS, MAX_SPANS, JudgementFields, StepRating
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step
 from tentalis.core.field_limits import MAX_APPEAL_CHARS, MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS, MAX_REASON_CHARS

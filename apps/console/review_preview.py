@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 from apps.accounts.models import User
 from apps.console.rendering import diff_words
 from apps.console.review_forms import FeedbackForm
-from apps.feedback.services import NOTHING, Drawn, JudgementInput, needs_model, preview_hint
+from apps.feedback.hints import NOTHING, Drawn, needs_model, preview_hint
+from apps.feedback.judgement import JudgementInput
 from apps.tasks.models import Task
 from tentalis.core.canon import content_hash
 

@@ -7,8 +7,8 @@ from django.db.models import Q
 
 from apps.conversations.models import TurnSignal
 from apps.conversations.reading import ReadTurn
-from apps.feedback.judgement import StepRating
-from apps.feedback.services import JudgementFields, note_signal
+from apps.feedback.judgement import JudgementFields, StepRating
+from apps.feedback.submit import note_signal
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt, Task
 

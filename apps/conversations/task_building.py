@@ -17,8 +17,8 @@ from apps.conversations.reading import Call, ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.conversations.submitted import find_submitted, tell_submitted
 from apps.environments.registry import get_world
-from apps.feedback.judgement import StepRating
-from apps.feedback.services import JudgementFields, note_signal
+from apps.feedback.judgement import JudgementFields, StepRating
+from apps.feedback.submit import note_signal
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from apps.feedback import services
+from apps.feedback import create_reviews, hints
 from apps.outbox.links import set_link
 
 
 @set_link("feedback.open_review")
 def open_review(task_ids: Sequence[int]) -> None:
-    services.open_reviews(task_ids)
+    create_reviews.open_reviews(task_ids)
 
 
 @set_link("feedback.extract_hint")
 def extract_hint(task_ids: Sequence[int]) -> None:
-    services.extract_hints(task_ids)
+    hints.extract_hints(task_ids)

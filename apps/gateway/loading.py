@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
-from apps.accounts.services import find_token
+from apps.accounts.tokens import find_token
 from apps.adapters.models import Adapter, Deployment
 from apps.base.sealing import SealedKeyError
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from apps.audit.chain import seal_entries
+from apps.conversations.forgotten import drop_sealed
 from apps.conversations.keeping import delete_old_sessions
-from apps.conversations.services import drop_sealed
 from apps.operations.servers import look as look_at_servers
 from apps.operations.services import watch
 from apps.operations.tracing import tell_spans

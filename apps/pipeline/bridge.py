@@ -13,8 +13,8 @@ from apps.accounts.services import find_rights, require_right
 from apps.base.errors import BadInputError, ConflictError
 from apps.base.waiting import LongPollHub
 from apps.feedback import submit
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Review
-from apps.feedback.services import StepRating
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind

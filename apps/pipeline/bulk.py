@@ -16,11 +16,12 @@ from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, TentalisError
-from apps.feedback import services as feedback
+from apps.feedback import bulk as bulk_judgements
+from apps.feedback import claims, expiry, finalizing, skip, unbulk
 from apps.feedback.bulk import MAX_REPORT, MAX_REVIEWS
 from apps.feedback.models import BulkJudgement, Feedback, Review
+from apps.feedback.queue import QueueFilter
 from apps.feedback.rights import MANAGERS
-from apps.feedback.services import QueueFilter
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
@@ -45,7 +46,7 @@ def start(
 ) -> BulkJudgement:
     """Judge all that match, or were chosen, in the background."""
     with transaction.atomic():
-        bulk = feedback.start_bulk(
+        bulk = bulk_judgements.start_bulk(
             project=project, by=by, filters=filters, words=words, confirmed=confirmed, chosen=chosen
         )
         outbox.start(SegmentKind.BULK, subject_id=bulk.pk, project_id=bulk.project_id)
@@ -55,7 +56,7 @@ def start(
 def begin_undo(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
     """Take back all of it that nothing has learnt from, in the background."""
     with transaction.atomic():
-        bulk = feedback.begin_undo_bulk(bulk=bulk, by=by)
+        bulk = unbulk.begin_undo(bulk=bulk, by=by)
         outbox.start(SegmentKind.UNBULK, subject_id=bulk.pk, project_id=bulk.project_id)
     return bulk
 
@@ -71,9 +72,9 @@ def do_all(bulk_id: int) -> None:
 def judge_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
     """Judge one chunk; whether it was the last."""
     with transaction.atomic():
-        chunk = feedback.judge_chunk(bulk_id, limit=limit)
+        chunk = bulk_judgements.judge_chunk(bulk_id, limit=limit)
         if chunk.learning:
-            until = max(feedback.find_undo_until([task.pk for task in chunk.learning]).values(), default=None)
+            until = max(finalizing.find_undo_until([task.pk for task in chunk.learning]).values(), default=None)
             subjects = [(task.pk, task.project_id) for task in chunk.learning]
             outbox.start_many(SegmentKind.LEARN, subjects, run_after=until)
     return chunk.is_last
@@ -91,17 +92,17 @@ def undo_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
     What no link has taken up is undone at once. The rest is retracted, but for what a closed batch holds.
     """
     with transaction.atomic():
-        bulk, given = feedback.find_undoing(bulk_id, limit=limit)
+        bulk, given = unbulk.find_undoing(bulk_id, limit=limit)
         if bulk is None:
             return True
         if not given:
-            feedback.end_undo_bulk(bulk)
+            unbulk.end_undo(bulk)
             return True
         stopped = outbox.cancel_unclaimed_many(kind=SegmentKind.LEARN, subject_ids=[one.task_id for one in given])
-        feedback.undo_many(bulk, [one for one in given if one.task_id in stopped], stopped=stopped)
+        unbulk.undo_many(bulk, [one for one in given if one.task_id in stopped], stopped=stopped)
         rest = [one for one in given if one.task_id not in stopped]
         faults = [fault for one in rest if (fault := _retract(one, by=bulk.by))]
-        feedback.note_undone(bulk, count=len(given) - len(faults), last_id=given[-1].pk, faults=faults)
+        unbulk.note_undone(bulk, count=len(given) - len(faults), last_id=given[-1].pk, faults=faults)
     return False
 
 
@@ -137,14 +138,14 @@ def _assign(review: Review, by: User, words: Mapping[str, Any]) -> None:
     to = User.objects.filter(memberships__project=review.project_id, username=name).first() if name else None
     if name and to is None:
         raise BadInputError.at("to", f"no member {name}")
-    feedback.assign_review(review=review, to=to, by=by)
+    claims.assign_review(review=review, to=to, by=by)
 
 
 def start_learning(task_ids: Sequence[int]) -> None:
     """Let those of the tasks that wait for no person any more go on to learn."""
     learning = Task.objects.filter(pk__in=task_ids, state=Task.State.LEARNING).values_list("pk", "project_id")
     subjects = list(learning.order_by("pk"))
-    waits = feedback.find_undo_until([task for task, _ in subjects])
+    waits = finalizing.find_undo_until([task for task, _ in subjects])
     outbox.start_many(SegmentKind.LEARN, [one for one in subjects if one[0] not in waits])
     for one in subjects:
         if one[0] in waits:
@@ -158,12 +159,12 @@ def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
         for kind in (SegmentKind.WORK, SegmentKind.LEARN):
             outbox.cancel_segments(kind=kind, subject_ids=[task.pk for task in chosen])
         tasks.cancel_tasks(tasks=chosen, by=by)
-        feedback.expire_reviews_of(chosen, by=by.handle)
+        expiry.expire_reviews_of(chosen, by=by.handle)
 
 
 @transaction.atomic
 def _close(review: Review, by: User, words: Mapping[str, Any]) -> None:
-    feedback.skip_review(review=review, by=by, reason=str(words["reason"]), then="nobody")
+    skip.skip_review(review=review, by=by, reason=str(words["reason"]), then="nobody")
     start_learning([review.task_id])
 
 

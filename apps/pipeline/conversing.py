@@ -17,9 +17,13 @@ from apps.base.errors import BadInputError
 from apps.conversations import jobs as conversation_jobs
 from apps.conversations import services as conversations
 from apps.conversations.models import Turn
-from apps.feedback import services as feedback
+from apps.conversations.policy import read_policy
+from apps.conversations.segmentation import close_idle_sessions, cut_session, find_due_sessions
+from apps.conversations.submitted import aim_at_attempt, find_attempt
+from apps.conversations.task_building import find_turn, open_task
+from apps.feedback import submit
+from apps.feedback.judgement import JudgementFields
 from apps.feedback.models import Feedback
-from apps.feedback.services import JudgementFields
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
@@ -75,13 +79,13 @@ def converse() -> int:
     learning = []
     for project in Project.objects.active().filter(learning_enabled=True, session_policy__learn=True):
         try:
-            policy = conversations.read_policy(project)
+            policy = read_policy(project)
         except BadInputError as error:
             logger.warning("%s", error)
             continue
-        conversations.close_idle_sessions(project.pk, idle_s=policy.idle_s)
+        close_idle_sessions(project.pk, idle_s=policy.idle_s)
         learning.append(project.pk)
-    due = conversations.find_due_sessions(learning, remembered_s=REMEMBERED_S) if learning else []
+    due = find_due_sessions(learning, remembered_s=REMEMBERED_S) if learning else []
     outbox.start_many(SegmentKind.CUT, due)
     return len(due)
 
@@ -105,12 +109,12 @@ def give_conversation_feedback(
         NotFoundError, ConflictError: there is no such turn, or it cannot be learnt from.
         NotAllowedError, BadInputError: as `give_task_feedback`.
     """
-    conversations.cut_session(session.pk, by=by.handle)
+    cut_session(session.pk, by=by.handle)
     with transaction.atomic():
         task = _find_task(session, exchange, by)
         if exchange is not None:
-            said = conversations.aim_at_attempt(said, conversations.find_attempt(task, [exchange]))
-        given = feedback.give_task_feedback(task=task, by=by, trust=trust, **said)
+            said = aim_at_attempt(said, find_attempt(task, [exchange]))
+        given = submit.give_task_feedback(task=task, by=by, trust=trust, **said)
         if task.state == Task.State.LEARNING:
             outbox.start(SegmentKind.LEARN, subject_id=task.pk, project_id=task.project_id)
         elif task.state == Task.State.DONE:
@@ -128,7 +132,7 @@ def _find_task(session: Session, exchange: Exchange | None, by: User) -> Task:
         submitted = Task.objects.filter(project=session.project_id, pk=exchange.task_id).first()
         if submitted is not None:
             return submitted
-    turn = conversations.find_turn(session, exchange)
+    turn = find_turn(session, exchange)
     if turn.task_id is None:
         require_not_archived(turn.project)
-    return conversations.open_task(turn, by=by.handle)
+    return open_task(turn, by=by.handle)

@@ -25,10 +25,11 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, TentalisError, log_and_continue
 from apps.conversations import asked
+from apps.feedback import create_reviews, expiry, hints, skip
 from apps.feedback import jobs as feedback_jobs
-from apps.feedback import services as feedback
+from apps.feedback import submit as judgements
+from apps.feedback.judgement import JudgementFields
 from apps.feedback.models import Feedback, Review, RowImport
-from apps.feedback.services import JudgementFields
 from apps.finding.failed import FailedFilters
 from apps.inference.models import Session
 from apps.outbox import services as outbox
@@ -71,7 +72,7 @@ def find_work_sets(task_ids: Sequence[int]) -> list[list[int]]:
 
 
 def find_learn_sets(task_ids: Sequence[int]) -> list[list[int]]:
-    return _find_sets(task_ids, lambda task: not feedback.hints_ask_models(*_place(task)))
+    return _find_sets(task_ids, lambda task: not hints.hints_ask_models(*_place(task)))
 
 
 def _find_sets(task_ids: Sequence[int], may_join: Callable[[Task], bool]) -> list[list[int]]:
@@ -80,7 +81,7 @@ def _find_sets(task_ids: Sequence[int], may_join: Callable[[Task], bool]) -> lis
     for task in Task.objects.filter(pk__in=task_ids).select_related("project", "worker").order_by("pk"):
         key = task.worker_id, task.environment
         if key not in joins:
-            joins[key] = may_join(task) and not feedback.reviews_ask_models(*_place(task))
+            joins[key] = may_join(task) and not create_reviews.reviews_ask_models(*_place(task))
         found.setdefault(key if joins[key] else (0, str(task.pk)), []).append(task.pk)
     return list(found.values())
 
@@ -410,7 +411,7 @@ def give_feedback(
 ) -> Feedback:
     """Close a review with a manager's judgement; the last one closed lets the task learn, when no undo can come."""
     with transaction.atomic():
-        given = feedback.give_feedback(review=review, by=by, undo_s=undo_s, typed=typed, **said)
+        given = judgements.give_feedback(review=review, by=by, undo_s=undo_s, typed=typed, **said)
         judging.settle_appeal(given, by=by)
         learn_when_reviewed(review.task_id)
     return given
@@ -419,7 +420,7 @@ def give_feedback(
 def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") -> Review:
     """Pass a review over: to nobody (the task learns when no other is open), to later, the others, or an expert."""
     with transaction.atomic():
-        skipped = feedback.skip_review(review=review, by=by, reason=reason, then=then)
+        skipped = skip.skip_review(review=review, by=by, reason=reason, then=then)
         learn_when_reviewed(review.task_id)
     return skipped
 
@@ -427,7 +428,7 @@ def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") 
 def expire_reviews() -> int:
     """Let the policy decide about reviews whose patience is over. Returns how many tasks that touched."""
     with transaction.atomic():
-        task_ids = feedback.expire_reviews()
+        task_ids = expiry.expire_reviews()
         for task_id in task_ids:
             learn_when_reviewed(task_id)
     return len(task_ids)

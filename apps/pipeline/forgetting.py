@@ -12,8 +12,8 @@ from django.db import transaction
 from apps.accounts.models import Project, User
 from apps.adapters import user_adapters
 from apps.adapters.models import Adapter
-from apps.conversations import services as conversations
-from apps.conversations.services import Found
+from apps.conversations import forgetting as conversations
+from apps.conversations.forgetting import Found
 from apps.pipeline import flow, meta
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch

@@ -7,8 +7,10 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
-from apps.feedback import services as feedback
+from apps.feedback.appeals import find_contradiction
+from apps.feedback.judgement import read_judgement
 from apps.feedback.models import Feedback, Review
+from apps.feedback.undo import retract_feedback, undo_feedback
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
 from apps.rollouts.models import Batch
@@ -27,7 +29,7 @@ def undo(given: Feedback, *, by: User) -> Review:
     with transaction.atomic():
         is_gold = given.review is not None and given.review.purpose == Review.Purpose.GOLD
         is_stopped = not is_gold and outbox.cancel_unclaimed(kind=SegmentKind.LEARN, subject_id=given.task_id)
-        return feedback.undo_feedback(given, by=by, is_stopped=is_stopped)
+        return undo_feedback(given, by=by, is_stopped=is_stopped)
 
 
 def retract(given: Feedback, *, by: User, reason: str, needs_right: bool = True) -> str:
@@ -37,7 +39,7 @@ def retract(given: Feedback, *, by: User, reason: str, needs_right: bool = True)
     """
     with transaction.atomic():
         task = Task.objects.select_for_update(of=("self",)).select_related("project", "worker").get(pk=given.task_id)
-        if not feedback.retract_feedback(given, by=by, reason=reason, needs_right=needs_right):
+        if not retract_feedback(given, by=by, reason=reason, needs_right=needs_right):
             return find_effect(given)
         effect = describe(task, rejudge_rollouts(task, by=by.handle))
         payload = {"task": task.pk, "reason": reason, "effect": effect}
@@ -86,7 +88,7 @@ def settle_appeal(given: Feedback, *, by: User) -> None:
     review = given.review
     if review is None or review.purpose != Review.Purpose.APPEAL or review.about is None:
         return
-    why = feedback.find_contradiction(feedback.read_judgement(review.about), feedback.read_judgement(given))
+    why = find_contradiction(read_judgement(review.about), read_judgement(given))
     if why and review.about.retracted_at is None:
         retract(review.about, by=by, reason=f"appeal {review.pk}: {why}", needs_right=False)
     else:

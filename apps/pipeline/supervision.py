@@ -1,7 +1,7 @@
 """Supervision's part of the data's way: an outside agent asks before it acts, and what it was told is learned from.
 
-The agent proposes (`propose`), a person says what becomes of it (`decide`) or the clock does (`expire_proposals`). When
-the agent hands its work in, the words of the persons stay with the steps they were about (`learn_from_decisions`).
+The agent proposes and a person or the clock decides (`apps.supervision.services`). When the agent hands its work in,
+the words of the persons stay with the steps they were about (`learn_from_decisions`).
 """
 
 from collections import defaultdict
@@ -14,11 +14,9 @@ from apps.audit.services import record
 from apps.feedback.judgement import JudgementInput, StepRating, store_feedback
 from apps.feedback.models import Feedback
 from apps.supervision.models import Proposal
-from apps.supervision.services import bind_to_attempt, decide, expire_proposals, propose
+from apps.supervision.services import bind_to_attempt
 from apps.tasks.models import Attempt
 from tentalis.core.field_limits import MAX_COMMENT_CHARS
-
-__all__ = ["decide", "expire_proposals", "learn_from_decisions", "propose"]
 
 SHOWN_CHARS = 400
 

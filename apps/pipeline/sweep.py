@@ -4,11 +4,12 @@ import logging
 
 from apps.adapters.serving import restore_served, unload_drained
 from apps.base.errors import TentalisError, log_and_continue
-from apps.feedback.services import settle_feedback as settle
+from apps.feedback.finalizing import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
-from apps.pipeline import canary, conversing, flow, supervision, trainings
+from apps.pipeline import canary, conversing, flow, trainings
+from apps.supervision.services import expire_proposals
 from apps.training.cluster import poll_all_jobs
 from apps.training.retrying import find_silent_runs
 
@@ -37,7 +38,7 @@ def sweep_reviews() -> None:
 
 def sweep_proposals() -> None:
     """Let the rule decide about proposals whose time is up."""
-    if found := supervision.expire_proposals():
+    if found := expire_proposals():
         logger.info("%d proposals were decided by nobody in time", len(found))
 
 

@@ -51,3 +51,9 @@ def test_a_limit_of_one_name_is_defined_once() -> None:
                     places[name].append(str(path.relative_to(ROOT)))
     assert len(places) > 50
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_no_module_hands_on_what_another_defines() -> None:
+    """Without `__all__` mypy refuses such an import."""
+    modules = [path for path in (ROOT / "apps").rglob("*.py") if path.name != "__init__.py"]
+    assert [str(path.relative_to(ROOT)) for path in modules if "__all__" in path.read_text()] == []

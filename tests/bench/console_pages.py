@@ -24,8 +24,8 @@ from apps.accounts.models import Member, User
 from apps.adapters.models import Adapter
 from apps.audit.models import AuditEntry
 from apps.calibration.models import Rater
+from apps.feedback.claims import claim
 from apps.feedback.models import Review
-from apps.feedback.services import claim
 from apps.finding.pages import write_place
 from apps.inference.models import Session
 from apps.outbox.models import Segment

@@ -239,7 +239,8 @@ def review_on(project_id: int, person: int, life: int, note: Callable[..., None]
 def judge(review: Any, user: Any, person: int, rng: random.Random, note: Callable[..., None]) -> None:
     """What becomes of one review that was taken."""
     from apps.base.errors import ConflictError
-    from apps.feedback.services import find_draft, release_review, save_draft
+    from apps.feedback.claims import release_review
+    from apps.feedback.drafts import find_draft, save_draft
     from apps.pipeline import flow
 
     draft, data = find_draft(review, user), {"text": f"typed by {person}", "n": rng.random()}

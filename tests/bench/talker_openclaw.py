@@ -247,7 +247,8 @@ def make_desk(name: str, model: Path, engine: str) -> Desk:
     """A project that learns from talk, its worker, and the token of its agent."""
     from apps.accounts.models import Member, Role, User
     from apps.accounts.rights import ROLE_RIGHTS
-    from apps.accounts.services import create_project, create_token
+    from apps.accounts.services import create_project
+    from apps.accounts.tokens import create_token
     from apps.inference.providers import create_provider
     from apps.workers.models import Worker
     from apps.workers.services import create_worker

@@ -10,7 +10,7 @@ import pytest
 from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from tentalis.cli import main
 from tests.factories import make_project, make_user, make_worker
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.inference.models import Price, Provider
 from apps.inference.providers import open_key
 from apps.workers.models import Worker

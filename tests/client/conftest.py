@@ -7,7 +7,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.workers.models import Worker
 from tentalis.client import Client
 from tests.factories import make_project, make_user, make_worker

@@ -9,8 +9,8 @@ from apps.accounts.models import ApiToken, Invitation, Project, Role, User
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.calibration.models import Rater
 from apps.console.forms_settings import make_sections
+from apps.feedback.claims import claim
 from apps.feedback.models import BulkJudgement, Feedback, Review
-from apps.feedback.services import claim
 from apps.operations.models import Alarm
 from apps.tasks.models import Task
 from apps.workers.models import Worker

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from apps.accounts.models import Project
+from apps.feedback.claims import claim
 from apps.feedback.models import Review, ReviewDraft
-from apps.feedback.services import claim
 from tests.apps.feedback.builders import make_open_review
 from tests.e2e.browser import open_context, sign_in
 from tests.e2e.web_process import run_web

@@ -15,8 +15,8 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.console.selectors.exchange import keep_spelling
 from apps.conversations.models import Turn, TurnExchange, TurnSignal
+from apps.feedback.claims import claim
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
-from apps.feedback.services import claim
 from apps.inference.models import Exchange, Session
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task

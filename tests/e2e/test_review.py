@@ -8,8 +8,8 @@ from django.test import Client
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, Route, expect
 
+from apps.feedback.claims import claim
 from apps.feedback.models import Feedback, Review, ReviewDraft
-from apps.feedback.services import claim
 from apps.tasks.models import Attempt, Step, Task
 from tests.e2e.browser import Watch, open_context, sign_in
 from tests.factories import make_project, make_task, make_user

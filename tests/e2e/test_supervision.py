@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide
 from apps.tasks.models import Task

@@ -34,7 +34,7 @@ from schemathesis.specs.openapi.checks import (
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.base.counting import forget_callers
 from apps.supervision.models import Proposal
 from tests.edges.lived_in import EVERY_ROLE, make_lived_in

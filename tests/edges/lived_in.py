@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from apps.accounts.invitations import invite
 from apps.accounts.models import Member, Project, Role, User
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.conversations.models import Turn
 from apps.evals.models import Dataset, EvalRun

@@ -8,7 +8,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.api.models import IdempotencyKey
 from apps.audit.models import AuditEntry
 from apps.base.counting import forget_callers

@@ -14,7 +14,8 @@ from django.utils import timezone
 from apps.accounts.browser_sessions import CONFIRMED
 from apps.accounts.confirmation import HOLDS
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
-from apps.accounts.services import create_token, sign_in
+from apps.accounts.services import sign_in
+from apps.accounts.tokens import create_token
 from apps.api.matrix import list_routes
 from apps.api.views.base import ApiView
 from apps.audit.kinds import Kind

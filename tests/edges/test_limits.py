@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.base.counting import forget_callers
 from tentalis.core.checked import FieldError
 from tentalis.core.edge_limits import GATEWAY, OUTBOUND, WEB, EdgeLimits, list_rows

@@ -13,7 +13,7 @@ from rest_framework.test import APIRequestFactory
 
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
-from apps.accounts.services import create_token, revoke_token
+from apps.accounts.tokens import create_token, revoke_token
 from apps.api.permissions import PUBLIC, SIGNED_IN
 from apps.api.views.base import ApiView
 from apps.base.counting import forget_callers

@@ -17,11 +17,13 @@ from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import Member, Project, Role
 from apps.accounts.rights import ROLE_RIGHTS
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.conversations.models import Turn
-from apps.conversations.services import cut_session, hear_turn, settle_turn
+from apps.conversations.segmentation import cut_session
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import settle_turn
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback
-from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.providers import create_provider
 from apps.pipeline import flow

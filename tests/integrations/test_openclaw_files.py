@@ -16,7 +16,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import Member, Project, Role
 from apps.accounts.rights import ROLE_RIGHTS
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.feedback.models import Feedback, Review
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker

@@ -17,7 +17,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import Member, Project, Role
 from apps.accounts.rights import ROLE_RIGHTS
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.workers.models import Worker
 from tests.factories import make_project, make_user, make_worker
 

@@ -8,7 +8,7 @@ from mcp import Client
 
 from apps.accounts.models import Project, Role
 from apps.accounts.rights import ROLE_RIGHTS
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.feedback.models import Feedback, Review
 from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task

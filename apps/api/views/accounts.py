@@ -9,7 +9,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import archiving, invitations, services
+from apps.accounts import archiving, invitations, services, tokens
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.api.filters import filter_by
@@ -272,7 +272,7 @@ class TokenViewSet(ResourceViewSet):
         that, is revoked with it, and has no scope or limit beyond its own."""
         body = self.read_body(TokenIn)
         project = find_project(request, body["project"]) if "project" in body else None
-        token, text = services.create_token(
+        token, text = tokens.create_token(
             user=self._find_holder(request, body.get("username"), project),
             name=body["name"],
             scopes=self._narrow(request, body.get("scopes")),
@@ -290,12 +290,12 @@ class TokenViewSet(ResourceViewSet):
         """Give a token other limits."""
         token = self.get_object()
         body = self.read_body(TokenChange)
-        return self.show(services.change_token(token=token, by=current_user(request), **body))
+        return self.show(tokens.change_token(token=token, by=current_user(request), **body))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Revoke a token, and those made with it: they are refused from the next request on."""
-        services.revoke_token(token=self.get_object(), by=current_user(request))
+        tokens.revoke_token(token=self.get_object(), by=current_user(request))
         return Response(status=204)
 
     @staticmethod

@@ -21,8 +21,8 @@ from apps.api.views.base import ApiView, ResourceViewSet
 from apps.api.views.feedback import read_words, show_feedback
 from apps.api.views.sessions import WHICH, match_exchange
 from apps.base.errors import BadInputError
+from apps.conversations.forgotten import hash_subject
 from apps.conversations.models import Turn
-from apps.conversations.services import hash_subject
 from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
 from apps.pipeline import conversing

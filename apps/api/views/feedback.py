@@ -25,8 +25,8 @@ from apps.api.serializers.judgement import (
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.feedback import appeals, submit
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback
-from apps.feedback.services import StepRating
 from apps.finding.feedback import FeedbackFilters
 from apps.pipeline import judging
 from apps.tasks.models import Task

@@ -13,7 +13,7 @@ from apps.api.lookup import find_row
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.judgement import GoldIn, GoldOut
 from apps.api.views.base import ResourceViewSet
-from apps.feedback import services as feedback
+from apps.feedback import gold
 from apps.feedback.models import Feedback, GoldItem
 from apps.tasks.models import Task
 
@@ -33,7 +33,7 @@ class GoldViewSet(ResourceViewSet):
     rights: ClassVar = by_right({Right.AUDIT_READ: "list retrieve", Right.PIPELINE_WRITE: "create destroy"})
 
     def get_queryset(self) -> QuerySet[Any]:
-        return feedback.with_gold_counts(super().get_queryset())
+        return gold.with_gold_counts(super().get_queryset())
 
     @extend_schema(request=GoldIn, responses={201: GoldOut}, examples=ADDING)
     def create(self, request: Request) -> Response:
@@ -45,13 +45,11 @@ class GoldViewSet(ResourceViewSet):
         if "feedback" in body:
             said = Feedback.objects.select_related("preferred_attempt")
             reference = find_row(request, said, body["feedback"], field="feedback", right=Right.PIPELINE_WRITE)
-        item = feedback.add_gold(
-            task=task, by=current_user(request), expected=body.get("expected"), reference=reference
-        )
+        item = gold.add_gold(task=task, by=current_user(request), expected=body.get("expected"), reference=reference)
         return self.show(self.get_queryset().get(pk=item.pk), 201)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Hand it out no more. What was said of it stays."""
-        feedback.remove_gold(item=self.get_object(), by=current_user(request))
+        gold.remove_gold(item=self.get_object(), by=current_user(request))
         return Response(status=204)

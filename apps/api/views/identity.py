@@ -13,7 +13,8 @@ from apps.accounts.browser_sessions import note_confirmed
 from apps.accounts.confirmation import HOLDS, confirm_token, prove
 from apps.accounts.models import Member, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import revoke_token, sign_in
+from apps.accounts.services import sign_in
+from apps.accounts.tokens import revoke_token
 from apps.api.permissions import PUBLIC, SIGNED_IN, current_token, current_user, visible_projects
 from apps.api.serializers.accounts import ConfirmedOut, ConfirmIn, NewTokenOut, SignIn, WhoAmIOut
 from apps.api.serializers.strict import NoFields

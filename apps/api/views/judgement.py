@@ -27,9 +27,9 @@ from apps.api.serializers.judgement import (
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet
 from apps.api.views.feedback import read_words, show_feedback
-from apps.feedback import services as feedback
+from apps.feedback import claims, drafts
 from apps.feedback.models import Review
-from apps.feedback.services import QueueFilter
+from apps.feedback.queue import QueueFilter
 from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow
 
@@ -82,26 +82,26 @@ class ReviewViewSet(ResourceViewSet):
     def claim_next(self, request: Request) -> Response:
         """Take the next open review that nobody has, by the queue's order; 204 when there is none."""
         project, body = self.read_placed(ClaimIn)
-        review = feedback.claim_review(project, current_user(request), QueueFilter(**body))
+        review = claims.claim_review(project, current_user(request), QueueFilter(**body))
         return Response(status=204) if review is None else self.show(review)
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def claim(self, request: Request, pk: str) -> Response:
         """Take this review; it is yours until the lease ends or you release it."""
-        return self.show(feedback.claim(self.take_row(), current_user(request)))
+        return self.show(claims.claim(self.take_row(), current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def renew(self, request: Request, pk: str) -> Response:
         """Keep a review that you have for another ten minutes; 409 when it is not yours any more."""
-        return self.show(feedback.renew_claim(self.take_row(), current_user(request)))
+        return self.show(claims.renew_claim(self.take_row(), current_user(request)))
 
     @extend_schema(request=NoFields)
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
         """Give a review back to the others."""
-        return self.show(feedback.release_review(self.take_row(), current_user(request)))
+        return self.show(claims.release_review(self.take_row(), current_user(request)))
 
     @extend_schema(request=AssignIn, examples=[OpenApiExample("To Bob", {"to": "bob"}, request_only=True)])
     @action(detail=True, methods=["post"])
@@ -114,14 +114,14 @@ class ReviewViewSet(ResourceViewSet):
             to = User.objects.filter(username=name, memberships__project=review.project).first()
             if to is None:
                 raise refuse("to", "member", name)
-        return self.show(feedback.assign_review(review=review, to=to, by=current_user(request)))
+        return self.show(claims.assign_review(review=review, to=to, by=current_user(request)))
 
     @extend_schema(responses={200: DraftOut, 204: None}, operation_id="reviews_draft_read")
     @action(detail=True, methods=["get"])
     def draft(self, request: Request, pk: str) -> Response:
         """What you typed and have not sent; 204 when there is nothing."""
         self.check_no_parameters()
-        draft = feedback.find_draft(self.get_object(), current_user(request))
+        draft = drafts.find_draft(self.get_object(), current_user(request))
         return Response(status=204) if draft is None else Response(DraftOut(draft).data)
 
     @extend_schema(request=DraftIn, responses=DraftOut, examples=DRAFTING, operation_id="reviews_draft_save")
@@ -130,7 +130,7 @@ class ReviewViewSet(ResourceViewSet):
         """Keep what you typed, whoever holds the review. 409 when a newer one stands, which `newer` is."""
         review = self.get_object()
         body = self.read_body(DraftIn)
-        draft = feedback.save_draft(review=review, by=current_user(request), **body)
+        draft = drafts.save_draft(review=review, by=current_user(request), **body)
         return Response(DraftOut(draft).data)
 
     @extend_schema(request=ReviewFeedbackIn, responses={201: FeedbackOut}, examples=JUDGING)

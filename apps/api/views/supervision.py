@@ -16,7 +16,7 @@ from apps.api.permissions import by_right, current_user
 from apps.api.serializers.supervision import DecisionIn, ProposalIn, ProposalOut
 from apps.api.views.base import ResourceViewSet
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
-from apps.pipeline import supervision
+from apps.supervision import services as supervision
 from apps.supervision.models import Proposal
 from apps.supervision.waiting import current_board
 from apps.tasks.models import Task

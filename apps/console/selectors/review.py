@@ -14,7 +14,7 @@ from apps.calibration.models import Rater
 from apps.console.rendering import Diff, diff_lines
 from apps.console.selectors.work import TaskView, find_attempts
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.services import validate_review_policy
+from apps.feedback.rules import validate_review_policy
 from apps.scoring.models import StepScore
 from apps.tasks.copies import annotate_copies, group_copies
 from apps.tasks.models import Attempt, Step, Task

@@ -21,10 +21,11 @@ from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import Shown, find_undoable, show_attempts
 from apps.console.selectors.review_queue import may_manage
 from apps.console.views.frame import Scene, leave, project_view, show
-from apps.feedback import services as reviews
-from apps.feedback import submit
+from apps.feedback import claims, submit
+from apps.feedback.claims import claim_review
+from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.models import Review
-from apps.feedback.services import claim_review, find_draft, save_draft, validate_review_policy
+from apps.feedback.rules import validate_review_policy
 from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow
 from apps.rollouts.services import find_obstacles
@@ -161,7 +162,7 @@ def hold_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRespo
     """Hold a review longer; the page at work repeats this while somebody is there."""
     review = find_review_or_404(scene, review_id)
     try:
-        held = reviews.renew_claim(review=review, by=scene.user)
+        held = claims.renew_claim(review=review, by=scene.user)
     except TentalisError as error:
         return JsonResponse({"message": str(error), "code": error.code}, status=error.status)
     return JsonResponse({"until": held.lease_until.isoformat() if held.lease_until else None})

@@ -17,7 +17,7 @@ from apps.console.forms_proposals import FORMS, DecisionForm, RulesForm
 from apps.console.selectors import proposals
 from apps.console.selectors.proposals import ProposalView
 from apps.console.views.frame import Scene, leave, project_view, read_number, show
-from apps.pipeline import supervision
+from apps.supervision import services as supervision
 from apps.supervision.models import Proposal
 from apps.workers.models import Worker
 from apps.workers.services import change_worker

@@ -11,7 +11,7 @@ from apps.console.selectors import quality
 from apps.console.selectors.managers import find_fits
 from apps.console.selectors.scorers import find_scorers
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
-from apps.feedback import services as feedback
+from apps.feedback import gold, rules
 from apps.feedback.models import Feedback, GoldItem
 
 
@@ -24,8 +24,8 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
         "sees_all": _sees_all(scene),
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "scorers": find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
-        "gold": feedback.list_gold(scene.project) if _sees_all(scene) else (),
-        "gold_rate": feedback.validate_review_policy(scene.project.review_policy).gold_rate,
+        "gold": gold.list_gold(scene.project) if _sees_all(scene) else (),
+        "gold_rate": rules.validate_review_policy(scene.project.review_policy).gold_rate,
         "fragments": {"quality"},
     }
     return show(request, scene, "quality", context)
@@ -77,7 +77,7 @@ def add_gold(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpRespon
     if reference is None:
         raise Http404(f"no feedback {feedback_id}")
     done = _("Added to the control items: it is handed out for review unmarked.")
-    act(request, done, lambda: feedback.add_gold(task=reference.task, by=scene.user, reference=reference))
+    act(request, done, lambda: gold.add_gold(task=reference.task, by=scene.user, reference=reference))
     if request.POST.get("then") == "review" and reference.review_id is not None:
         return leave(scene, "review", reference.review_id)
     return leave(scene, "feedback", feedback_id)
@@ -90,7 +90,7 @@ def remove_gold(request: HttpRequest, scene: Scene, gold_id: int) -> HttpRespons
     if item is None:
         raise Http404(f"no control item {gold_id}")
     done = _("Removed from the control items; judgements of it are kept.")
-    act(request, done, lambda: feedback.remove_gold(item=item, by=scene.user))
+    act(request, done, lambda: gold.remove_gold(item=item, by=scene.user))
     return leave(scene, "quality")
 
 

@@ -18,8 +18,7 @@ from apps.console.views.frame import Scene, act, find_page, know_names, leave, p
 from apps.console.views.judging import find_asked
 from apps.feedback import bulk as bulk_judgements
 from apps.feedback.models import BulkJudgement, Review
-from apps.feedback.queue import EVERYTHING
-from apps.feedback.services import count_queue
+from apps.feedback.queue import EVERYTHING, count_queue
 from apps.finding.lists import read_address
 from apps.finding.reviews import ReviewFilters
 from apps.pipeline import bulk as bulks

@@ -30,11 +30,9 @@ from apps.console.views.judging import (
     find_undo,
     open_next,
 )
-from apps.feedback import appeals
-from apps.feedback import services as reviews
+from apps.feedback import appeals, claims
 from apps.feedback.models import Feedback, Review
-from apps.feedback.queue import find_waiting
-from apps.feedback.services import count_queue
+from apps.feedback.queue import count_queue, find_waiting
 from apps.finding.lists import list_rows
 from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow, judging
@@ -122,9 +120,9 @@ def claim_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpResp
     review = find_review_or_404(scene, review_id)
     try:
         if review.claimed_by_id == scene.user.pk:
-            reviews.renew_claim(review=review, by=scene.user)
+            claims.renew_claim(review=review, by=scene.user)
         else:
-            reviews.claim(review=review, by=scene.user)
+            claims.claim(review=review, by=scene.user)
     except TentalisError as error:
         messages.error(request, str(error))
         return leave(scene, "review-list")
@@ -140,7 +138,7 @@ def release_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRe
     act(
         request,
         _("The review is back in the queue."),
-        lambda: reviews.release_review(review=review, by=scene.user),
+        lambda: claims.release_review(review=review, by=scene.user),
     )
     return leave(scene, "review-list")
 
@@ -180,7 +178,7 @@ def assign_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRes
         if to
         else _("The review is no longer assigned.")
     )
-    act(request, done, lambda: reviews.assign_review(review=review, to=to, by=scene.user))
+    act(request, done, lambda: claims.assign_review(review=review, to=to, by=scene.user))
     return _back_to_list(request, scene)
 
 
@@ -194,7 +192,7 @@ def snooze_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRes
         raise Http404(f"no snooze of {hours} hours")
     until = timezone.now() + SNOOZES[hours] if hours else None
     done = _("The review is snoozed.") if hours else _("The snooze is ended.")
-    act(request, done, lambda: reviews.snooze_review(review=review, until=until, by=scene.user))
+    act(request, done, lambda: claims.snooze_review(review=review, until=until, by=scene.user))
     return _back_to_list(request, scene)
 
 
@@ -242,7 +240,7 @@ def appeal(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse
             status = error.status
         else:
             messages.success(request, _("The appeal is open: another reviewer will judge the task."))
-            if not reviews.has_judge(opened):
+            if not appeals.has_judge(opened):
                 messages.warning(request, _("No other member may review it yet; invite another reviewer."))
             return leave(scene, "task", feedback.task_id)
     may_retract = feedback.author == scene.user.handle or may_manage(scene.project, scene.user)

@@ -10,7 +10,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.models import Member, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import add_agent, create_token, name_within
+from apps.accounts.services import add_agent, name_within
+from apps.accounts.tokens import create_token
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_set_up import SCOPES, ConnectTokenForm, JudgesForm, SessionTasksForm

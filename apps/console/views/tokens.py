@@ -7,8 +7,8 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import ApiToken
 from apps.accounts.rights import Right
-from apps.accounts.services import change_project, create_token, revoke_token
-from apps.accounts.tokens import change_token
+from apps.accounts.services import change_project
+from apps.accounts.tokens import change_token, create_token, revoke_token
 from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_house import TokenForm

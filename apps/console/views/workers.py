@@ -8,7 +8,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.operation_forms import WorkerForm, read_worker, show_error
+from apps.console.forms import show_error
+from apps.console.operation_forms import WorkerForm, read_worker
 from apps.console.selectors import workers
 from apps.console.views.frame import Scene, leave, posted, project_view, read_number, show
 from apps.console.views.training import worker_or_404

@@ -14,7 +14,7 @@ from django.db import connections
 from django.test import override_settings
 from django.utils import timezone
 
-from apps.accounts import services
+from apps.accounts import services, tokens
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.tokens import hash_secret
@@ -37,7 +37,7 @@ PASSWORD = "a-password-for-the-admin"
 
 def make_token(user: User, **values: Any) -> tuple[ApiToken, str]:
     defaults: dict[str, Any] = {"name": "t", "scopes": ["tasks:read"], "by": user}
-    return services.create_token(user=user, **defaults | values)
+    return tokens.create_token(user=user, **defaults | values)
 
 
 def kinds() -> list[str]:
@@ -59,11 +59,11 @@ def test_only_the_keyed_hash_of_a_token_is_kept(alice: User) -> None:
 
 def test_a_token_finds_its_user_and_notes_its_use(alice: User) -> None:
     token, text = make_token(alice)
-    found = services.find_token(text)
+    found = tokens.find_token(text)
     assert (found.user, found.scopes) == (alice, ["tasks:read"])
     first = ApiToken.objects.get(pk=token.pk).last_used_at
     assert first is not None
-    services.find_token(text)
+    tokens.find_token(text)
     assert ApiToken.objects.get(pk=token.pk).last_used_at == first
 
 
@@ -83,19 +83,19 @@ def test_a_token_finds_its_user_and_notes_its_use(alice: User) -> None:
 def test_a_text_that_is_no_token_is_refused_in_the_same_words(alice: User, spoil: Callable[[str], str]) -> None:
     _, text = make_token(alice)
     with pytest.raises(NotSignedInError, match="this token is not valid"):
-        services.find_token(spoil(text))
+        tokens.find_token(spoil(text))
 
 
 def test_expired_and_revoked_tokens_are_worthless_at_once(alice: User) -> None:
     token, text = make_token(alice)
-    services.revoke_token(token=token, by=alice)
-    services.revoke_token(token=token, by=alice)
+    tokens.revoke_token(token=token, by=alice)
+    tokens.revoke_token(token=token, by=alice)
     assert kinds() == ["token.created", "token.revoked"]
     other, other_text = make_token(alice)
     ApiToken.objects.filter(pk=other.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     for dead in (text, other_text):
         with pytest.raises(NotSignedInError):
-            services.find_token(dead)
+            tokens.find_token(dead)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,16 @@ def test_nobody_makes_tokens_for_another_but_owners_for_their_agents(
     Member.objects.create(project=project, user=claw, role=Role.AGENT)
     for values in ({"user": bob, "by": alice}, {"user": claw, "by": alice, "project": project}):
         with pytest.raises(NotAllowedError):
-            services.create_token(name="t", scopes=["tasks:read"], **values)
+            tokens.create_token(name="t", scopes=["tasks:read"], **values)
     Member.objects.filter(user=alice).update(role=Role.OWNER)
-    token, _ = services.create_token(user=claw, name="t", scopes=["tasks:read"], project=project, by=alice)
+    token, _ = tokens.create_token(user=claw, name="t", scopes=["tasks:read"], project=project, by=alice)
     with pytest.raises(NotAllowedError):
-        services.create_token(user=claw, name="t", scopes=["tasks:read"], by=alice)
+        tokens.create_token(user=claw, name="t", scopes=["tasks:read"], by=alice)
     with pytest.raises(NotFoundError):
-        services.create_token(user=charlie, name="t", scopes=["tasks:read"], project=project, by=charlie)
+        tokens.create_token(user=charlie, name="t", scopes=["tasks:read"], project=project, by=charlie)
     with pytest.raises(NotFoundError):
-        services.revoke_token(token=token, by=bob)
-    services.revoke_token(token=token, by=alice)
+        tokens.revoke_token(token=token, by=bob)
+    tokens.revoke_token(token=token, by=alice)
 
 
 def test_an_agent_cannot_widen_the_limits_its_owner_gave_it(project: Project, alice: User, bob: User) -> None:
@@ -146,11 +146,11 @@ def test_an_agent_cannot_widen_the_limits_its_owner_gave_it(project: Project, al
     token, _ = make_token(claw, project=project, by=alice, limits=limits)
     assert ApiToken.objects.get(pk=token.pk).limits == limits
     with pytest.raises(NotAllowedError):
-        services.change_token(token=token, by=claw, limits={})
+        tokens.change_token(token=token, by=claw, limits={})
     with pytest.raises(NotFoundError):
-        services.change_token(token=token, by=bob, limits={})
-    services.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
-    services.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
+        tokens.change_token(token=token, by=bob, limits={})
+    tokens.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
+    tokens.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
     assert ApiToken.objects.get(pk=token.pk).limits == {"tokens_per_day": 5}
     entry = AuditEntry.objects.get(kind="token.changed")
     assert entry.payload == {"key_id": token.key_id, "before": limits, "after": {"tokens_per_day": 5}}
@@ -246,7 +246,7 @@ def test_signing_in_and_failing_to_are_both_audited() -> None:
     make_user("alice")
     make_user("claw", is_agent=True)
     _, text = services.sign_in(username="alice", password="alice-has-a-password", name="here")
-    assert services.find_token(text).user.username == "alice"
+    assert tokens.find_token(text).user.username == "alice"
     for name, password in (("alice", "x"), ("nobody", "x"), ("claw", "claw-has-a-password")):
         with pytest.raises(NotSignedInError, match="do not belong together"):
             services.sign_in(username=name, password=password, name="here")
@@ -287,18 +287,18 @@ def test_bootstrap_keeps_a_changed_password_and_leaves_a_token_that_works(
     bootstrap(token_file=file)
     text = file.read_text().strip()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    admin = services.find_token(text).user
+    admin = tokens.find_token(text).user
     bootstrap(token_file=file)
     assert file.read_text().strip() == text
     admin.set_password("changed-by-its-owner")
     admin.save()
     with pytest.raises(NotSignedInError):
-        services.find_token(text)
+        tokens.find_token(text)
     bootstrap(token_file=file)
-    assert services.find_token(file.read_text().strip()).user == admin
+    assert tokens.find_token(file.read_text().strip()).user == admin
     admin.refresh_from_db()
     assert admin.check_password("changed-by-its-owner")
-    services.revoke_token(token=ApiToken.objects.get(revoked_at=None), by=admin)
+    tokens.revoke_token(token=ApiToken.objects.get(revoked_at=None), by=admin)
     bootstrap(token_file=file)
     assert file.read_text().strip() != text
     said = capsys.readouterr()

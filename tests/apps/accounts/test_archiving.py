@@ -6,7 +6,7 @@ from django.urls import reverse
 from apps.accounts.archiving import ProjectArchivedError, archive_project, unarchive_project
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError, NotAllowedError
 from apps.feedback.models import Review

@@ -9,7 +9,7 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.accounts.people import create_person, reset_password, set_active
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token, find_token
+from apps.accounts.tokens import create_token, find_token
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotSignedInError
 from tests.apps.console.builders import sign_in

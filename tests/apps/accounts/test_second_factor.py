@@ -19,7 +19,7 @@ from apps.accounts.second_factor import (
     reset_second_factor,
     use_code,
 )
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.accounts.tries import MOST_BY_BOTH, TooManySignInsError
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.accounts import services
+from apps.accounts import services, tokens
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.accounts.rights import ALL_RIGHTS, Right
 from apps.audit.models import AuditEntry
@@ -18,7 +18,7 @@ NEW = "quite-another-password-2"
 
 
 def make_caller(user: User, **values: Any) -> tuple[ApiToken, Caller]:
-    token, text = services.create_token(user=user, name="parent", scopes=Right.values, by=user, **values)
+    token, text = tokens.create_token(user=user, name="parent", scopes=Right.values, by=user, **values)
     return token, Caller(text)
 
 
@@ -37,7 +37,7 @@ def test_a_token_takes_its_children_and_theirs_with_it(alice: User) -> None:
     child = Caller(caller.post("tokens", {"name": "child"}).body["token"])
     grandchild = Caller(child.post("tokens", {"name": "grandchild"}).body["token"])
     assert grandchild.get("whoami").status == 200
-    services.revoke_token(token=parent, by=alice)
+    tokens.revoke_token(token=parent, by=alice)
     assert [one.get("whoami").status for one in (caller, child, grandchild)] == [401, 401, 401]
     assert AuditEntry.objects.filter(kind="token.revoked").count() == 3
 
@@ -56,7 +56,7 @@ def test_a_revoked_or_expired_token_makes_none_though_it_was_read_before(alice: 
     parent, _ = make_caller(alice)
     ApiToken.objects.update(revoked_at=timezone.now())
     with pytest.raises(NotSignedInError):
-        services.create_token(user=alice, name="late", scopes=["tasks:read"], by=alice, made_with=parent)
+        tokens.create_token(user=alice, name="late", scopes=["tasks:read"], by=alice, made_with=parent)
 
 
 @pytest.mark.parametrize("how", ["self", "administrator"])

@@ -7,7 +7,7 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.base.counting import forget_callers
 from apps.feedback.models import Review
 from apps.tasks.models import Attempt, Step, Task

@@ -12,7 +12,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.api.waiting import MAX_WAIT_S
 from apps.supervision import waiting
 from apps.supervision.models import Proposal

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.inference.models import Exchange, Provider
 from tests.edges.caller import Caller
 from tests.factories import make_project, make_user

@@ -11,9 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Project, User
 from apps.calibration.models import Comparison, Rater
 from apps.feedback.comparing import compare, forget
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Review
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import StepRating, give_feedback, give_task_feedback
+from apps.feedback.submit import give_feedback, give_task_feedback
 from apps.inference.models import Provider
 from apps.scoring.models import Judge
 from apps.scoring.services import score_tasks

@@ -23,8 +23,8 @@ from apps.audit.models import AuditEntry
 from apps.console.exports.delivery import begin_export
 from apps.console.exports.sources import SOURCES
 from apps.console.exports.writers import guard, unguard, write_csv
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
-from apps.feedback.services import extract_hints
 from apps.pipeline.importing import import_all
 from apps.rollouts.models import Demonstration, PreferencePair, Rollout
 from apps.rollouts.selectors import make_records

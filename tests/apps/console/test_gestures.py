@@ -7,9 +7,10 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
+from apps.feedback.claims import claim
+from apps.feedback.judgement import read_judgement
 from apps.feedback.models import Review
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim, read_judgement
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_open_review
 from tests.factories import make_user

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
-from apps.accounts.services import create_token, find_token
+from apps.accounts.tokens import create_token, find_token
 from apps.audit.models import AuditEntry
 from apps.console.forms_settings import READERS, make_sections
 from apps.console.words_settings import FIELD_WORDS

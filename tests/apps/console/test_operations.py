@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter, Deployment
 from apps.audit.chain import NEWEST, check_newest, seal_entries
 from apps.audit.kinds import Kind

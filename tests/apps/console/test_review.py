@@ -15,10 +15,11 @@ from apps.console.review_forms import read_draft
 from apps.console.selectors.review import name_place, shuffle_attempts
 from apps.console.words_facts import name_fact
 from apps.environments.worlds.desk import DeskWorld
+from apps.feedback.claims import claim
+from apps.feedback.judgement import read_judgement
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
 from apps.feedback.queue import find_waiting
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim, read_judgement
 from apps.inference.models import Exchange
 from apps.rollouts.services import build_rollouts
 from apps.scoring.models import StepScore

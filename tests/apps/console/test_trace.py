@@ -11,8 +11,8 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter, PanelResult
 from apps.console.selectors.comparing import compare_attempts, find_family, find_versions
 from apps.console.selectors.trace import find_movement, trace_feedback
+from apps.feedback.claims import claim
 from apps.feedback.models import Feedback
-from apps.feedback.services import claim
 from apps.reports.lineage import find_contribution, find_origins
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.console.selectors.dashboard import glance
 from apps.rollouts.models import Batch
 from apps.training.models import TrainingRun

@@ -6,7 +6,9 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
-from apps.conversations.services import cut_session, hear_turn, settle_turn
+from apps.conversations.segmentation import cut_session
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import settle_turn
 from apps.workers.models import Worker
 from tests.apps.conversations.talk import Talk
 from tests.factories import make_worker

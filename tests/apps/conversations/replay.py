@@ -18,15 +18,11 @@ from psycopg.conninfo import make_conninfo
 
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
-from apps.conversations.services import (
-    close_idle_sessions,
-    cut_session,
-    find_due_sessions,
-    hear_turn,
-    read_policy,
-    settle_turn,
-)
-from apps.feedback.services import extract_hints
+from apps.conversations.policy import read_policy
+from apps.conversations.segmentation import close_idle_sessions, cut_session, find_due_sessions
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import settle_turn
+from apps.feedback.hints import extract_hints
 from apps.gateway.record import Record
 from apps.gateway.spool import FileSpool
 from apps.gateway.writer import Writer

@@ -7,9 +7,9 @@ import pytest
 from apps.accounts.models import Project, User
 from apps.base.errors import ConflictError, NotFoundError
 from apps.conversations.models import Turn
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import extract_hints
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
 from apps.rollouts.models import Rollout

@@ -6,8 +6,8 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback
-from apps.feedback.services import extract_hints
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
 from apps.rollouts.models import Rollout

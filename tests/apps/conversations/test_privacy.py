@@ -11,11 +11,11 @@ from apps.accounts.models import Project, User
 from apps.audit.chain import seal_entries, verify_chain
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
+from apps.conversations.forgetting import find_person, forget_person
 from apps.conversations.models import Forgetting, Turn
 from apps.conversations.redaction import Redactor
-from apps.conversations.services import find_person, forget_person
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Hint
-from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange, Session
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Rollout

@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.base.errors import ConflictError
 from apps.conversations.models import Turn
-from apps.conversations.services import find_attempt
+from apps.conversations.submitted import find_attempt
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
 from apps.pipeline import conversing

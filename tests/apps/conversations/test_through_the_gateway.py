@@ -10,10 +10,11 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
-from apps.conversations.services import cut_session, hear_turn, settle_turn
-from apps.conversations.task_building import ONLY_MACHINES
+from apps.conversations.segmentation import cut_session
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import ONLY_MACHINES, settle_turn
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback
-from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import conversing

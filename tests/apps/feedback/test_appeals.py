@@ -8,19 +8,13 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.feedback import appeals
-from apps.feedback.appeals import find_contradiction
+from apps.feedback.appeals import find_contradiction, has_judge
+from apps.feedback.claims import assign_review, claim, claim_review
 from apps.feedback.errors import NotYourReviewError
+from apps.feedback.hints import extract_hints
+from apps.feedback.judgement import JudgementInput, StepRating
 from apps.feedback.models import Feedback, Review
-from apps.feedback.services import (
-    JudgementInput,
-    StepRating,
-    assign_review,
-    claim,
-    claim_review,
-    extract_hints,
-    give_task_feedback,
-    has_judge,
-)
+from apps.feedback.submit import give_task_feedback
 from apps.pipeline import flow, judging
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts

@@ -11,11 +11,13 @@ from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError
 from apps.feedback import bulk as bulk_judgements
-from apps.feedback.claims import LATER
+from apps.feedback.claims import LATER, claim
+from apps.feedback.create_reviews import open_reviews
 from apps.feedback.errors import CountChangedError
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.queue import QueueFilter
-from apps.feedback.services import claim, extract_hints, give_task_feedback, open_reviews
+from apps.feedback.submit import give_task_feedback
 from apps.outbox.models import Segment
 from apps.pipeline import bulk as bulks
 from apps.rollouts.models import Rollout

@@ -12,9 +12,10 @@ from django.db.models.functions import Now
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import NotFoundError
+from apps.feedback.claims import claim, claim_review, release_review, renew_claim
 from apps.feedback.errors import NotYourReviewError, ReviewTakenError
 from apps.feedback.models import Review
-from apps.feedback.services import claim, claim_review, give_task_feedback, release_review, renew_claim
+from apps.feedback.submit import give_task_feedback
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_open_review
 from tests.factories import make_project, make_task, make_user

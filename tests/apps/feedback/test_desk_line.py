@@ -5,8 +5,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project
+from apps.feedback.create_reviews import open_reviews
+from apps.feedback.hints import extract_hints
 from apps.feedback.selectors import effective_judgement, find_hint
-from apps.feedback.services import extract_hints, open_reviews
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_desk_task, write_answer

@@ -7,9 +7,12 @@ from django.db import connection
 
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError, NotFoundError
+from apps.feedback.claims import claim
+from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.errors import DraftClosedError, StaleDraftError
 from apps.feedback.models import ReviewDraft
-from apps.feedback.services import claim, find_draft, give_feedback, save_draft, skip_review
+from apps.feedback.skip import skip_review
+from apps.feedback.submit import give_feedback
 from tests.apps.feedback.builders import make_open_review
 from tests.factories import make_project, make_user
 

@@ -6,9 +6,11 @@ import pytest
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.calibration.selectors import weights_of
+from apps.feedback.hints import extract_hints
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement, find_hint
-from apps.feedback.services import StepRating, extract_hints, give_task_feedback
+from apps.feedback.submit import give_task_feedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.learning.rewards import EffectiveJudgement

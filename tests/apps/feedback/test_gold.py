@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 from apps.accounts.models import Member, Project, Role, User
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.calibration.models import Comparison, Rater
+from apps.feedback.claims import claim_review
+from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold
+from apps.feedback.hints import extract_hints
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, GoldItem, Hint, Review
-from apps.feedback.services import (
-    StepRating,
-    add_gold,
-    claim_review,
-    extract_hints,
-    find_expected,
-    give_feedback,
-    give_task_feedback,
-    list_gold,
-    remove_gold,
-)
+from apps.feedback.submit import give_feedback, give_task_feedback
 from apps.rollouts.models import Rollout, TrainingUse
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task

@@ -13,9 +13,9 @@ from django.db import OperationalError, connection, transaction
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
+from apps.feedback.hints import extract_hints
 from apps.feedback.importing import read_import
 from apps.feedback.models import Feedback, RowImport
-from apps.feedback.services import extract_hints
 from apps.inference.models import Exchange, Session
 from apps.outbox.models import Segment
 from apps.pipeline import flow, judging

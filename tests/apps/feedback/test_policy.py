@@ -12,16 +12,13 @@ from pytest_django import Settings
 
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
+from apps.feedback.create_reviews import open_reviews
+from apps.feedback.expiry import expire_reviews, expire_reviews_of
+from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Review
+from apps.feedback.rules import validate_review_policy
 from apps.feedback.selectors import effective_judgement, find_hint
-from apps.feedback.services import (
-    expire_reviews,
-    expire_reviews_of,
-    extract_hints,
-    give_feedback,
-    open_reviews,
-    validate_review_policy,
-)
+from apps.feedback.submit import give_feedback
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task

@@ -7,10 +7,11 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
-from apps.feedback.hints import NOTHING, PRAISE, PRAISE_AT_FULL_MARKS, REVIEWER, draw_hint
+from apps.feedback.hints import NOTHING, PRAISE, PRAISE_AT_FULL_MARKS, REVIEWER, draw_hint, extract_hints
+from apps.feedback.judgement import JudgementInput, StepRating
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import JudgementInput, StepRating, extract_hints, give_feedback
+from apps.feedback.submit import give_feedback
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task, make_open_review
 

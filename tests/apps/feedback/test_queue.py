@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from apps.accounts.models import Project, User
 from apps.base.errors import NotFoundError
+from apps.feedback.claims import claim, claim_review
+from apps.feedback.create_reviews import open_reviews
 from apps.feedback.models import Review
-from apps.feedback.queue import CHOICES, QueueFilter, narrow
-from apps.feedback.services import claim, claim_review, count_queue, open_reviews
+from apps.feedback.queue import CHOICES, QueueFilter, count_queue, narrow
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores
 from tests.factories import make_project, make_worker

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import StepRating, give_feedback, give_task_feedback
+from apps.feedback.submit import give_feedback, give_task_feedback
 from apps.tasks.models import Attempt, Task
 from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores
 

@@ -6,9 +6,9 @@ import pytest
 from pytest_django import Settings
 
 from apps.calibration.services import set_rubric
+from apps.feedback.create_reviews import open_reviews
 from apps.feedback.managers.rubric import written_weights
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.services import open_reviews
 from apps.tasks.models import Task
 from tentalis.core.canon import content_hash
 from tests.apps.feedback.builders import make_chat_task

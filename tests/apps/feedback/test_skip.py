@@ -8,19 +8,12 @@ from hypothesis import strategies as st
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
-from apps.feedback.claims import LATER
+from apps.feedback.claims import LATER, assign_review, claim, claim_review, set_due, snooze_review
+from apps.feedback.drafts import save_draft
 from apps.feedback.errors import NotYourReviewError, ReviewTakenError
 from apps.feedback.models import Feedback, Review, ReviewDraft, ReviewSkip
-from apps.feedback.services import (
-    assign_review,
-    claim,
-    claim_review,
-    give_feedback,
-    save_draft,
-    set_due,
-    skip_review,
-    snooze_review,
-)
+from apps.feedback.skip import skip_review
+from apps.feedback.submit import give_feedback
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_open_review
 from tests.factories import make_project, make_user

@@ -7,18 +7,14 @@ import pytest
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
+from apps.feedback.claims import claim, claim_review
+from apps.feedback.create_reviews import open_reviews
 from apps.feedback.errors import ReviewTakenError
+from apps.feedback.hints import extract_hints
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.services import (
-    StepRating,
-    claim,
-    claim_review,
-    extract_hints,
-    give_feedback,
-    give_task_feedback,
-    open_reviews,
-    skip_review,
-)
+from apps.feedback.skip import skip_review
+from apps.feedback.submit import give_feedback, give_task_feedback
 from apps.tasks.models import Attempt, Task
 from tests.apps.feedback.builders import make_chat_task, make_desk_task, make_open_review, write_answer
 from tests.factories import make_user

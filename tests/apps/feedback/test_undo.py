@@ -16,21 +16,16 @@ from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.calibration.models import Comparison
-from apps.feedback.claims import LEASE
+from apps.feedback.claims import LEASE, claim, claim_review
+from apps.feedback.create_reviews import open_reviews
+from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.errors import CannotUndoError
+from apps.feedback.finalizing import settle_feedback
+from apps.feedback.hints import extract_hints
+from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Hint, Review, ReviewDraft
 from apps.feedback.selectors import effective_judgement, find_hint
-from apps.feedback.services import (
-    StepRating,
-    claim,
-    claim_review,
-    extract_hints,
-    find_draft,
-    give_task_feedback,
-    open_reviews,
-    save_draft,
-    settle_feedback,
-)
+from apps.feedback.submit import give_task_feedback
 from apps.outbox.models import Segment
 from apps.outbox.services import claim_links
 from apps.pipeline import flow, judging

@@ -21,7 +21,7 @@ from django.db import connection
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.gateway.closing import close_session
 from apps.gateway.config_cache import ConfigCache
 from apps.gateway.edge import Edge, Patience

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.accounts.models import ApiToken, Member, Project, Role
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token, revoke_token
+from apps.accounts.tokens import create_token, revoke_token
 from apps.gateway.limits import Budgets
 from apps.inference.models import Price
 from apps.workers.models import Worker

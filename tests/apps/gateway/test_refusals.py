@@ -7,7 +7,7 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.gateway.capture import capture
 from apps.gateway.refusals import MOST_SESSIONS, WINDOW_S, Refusals
 from apps.inference.models import Exchange

@@ -4,9 +4,11 @@ import pytest
 
 from apps.accounts.models import Member, Role
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
+from apps.accounts.tokens import create_token
 from apps.conversations.models import Turn
-from apps.conversations.services import cut_session, hear_turn, settle_turn
+from apps.conversations.segmentation import cut_session
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import settle_turn
 from apps.inference.models import Exchange, Session
 from apps.workers.models import Worker
 from tests.apps.gateway.running import HELLO, GatewayProcess, make_agent_token

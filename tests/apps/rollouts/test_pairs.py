@@ -10,7 +10,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
 from apps.base.errors import ConflictError
 from apps.feedback.models import Feedback
-from apps.feedback.services import give_task_feedback
+from apps.feedback.submit import give_task_feedback
 from apps.inference.models import Exchange
 from apps.pipeline import flow, judging
 from apps.reports.lineage import find_people, trace_lineage

@@ -7,7 +7,7 @@ import pytest
 from apps.accounts.models import Member, Project
 from apps.audit.models import AuditEntry
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import give_task_feedback
+from apps.feedback.submit import give_task_feedback
 from apps.scoring.models import StepScore
 from apps.scoring.services import find_profile, score_tasks
 from apps.tasks.models import Attempt, Task

@@ -8,9 +8,9 @@ import pytest
 from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.rights import Right
-from apps.accounts.services import create_token
-from apps.pipeline.supervision import decide, expire_proposals
+from apps.accounts.tokens import create_token
 from apps.supervision.models import Proposal
+from apps.supervision.services import decide, expire_proposals
 from apps.tasks.models import Attempt, Task
 from integrations.supervised.agent import TaskFailedError, work
 from tentalis.client import Client

@@ -6,9 +6,10 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
+from apps.feedback.claims import claim_review
+from apps.feedback.create_reviews import open_reviews
 from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import claim_review, open_reviews
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.supervision.models import Proposal

@@ -11,9 +11,10 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import weights_of
+from apps.feedback.create_reviews import open_reviews
+from apps.feedback.finalizing import settle_feedback
 from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.services import open_reviews, settle_feedback
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.scoring.services import score_tasks

@@ -18,8 +18,10 @@ from apps.adapters.services import deploy, record_adapter, roll_back
 from apps.audit.kinds import Kind
 from apps.audit.services import move
 from apps.base.errors import ConflictError, IllegalMoveError
-from apps.conversations.services import cut_session, hear_turn, settle_turn
-from apps.feedback.services import extract_hints
+from apps.conversations.segmentation import cut_session
+from apps.conversations.signal_extraction import hear_turn
+from apps.conversations.task_building import settle_turn
+from apps.feedback.hints import extract_hints
 from apps.pipeline import canary, flow
 from apps.pipeline.forgetting import forget_person
 from apps.rollouts.models import Batch, Rollout

@@ -14,7 +14,7 @@ from apps.adapters.models import Adapter, PanelResult
 from apps.adapters.selectors import find_deployed
 from apps.adapters.services import promote_verified
 from apps.environments.worlds.desk import DeskWorld
-from apps.feedback.services import give_task_feedback
+from apps.feedback.submit import give_task_feedback
 from apps.inference.services import open_client, record_exchanges
 from apps.outbox.models import Segment
 from apps.pipeline import flow

@@ -13,7 +13,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError
-from apps.feedback.services import give_task_feedback
+from apps.feedback.submit import give_task_feedback
 from apps.pipeline import flow
 from apps.rollouts.models import Batch, PreferencePair
 from apps.rollouts.rejudging import rejudge_rollouts

@@ -9,8 +9,9 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project
 from apps.calibration.models import Comparison, Rater
+from apps.feedback.create_reviews import open_reviews
+from apps.feedback.finalizing import settle_feedback
 from apps.feedback.models import Feedback, StepFeedback
-from apps.feedback.services import open_reviews, settle_feedback
 from apps.inference.models import Provider
 from apps.inference.services import open_client
 from apps.outbox.models import Segment

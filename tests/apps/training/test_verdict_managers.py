@@ -13,8 +13,8 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.services import set_adapter
+from apps.feedback.create_reviews import open_reviews
 from apps.feedback.models import Feedback
-from apps.feedback.services import open_reviews
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.pipeline import flow, trainings

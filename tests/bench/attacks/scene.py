@@ -198,7 +198,8 @@ def make_scene(stack: RunningStack, models: str) -> Scene:
     """The two tenants. Inside Django."""
     from apps.accounts.models import Member, Role
     from apps.accounts.rights import Right
-    from apps.accounts.services import create_token, let_make_projects
+    from apps.accounts.services import let_make_projects
+    from apps.accounts.tokens import create_token
     from apps.workers.models import Worker
     from tests.apps.gateway.running import make_agent, make_agent_token, make_provider
     from tests.factories import make_project, make_task, make_user, make_worker

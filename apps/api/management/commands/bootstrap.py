@@ -9,7 +9,8 @@ from django.db import connection, transaction
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
-from apps.accounts.services import add_member, create_project, create_token, create_user, find_token, revoke_token
+from apps.accounts.services import add_member, create_project, create_user
+from apps.accounts.tokens import create_token, find_token, revoke_token
 from apps.base.errors import NotSignedInError
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
