@@ -1,0 +1,1 @@
+"""People, agents and what they may do."""

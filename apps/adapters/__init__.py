@@ -1,0 +1,1 @@
+"""Gate, promotion, hot-swap, roll back."""

@@ -1,0 +1,1 @@
+"""Error root, abstract models, system checks."""

@@ -1,5 +1,7 @@
 """Django's admin is for looking: every page of it reads, none writes."""
 
+from typing import Any
+
 from django.contrib import admin
 from django.db import models
 from django.forms import Media
@@ -34,3 +36,34 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
         return False
+
+
+def show(
+    model: type[models.Model],
+    columns: str,
+    *,
+    filters: str = "",
+    search: str = "",
+    select: str = "",
+    hidden: str = "",
+    **options: Any,
+) -> None:
+    """Let auditors see a model's rows; every name is one of a field.
+
+    Args:
+        select: what is read with each row beside the related rows among the columns.
+        hidden: columns that no page shows.
+        options: of Django's `ModelAdmin`.
+    """
+    names = columns.split()
+    related = [field.name for field in model._meta.concrete_fields if field.is_relation and field.name in names]
+    admin.site.register(
+        model,
+        ReadOnlyAdmin,
+        list_display=names,
+        list_filter=filters.split(),
+        search_fields=search.split(),
+        list_select_related=[*related, *select.split()],
+        exclude=hidden.split(),
+        **options,
+    )

@@ -1,0 +1,1 @@
+"""How far each judge, machine or person, can be trusted."""

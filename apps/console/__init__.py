@@ -1,0 +1,1 @@
+"""The pages people work in."""

@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from apps.base.admin import ReadOnlyAdmin
+from apps.base.admin import show
 from apps.console.admin_audit import find_audited_projects
 from apps.console.models import Preference, SavedView
 
@@ -23,18 +23,8 @@ def sign_in_to_admin(request: HttpRequest, extra_context: dict[str, Any] | None 
     return redirect("admin:index")
 
 
-@admin.register(Preference)
-class PreferenceAdmin(ReadOnlyAdmin):
-    list_display = ["user", "theme", "time_zone", "keys_enabled", "updated_at"]
-    list_select_related = ["user"]
-    search_fields = ["user__username"]
-
-
-@admin.register(SavedView)
-class SavedViewAdmin(ReadOnlyAdmin):
-    list_display = ["name", "project", "owner", "page", "query", "created_at"]
-    list_select_related = ["project", "owner"]
-    search_fields = ["name", "owner__username"]
+show(Preference, "user theme time_zone keys_enabled updated_at", search="user__username")
+show(SavedView, "name project owner page query created_at", search="name owner__username")
 
 
 def may_enter(request: HttpRequest) -> bool:

@@ -1,0 +1,1 @@
+"""From conversations to tasks that teach."""

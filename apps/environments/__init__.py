@@ -1,0 +1,1 @@
+"""The worlds tasks live in."""

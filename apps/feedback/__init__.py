@@ -1,0 +1,1 @@
+"""Reviews, managers' words and hints."""

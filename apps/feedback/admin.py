@@ -1,8 +1,6 @@
 """What managers said."""
 
-from django.contrib import admin
-
-from apps.base.admin import ReadOnlyAdmin
+from apps.base.admin import show
 from apps.feedback.models import (
     BulkJudgement,
     Feedback,
@@ -15,81 +13,22 @@ from apps.feedback.models import (
     StepFeedback,
 )
 
-
-@admin.register(Review)
-class ReviewAdmin(ReadOnlyAdmin):
-    list_display = [
-        "id",
-        "project",
-        "task",
-        "audience",
-        "purpose",
-        "state",
-        "priority",
-        "claimed_by",
-        "due_at",
-        "closed_at",
-    ]
-    list_filter = ["state", "audience", "purpose", "project"]
-    search_fields = ["=task__id"]
-    list_select_related = ["project", "task", "claimed_by"]
-
-
-@admin.register(Feedback)
-class FeedbackAdmin(ReadOnlyAdmin):
-    list_display = ["id", "project", "task", "source", "author", "score", "trust", "created_at"]
-    list_filter = ["source", "project"]
-    search_fields = ["=task__id", "=author"]
-    list_select_related = ["project", "task"]
-
-
-@admin.register(StepFeedback)
-class StepFeedbackAdmin(ReadOnlyAdmin):
-    list_display = ["id", "feedback", "attempt", "step", "score"]
-    search_fields = ["=attempt__id"]
-    list_select_related = ["feedback", "attempt", "step"]
-
-
-@admin.register(Hint)
-class HintAdmin(ReadOnlyAdmin):
-    list_display = ["id", "task", "feedback", "source", "created_at"]
-    search_fields = ["=task__id"]
-    list_select_related = ["task", "feedback"]
-
-
-@admin.register(ReviewSkip)
-class ReviewSkipAdmin(ReadOnlyAdmin):
-    list_display = ["id", "review", "user", "then", "reason", "created_at"]
-    list_filter = ["then"]
-    search_fields = ["=review__id"]
-    list_select_related = ["review", "user"]
-
-
-@admin.register(ReviewDraft)
-class ReviewDraftAdmin(ReadOnlyAdmin):
-    list_display = ["id", "review", "user", "version", "updated_at"]
-    search_fields = ["=review__id"]
-    list_select_related = ["review", "user"]
-
-
-@admin.register(BulkJudgement)
-class BulkJudgementAdmin(ReadOnlyAdmin):
-    list_display = ["id", "project", "by", "state", "done", "total", "created_at"]
-    list_filter = ["state", "project"]
-    list_select_related = ["project", "by"]
-
-
-@admin.register(RowImport)
-class RowImportAdmin(ReadOnlyAdmin):
-    list_display = ["id", "project", "by", "kind", "file", "state", "done", "total"]
-    list_filter = ["state", "kind", "project"]
-    search_fields = ["file", "sha256"]
-    list_select_related = ["project", "by"]
-
-
-@admin.register(GoldItem)
-class GoldItemAdmin(ReadOnlyAdmin):
-    list_display = ["id", "project", "task", "truth", "added_by", "created_at", "removed_at"]
-    list_filter = ["truth", "project"]
-    search_fields = ["=task__id"]
-    list_select_related = ["project", "task", "added_by"]
+show(
+    Review,
+    "id project task audience purpose state priority claimed_by due_at closed_at",
+    filters="state audience purpose project",
+    search="=task__id",
+)
+show(
+    Feedback,
+    "id project task source author score trust created_at",
+    filters="source project",
+    search="=task__id =author",
+)
+show(StepFeedback, "id feedback attempt step score", search="=attempt__id")
+show(Hint, "id task feedback source created_at", search="=task__id")
+show(ReviewSkip, "id review user then reason created_at", filters="then", search="=review__id")
+show(ReviewDraft, "id review user version updated_at", search="=review__id")
+show(BulkJudgement, "id project by state done total created_at", filters="state project")
+show(RowImport, "id project by kind file state done total", filters="state kind project", search="file sha256")
+show(GoldItem, "id project task truth added_by created_at removed_at", filters="truth project", search="=task__id")

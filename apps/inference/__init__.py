@@ -1,0 +1,1 @@
+"""Model endpoints and the recorded calls."""

@@ -1,0 +1,1 @@
+"""Scorers, votes, calibration."""

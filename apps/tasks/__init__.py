@@ -1,0 +1,1 @@
+"""Submit, work, answer, cancel."""

@@ -1,0 +1,1 @@
+"""Specs out, results in, attempts, heartbeats."""

@@ -1,8 +1,0 @@
-"""How far each judge, machine or person, can be trusted."""
-
-from django.apps import AppConfig
-
-
-class CalibrationConfig(AppConfig):
-    name = "apps.calibration"
-    label = "calibration"

@@ -1,8 +1,0 @@
-"""The pages people work in."""
-
-from django.apps import AppConfig
-
-
-class ConsoleConfig(AppConfig):
-    name = "apps.console"
-    label = "console"

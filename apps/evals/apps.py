@@ -1,8 +1,0 @@
-"""Data sets, benchmarks, evaluators."""
-
-from django.apps import AppConfig
-
-
-class EvalsConfig(AppConfig):
-    name = "apps.evals"
-    label = "evals"

@@ -1,8 +1,0 @@
-"""Who works where."""
-
-from django.apps import AppConfig
-
-
-class WorkersConfig(AppConfig):
-    name = "apps.workers"
-    label = "workers"
