@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 import redis
@@ -33,33 +34,42 @@ def publish_due(through: Celery = app) -> int:
 
     There is room for `IN_FLIGHT_CAP` segments of one kind, at whatever link they are: counted by queue, a fast first
     link would flood the queues of the later ones, and starve the other kinds that share those. Of what asks servers
-    outside there is room as `apps.outbox.places` says.
+    outside there is room as `apps.outbox.places` says: for so many messages, each of one or of a set.
 
     Raises:
         BrokerAwayError: the broker cannot be reached; the segments stay due.
     """
     due = Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=True, run_after__lte=Now())
-    waiting = _count(due)
+    waiting = [kept for kept, _ in _count(due)]
     if not waiting:
         return 0
     in_flight = _count(Segment.objects.filter(state=Segment.State.OPEN, published_at__isnull=False))
     places = Places(find_pools())
     out: Counter[str] = Counter()
-    for kept in in_flight:
+    for kept, segments in in_flight:
         places.take(kept)
-        out[kept.kind] += kept.count
+        out[kept.kind] += segments
     cap = settings.TENTALIS["IN_FLIGHT_CAP"]
     room = {kind: min(cap - out[kind], PUBLISH_LIMIT) for kind in {kept.kind for kept in waiting}}
-    granted = places.share_out(waiting, room=room)
-    return sum(_publish_some(kept, count, places, through) for kept, count in granted.items())
+    sent = 0
+    for kept, count in places.share_out(waiting, room=room).items():
+        published = _publish_some(kept, count, room[kept.kind], places, through)
+        room[kept.kind] -= published
+        sent += published
+    return sent
 
 
-def _count(segments: QuerySet[Segment]) -> list[Kept]:
-    grouped = segments.order_by().values_list("kind", "position", "project_id").annotate(n=Count("id"))
-    return [Kept(*row) for row in grouped.order_by("kind", "position", "project_id")]
+def _count(segments: QuerySet[Segment]) -> list[tuple[Kept, int]]:
+    """With how many segments they are: those of a set that is claimed, under one fence, hold one place."""
+    grouped = segments.order_by().values_list("kind", "position", "project_id")
+    held = Count("fence", distinct=True) + Count("id", filter=Q(fence__isnull=True))
+    counted = grouped.annotate(held=held, n=Count("id")).order_by("kind", "position", "project_id")
+    return [(Kept(kind, position, project_id, held), n) for kind, position, project_id, held, n in counted]
 
 
-def _publish_some(kept: Kept, count: int, places: Places, through: Celery) -> int:
+def _publish_some(kept: Kept, count: int, room: int, places: Places, through: Celery) -> int:
+    """Send at most `count` messages of at most `room` segments."""
+    joins = kept.kind in KINDS and KINDS[kept.kind].together is not None
     with transaction.atomic():
         segments = list(
             Segment.objects.select_for_update(skip_locked=True)
@@ -72,15 +82,17 @@ def _publish_some(kept: Kept, count: int, places: Places, through: Celery) -> in
                 project_id=kept.project_id,
             )
             .only("subject_id", "links", "attempts", "away_since")
-            .order_by("id")[:count]
+            .order_by("id")[: room if joins else min(count, room)]
         )
-        if _is_to_grow(kept, segments, places):
+        if not segments or _is_to_grow(kept, segments, places):
             return 0
-        Segment.objects.filter(pk__in=[segment.pk for segment in segments]).update(published_at=Now())
+        messages = list(islice(bundle(kept, segments), count))
+        sent = [pk for message in messages for pk in message.segment_ids]
+        Segment.objects.filter(pk__in=sent).update(published_at=Now())
         pass_crash_point(CrashPoint.BEFORE_PUBLISH)
-        send(bundle(kept, segments), through)
+        send(messages, through)
         pass_crash_point(CrashPoint.AFTER_PUBLISH)
-    return len(segments)
+    return len(sent)
 
 
 def _is_to_grow(kept: Kept, segments: Sequence[Segment], places: Places) -> bool:

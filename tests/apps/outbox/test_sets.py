@@ -123,6 +123,18 @@ def test_a_set_waits_until_it_is_as_large_as_what_is_under_way(project: Project)
     assert relay.count_waiting(["workers"]) == {"workers": 5}
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_set_takes_one_place_however_many_it_is(project: Project, settings: Settings) -> None:
+    groups = [(["workers", "scorers", "hints", "gates"], "threads", 4), (["control"], "threads", 2)]
+    settings.TENTALIS = settings.TENTALIS | {"QUEUE_PROCESSES": groups, "IN_FLIGHT_CAP": 8}
+    pks = start(2, 4, 6, 8, 10)
+    assert (relay.publish_due(), relay.count_waiting(["workers"])) == (5, {"workers": 1})
+    start(1, 3, 5, 7)
+    assert relay.publish_due() == 0, "as long as nobody has it, each of it may come to need a place of its own"
+    assert services.claim_links(pks, 0, owner="busy") is not None
+    assert (relay.publish_due(), relay.count_waiting(["workers"])) == (3, {"workers": 2}), "eight are under way at most"
+
+
 def test_where_another_process_serves_the_next_link_it_is_sent_a_message(db: None) -> None:
     links.served.discard("scorers")
     run_links(start(2, 4), 0)
