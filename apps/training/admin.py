@@ -11,6 +11,6 @@ show(
     select="batch__worker",
 )
 show(ManagerRun, "id project manager kind state audits created_at", filters="state kind project")
-show(GpuLease, "slot run fence expires_at")
+show(GpuLease, "slot run expires_at")
 show(RewardEndpoint, "run attempt expires_at", hidden="secret_hash")
 show(RewardAnswer, "id run task created_at", search="=run__id =task__id")

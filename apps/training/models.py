@@ -144,12 +144,10 @@ class GpuLease(models.Model):
     Attributes:
         slot: name of the box and its slot, `gpu-0`.
         run: who holds it; None while free.
-        fence: grows with every new holder; a holder of an older one has lost it.
     """
 
     slot = models.CharField(max_length=64, unique=True)
     run = models.OneToOneField(TrainingRun, models.SET_NULL, null=True, blank=True, related_name="lease")
-    fence = models.PositiveBigIntegerField(default=0)
     expires_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:

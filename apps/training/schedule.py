@@ -129,9 +129,7 @@ def take_place(run: TrainingRun) -> bool:
                 mine = None  # it was given away between this look and its lock: only what is read after that is true
         if mine is None:
             return False
-        GpuLease.objects.filter(pk=mine.pk).update(
-            run=run, fence=F("fence") + int(mine.run_id != run.pk), expires_at=Now() + _lease_time()
-        )
+        GpuLease.objects.filter(pk=mine.pk).update(run=run, expires_at=Now() + _lease_time())
     return True
 
 

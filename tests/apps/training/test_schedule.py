@@ -144,7 +144,7 @@ def test_one_place_is_one_run_and_the_others_say_who_has_it(worker: Worker) -> N
     TrainingRun.objects.filter(pk=first.pk).update(state="failed")
     flow.train_waiting()
     assert is_sent(second)
-    assert GpuLease.objects.get().fence == 2
+    assert GpuLease.objects.get().run == second
 
 
 def test_a_lease_that_ran_out_is_free_again_and_a_renewed_one_is_not(worker: Worker) -> None:
