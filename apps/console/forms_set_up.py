@@ -63,6 +63,15 @@ class JudgesForm(forms.Form):
         help_text=_("SERVER/MODEL of one of your model servers. Empty: the installation's."),
     )
 
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What `choose_judges` is told: shares in [0, 1]."""
+        said = self.cleaned_data
+        changes = {"who": said["who"], "rate": said["share"] / 100, "model": said["model"]}
+        if said["who"] == "both":
+            changes["human_rate"] = 1.0 if said["human_share"] is None else said["human_share"] / 100
+        return changes
+
 
 class SessionTasksForm(PlacedForm):
     """New tasks out of what people asked in recorded sessions."""
@@ -76,3 +85,6 @@ class SessionTasksForm(PlacedForm):
     def __init__(self, data: Mapping[str, Any] | None = None, *, project: Project, offered: Sequence[int]) -> None:
         super().__init__(data, project=project)
         self.fields["sessions"].choices = [(str(pk), str(pk)) for pk in offered]  # type: ignore[attr-defined]
+
+    def clean_sessions(self) -> list[int]:
+        return [int(pk) for pk in self.cleaned_data["sessions"]]

@@ -1,5 +1,7 @@
 """One's own console: preferences, the switch between light and dark, saved views, the tour."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -12,13 +14,12 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.forms_house import KeysForm, PreferenceForm
 from apps.console.glossary import GLOSSARY, TITLES, find_terms
 from apps.console.middleware import THEME_COOKIE
 from apps.console.models import TOUR_DISMISSED, SavedView
 from apps.console.preferences import change_keys, change_preference, delete_view, save_view
-from apps.console.views.frame import Scene, act, leave, posted, project_view, require, show
+from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, require, show
 
 YEAR_S = 365 * 24 * 3600
 
@@ -29,17 +30,11 @@ YEAR_S = 365 * 24 * 3600
 def show_preferences(request: HttpRequest) -> HttpResponse:
     preference = request.preference  # type: ignore[attr-defined]
     form = PreferenceForm(posted(request), preference=preference)
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                change_preference(user=request.user, **form.changes)  # type: ignore[arg-type]
-            except TentalisError as error:
-                show_error(form, error)
-            else:
-                messages.success(request, _("Your preferences are saved."))
-                return _remember_theme(redirect("console:preferences"), form.cleaned_data["theme"], request)
+    user: Any = request.user
+    _done, status = fill_in(request, form, lambda: change_preference(user=user, **form.changes))
+    if status is None:
+        messages.success(request, _("Your preferences are saved."))
+        return _remember_theme(redirect("console:preferences"), form.cleaned_data["theme"], request)
     return render(request, "console/preferences.html", {"form": form}, status=status)
 
 
@@ -50,21 +45,15 @@ def show_keys(request: HttpRequest) -> HttpResponse:
     """What each key does, and other keys for it."""
     preference = request.preference  # type: ignore[attr-defined]
     form = KeysForm(posted(request), chosen=preference.keys)
-    status = 200
+    user: Any = request.user
     if "reset" in request.POST:
-        change_keys(user=request.user, keys={})  # type: ignore[arg-type]
+        change_keys(user=user, keys={})
         messages.success(request, _("Every key is the built-in one again."))
         return redirect("console:keys")
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                change_keys(user=request.user, keys=form.chosen)  # type: ignore[arg-type]
-            except TentalisError as error:
-                show_error(form, error)
-            else:
-                messages.success(request, _("Your keys are saved."))
-                return redirect("console:keys")
+    _done, status = fill_in(request, form, lambda: change_keys(user=user, keys=form.chosen))
+    if status is None:
+        messages.success(request, _("Your keys are saved."))
+        return redirect("console:keys")
     return render(request, "console/keys.html", {"form": form, "preference": preference}, status=status)
 
 

@@ -1,8 +1,6 @@
 """Canaries and shadow tests of an adapter, each after a page that says what will happen."""
 
-from functools import partial
-
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
@@ -11,7 +9,7 @@ from apps.adapters.models import Deployment, Shadow
 from apps.adapters.panels import read_gate_policy
 from apps.adapters.selectors import find_deployment
 from apps.console.operation_forms import CanaryForm
-from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, show
+from apps.console.views.frame import Scene, act, fill_in, found_or_404, leave, posted, project_view, show
 from apps.console.views.trace import adapter_or_404
 from apps.pipeline import canary, shadows
 
@@ -20,7 +18,9 @@ from apps.pipeline import canary, shadows
 @project_view(Right.ADAPTERS_WRITE)
 def start_canary(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
     adapter, form = adapter_or_404(scene, adapter_id), CanaryForm(posted(request))
-    status = fill_in(request, form, partial(canary.start_canary, adapter=adapter, by=scene.user))
+    _done, status = fill_in(
+        request, form, lambda: canary.start_canary(adapter=adapter, by=scene.user, **form.cleaned_data)
+    )
     if status is None:
         return leave(scene, "adapter", adapter_id)
     deployment = find_deployment(adapter.worker, end_user=adapter.end_user)
@@ -33,9 +33,9 @@ def start_canary(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
 @project_view(Right.ADAPTERS_WRITE)
 def stop_canary(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     found = Deployment.objects.filter(worker__project=scene.project, worker__name=name, canary__isnull=False)
-    deployment = found.select_related("canary", "adapter", "worker__project").first()
-    if deployment is None:
-        raise Http404(f"no canary of {name}")
+    deployment = found_or_404(
+        found.select_related("canary", "adapter", "worker__project").first(), f"no canary of {name}"
+    )
     if request.method == "POST":
         adapter_id = deployment.canary_id
         act(request, _("Canary stopped."), lambda: canary.stop_canary(deployment=deployment, by=scene.user))
@@ -47,7 +47,9 @@ def stop_canary(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
 @project_view(Right.ADAPTERS_WRITE)
 def start_shadow(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
     adapter, form = adapter_or_404(scene, adapter_id), CanaryForm(posted(request))
-    status = fill_in(request, form, partial(shadows.start_shadow, adapter=adapter, by=scene.user))
+    _done, status = fill_in(
+        request, form, lambda: shadows.start_shadow(adapter=adapter, by=scene.user, **form.cleaned_data)
+    )
     if status is None:
         return leave(scene, "adapter", adapter_id)
     context = {"adapter": adapter, "form": form, "shadow": None}
@@ -58,9 +60,7 @@ def start_shadow(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
 @project_view(Right.ADAPTERS_WRITE)
 def stop_shadow(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     running = Shadow.objects.filter(worker__project=scene.project, worker__name=name, state=Shadow.State.RUNNING)
-    shadow = running.select_related("adapter", "worker__project").first()
-    if shadow is None:
-        raise Http404(f"no shadow of {name}")
+    shadow = found_or_404(running.select_related("adapter", "worker__project").first(), f"no shadow of {name}")
     if request.method == "POST":
         act(request, _("Shadow test stopped."), lambda: shadows.stop_shadow(shadow=shadow, by=scene.user))
         return leave(scene, "adapter", shadow.adapter_id)

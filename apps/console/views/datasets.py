@@ -1,6 +1,7 @@
 """What models are measured on."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
 from apps.accounts.rights import Right
@@ -26,7 +27,5 @@ def list_datasets(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.METRICS_READ)
 def show_dataset(request: HttpRequest, scene: Scene, dataset_id: int) -> HttpResponse:
-    dataset = Dataset.objects.filter(project=scene.project, pk=dataset_id).first()
-    if dataset is None:
-        raise Http404(f"no dataset {dataset_id}")
+    dataset = get_object_or_404(Dataset, project=scene.project, pk=dataset_id)
     return show(request, scene, "dataset", {"dataset": dataset, "runs": datasets.find_runs(dataset)})

@@ -1,7 +1,7 @@
 """Taking home what is in a project."""
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
@@ -11,7 +11,7 @@ from apps.console.exports.sources import SOURCES
 from apps.console.exports.training_sets import SETS, say_why_empty
 from apps.console.selectors.exports import find_exports
 from apps.console.selectors.workers import find_worker_names
-from apps.console.views.frame import Scene, leave, project_view, require, show
+from apps.console.views.frame import Scene, found_or_404, leave, project_view, require, show
 
 
 @require_GET
@@ -34,9 +34,7 @@ def show_exports(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view()
 def export(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     """Send one source; `format`, `plain` (the data alone, no archive with a manifest) and the source's filters."""
-    source = SOURCES.get(name)
-    if source is None:
-        raise Http404(f"no export {name}")
+    source = found_or_404(SOURCES.get(name), f"no export {name}")
     require(scene, source.right)
     filters = {key: value for key in source.filters if (value := request.POST.get(key, "").strip())}
     try:

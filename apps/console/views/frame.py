@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -28,6 +28,7 @@ from apps.console.selectors.workers import find_worker_names
 from apps.operations.servers import away_of
 
 P = ParamSpec("P")
+Found = TypeVar("Found")
 SWITCHER = 30
 LAST_PROJECT = "last_project"
 
@@ -213,22 +214,28 @@ def act(request: HttpRequest, done: str, do: Callable[[], object]) -> bool:
     return True
 
 
-def fill_in(request: HttpRequest, form: Form, do: Callable[..., object]) -> int | None:
-    """Do what a filled-in form asks, with its fields by name.
+def fill_in(request: HttpRequest, form: Form, do: Callable[[], object]) -> tuple[Any, int | None]:
+    """Do what a filled-in form asks.
 
     Returns:
-        The status to show the form again with, its errors in place; None when it was done.
+        (what came of it, None), or (None, the status to show the form again with, its errors in place).
     """
     if request.method != "POST":
-        return 200
+        return None, 200
     if not form.is_valid():
-        return 400
+        return None, 400
     try:
-        do(**form.cleaned_data)
+        return do(), None
     except TentalisError as error:
         show_error(form, error)
-        return error.status
-    return None
+        return None, error.status
+
+
+def found_or_404(row: Found | None, words: str) -> Found:
+    """What was looked for. Raises Http404 in these words where it is not there."""
+    if row is None:
+        raise Http404(words)
+    return row
 
 
 def leave(scene: Scene, name: str, *args: Any) -> HttpResponse:

@@ -2,7 +2,7 @@
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -95,9 +95,7 @@ def show_members(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_POST
 @project_view(Right.MEMBERS_WRITE)
 def withdraw_invitation(request: HttpRequest, scene: Scene, invitation_id: int) -> HttpResponse:
-    invitation = Invitation.objects.filter(project=scene.project, pk=invitation_id).first()
-    if invitation is None:
-        raise Http404(f"no invitation {invitation_id}")
+    invitation = get_object_or_404(Invitation, project=scene.project, pk=invitation_id)
     act(request, _("The invitation is withdrawn."), lambda: invitations.withdraw(invitation=invitation, by=scene.user))
     return leave(scene, "members")
 
@@ -137,7 +135,4 @@ def _may_change(scene: Scene) -> bool:
 
 
 def _member_or_404(scene: Scene, member_id: int) -> Member:
-    member = Member.objects.filter(project=scene.project, pk=member_id).select_related("user", "project").first()
-    if member is None:
-        raise Http404(f"no member {member_id}")
-    return member
+    return get_object_or_404(Member.objects.select_related("user", "project"), project=scene.project, pk=member_id)

@@ -6,18 +6,17 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts import invitations
-from apps.base.errors import NotFoundError, TentalisError
-from apps.console.forms import show_error
+from apps.base.errors import NotFoundError
 from apps.console.forms_house import NewPasswordForm
 from apps.console.signing import complete_sign_in
-from apps.console.views.frame import act, posted
+from apps.console.views.frame import act, fill_in, posted
 
 
 @require_GET
@@ -51,19 +50,12 @@ def join(request: HttpRequest, code: str) -> HttpResponse:
     if found is None:
         back = reverse("console:invitation", args=(code,))
         return redirect(back) if request.user.is_authenticated else redirect_to_login(back)
-    form, status = NewPasswordForm(posted(request)), 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                user = invitations.join(code=code, password=form.cleaned_data["new"])
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                complete_sign_in(request, user=user, by="password")
-                messages.success(request, _("You are a member of %(name)s now.") % {"name": found.project.name})
-                return redirect("console:project", found.project.slug)
+    form = NewPasswordForm(posted(request))
+    user, status = fill_in(request, form, lambda: invitations.join(code=code, password=form.cleaned_data["new"]))
+    if status is None:
+        complete_sign_in(request, user=user, by="password")
+        messages.success(request, _("You are a member of %(name)s now.") % {"name": found.project.name})
+        return redirect("console:project", found.project.slug)
     return render(request, "console/join.html", {"form": form, "invitation": found}, status=status)
 
 
@@ -71,9 +63,7 @@ def join(request: HttpRequest, code: str) -> HttpResponse:
 @login_required
 def answer(request: HttpRequest, invitation_id: int) -> HttpResponse:
     user: Any = request.user
-    found = invitations.list_invitations(user).filter(pk=invitation_id).first()
-    if found is None:
-        raise Http404(f"no invitation {invitation_id}")
+    found = get_object_or_404(invitations.list_invitations(user), pk=invitation_id)
     if request.POST.get("answer") != "accept":
         act(request, _("The invitation is declined."), lambda: invitations.decline(invitation=found, by=user))
         return redirect("console:invitations")

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -20,7 +21,7 @@ from apps.console.selectors.presence import Present, find_present
 from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import Shown, find_undoable, show_attempts
 from apps.console.selectors.review_queue import may_manage
-from apps.console.views.frame import Scene, leave, project_view, show
+from apps.console.views.frame import Scene, found_or_404, leave, project_view, show
 from apps.feedback import claims, submit
 from apps.feedback.claims import claim_review
 from apps.feedback.drafts import find_draft, save_draft
@@ -199,20 +200,12 @@ def compare_attempts(request: HttpRequest, scene: Scene, task_id: int) -> HttpRe
 
 
 def find_task_or_404(scene: Scene, task_id: int) -> Task:
-    task = work.find_task(scene.project, task_id)
-    if task is None:
-        raise Http404(f"no task {task_id}")
-    return task
+    return found_or_404(work.find_task(scene.project, task_id), f"no task {task_id}")
 
 
 def find_review_or_404(scene: Scene, review_id: int) -> Review:
-    found = Review.objects.filter(project=scene.project, pk=review_id)
-    review = found.select_related(
-        "project", "task__worker", "task__submitted_by", "task__project", "claimed_by", "assigned_to"
-    ).first()
-    if review is None:
-        raise Http404(f"no review {review_id}")
-    return review
+    parts = ("project", "task__worker", "task__submitted_by", "task__project", "claimed_by", "assigned_to")
+    return get_object_or_404(Review.objects.select_related(*parts), project=scene.project, pk=review_id)
 
 
 def _shown_of(scene: Scene, task: Task, review_id: str) -> list[Shown]:

@@ -4,6 +4,7 @@ from datetime import datetime, time, timedelta
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.translation import gettext as _
@@ -78,9 +79,7 @@ def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.PIPELINE_WRITE)
 def replay(request: HttpRequest, scene: Scene, segment_id: int) -> HttpResponse:
     """Take a dead letter back to work."""
-    segment = Segment.objects.filter(project_id=scene.project.pk, pk=segment_id).first()
-    if segment is None:
-        raise Http404(f"no segment {segment_id}")
+    segment = get_object_or_404(Segment, project_id=scene.project.pk, pk=segment_id)
     done = _("%(kind)s of %(id)s is at work again.") % {"kind": segment.kind, "id": segment.subject_id}
     act(request, done, lambda: flow.replay(segment=segment, by=scene.user))
     return leave(scene, "dead-letters")

@@ -1,22 +1,20 @@
 """Accounts of people."""
 
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts import people
 from apps.accounts.models import User
-from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.forms_house import PersonForm
-from apps.console.views.frame import act, posted
+from apps.console.views.frame import act, fill_in, posted
 
 MOST = 500
 
@@ -38,17 +36,10 @@ def admin_view(view: Any) -> Any:
 @admin_view
 def show_people(request: HttpRequest) -> HttpResponse:
     """Everybody who has an account, and a form for one more."""
-    form, made, status = PersonForm(posted(request)), None, 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                made = people.create_person(by=request.user, **form.cleaned_data)  # type: ignore[arg-type]
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                form, status = PersonForm(), 200
+    form, by = PersonForm(posted(request)), cast("User", request.user)
+    made, status = fill_in(request, form, lambda: people.create_person(by=by, **form.cleaned_data))
+    if status is None:
+        form, status = PersonForm(), 200
     return _show(request, form=form, made=made, status=status)
 
 
@@ -70,10 +61,7 @@ def switch_person(request: HttpRequest, user_id: int) -> HttpResponse:
 
 
 def _person_or_404(user_id: int) -> User:
-    person = User.objects.filter(pk=user_id, is_agent=False).first()
-    if person is None:
-        raise Http404(f"no person {user_id}")
-    return person
+    return get_object_or_404(User, pk=user_id, is_agent=False)
 
 
 def _show(request: HttpRequest, *, form: PersonForm, made: people.Made | None, status: int) -> HttpResponse:

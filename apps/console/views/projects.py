@@ -16,11 +16,9 @@ from apps.accounts.archiving import archive_project, unarchive_project
 from apps.accounts.models import Project
 from apps.accounts.rights import Right
 from apps.accounts.services import create_project, may_make_projects
-from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.forms_house import ProjectForm
 from apps.console.selectors.house import OpenWork, count_open_work
-from apps.console.views.frame import Question, Scene, act, ask, find_page, leave, posted, project_view
+from apps.console.views.frame import Question, Scene, act, ask, fill_in, find_page, leave, posted, project_view
 
 MOST = 200
 
@@ -47,18 +45,11 @@ def make_project(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied(
             "Projects are made by admins of the installation, and by people to whom they granted it."
         )
-    form, status = ProjectForm(posted(request)), 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                project = create_project(by=user, **form.cleaned_data)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("%(name)s is there. It is yours.") % {"name": project.name})
-                return redirect("console:connect", project.slug)
+    form = ProjectForm(posted(request))
+    project, status = fill_in(request, form, lambda: create_project(by=user, **form.cleaned_data))
+    if status is None:
+        messages.success(request, _("%(name)s is there. It is yours.") % {"name": project.name})
+        return redirect("console:connect", project.slug)
     return render(request, "console/project_new.html", {"form": form}, status=status)
 
 

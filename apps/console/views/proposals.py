@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -16,7 +16,7 @@ from apps.console.forms import show_error
 from apps.console.forms_proposals import FORMS, DecisionForm, RulesForm
 from apps.console.selectors import proposals
 from apps.console.selectors.proposals import ProposalView
-from apps.console.views.frame import Scene, leave, project_view, read_number, show
+from apps.console.views.frame import Scene, found_or_404, leave, project_view, read_number, show
 from apps.supervision import services as supervision
 from apps.supervision.models import Proposal
 from apps.workers.models import Worker
@@ -113,9 +113,7 @@ def list_rules(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_POST
 @project_view(Right.WORKERS_WRITE)
 def change_rules(request: HttpRequest, scene: Scene, worker_id: int) -> HttpResponse:
-    worker = Worker.objects.filter(project=scene.project, pk=worker_id, kind=Worker.Kind.OUTSIDE).first()
-    if worker is None:
-        raise Http404(f"no outside worker {worker_id}")
+    worker = get_object_or_404(Worker, project=scene.project, pk=worker_id, kind=Worker.Kind.OUTSIDE)
     form = RulesForm(request.POST, worker=worker)
     if form.is_valid():
         try:
@@ -171,7 +169,4 @@ def _back(scene: Scene) -> HttpResponse:
 
 
 def _proposal_or_404(scene: Scene, proposal_id: int) -> Proposal:
-    row = proposals.find_proposal(scene.project, proposal_id)
-    if row is None:
-        raise Http404(f"no proposal {proposal_id}")
-    return row
+    return found_or_404(proposals.find_proposal(scene.project, proposal_id), f"no proposal {proposal_id}")

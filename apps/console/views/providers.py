@@ -1,16 +1,16 @@
 """Model servers: listed, added, changed, tried out, priced."""
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.provider_forms import AllowanceForm, GrantForm, PriceForm, ProviderForm, read_provider
 from apps.console.selectors import providers as selectors
-from apps.console.views.frame import Scene, act, leave, posted, project_view, show
+from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, show
 from apps.inference import grants, prices, probes, providers
 from apps.inference.models import Price, Provider, ProviderGrant
 
@@ -34,20 +34,14 @@ def create_provider(request: HttpRequest, scene: Scene) -> HttpResponse:
     if request.method == "POST" and request.POST.get("kind") != kind:
         kind = ""
     form = ProviderForm(posted(request), is_admin=scene.user.is_superuser, kind=kind)
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                provider = providers.create_provider(project=scene.project, by=scene.user, **form.values)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("%(name)s is added. Test it now.") % {"name": provider.name})
-                if request.GET.get("then") == "connect":
-                    return leave(scene, "connect")
-                return leave(scene, "provider", provider.pk)
+    provider, status = fill_in(
+        request, form, lambda: providers.create_provider(project=scene.project, by=scene.user, **form.values)
+    )
+    if status is None:
+        messages.success(request, _("%(name)s is added. Test it now.") % {"name": provider.name})
+        if request.GET.get("then") == "connect":
+            return leave(scene, "connect")
+        return leave(scene, "provider", provider.pk)
     return show(request, scene, "provider_form", {"form": form, "provider": None}, status=status)
 
 
@@ -58,21 +52,15 @@ def change_provider(request: HttpRequest, scene: Scene, provider_id: int) -> Htt
     form = ProviderForm(
         posted(request), provider=provider, is_admin=scene.user.is_superuser, initial=read_provider(provider)
     )
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            had_key = bool(provider.api_key_sealed)
-            try:
-                changed = providers.change_provider(provider=provider, by=scene.user, **form.values)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("%(name)s is changed.") % {"name": changed.name})
-                if had_key and not changed.api_key_sealed:
-                    messages.warning(request, _("It has no key now: the old one was not given for this address."))
-                return leave(scene, "provider", provider.pk)
+    had_key = bool(provider.api_key_sealed)
+    changed, status = fill_in(
+        request, form, lambda: providers.change_provider(provider=provider, by=scene.user, **form.values)
+    )
+    if status is None:
+        messages.success(request, _("%(name)s is changed.") % {"name": changed.name})
+        if had_key and not changed.api_key_sealed:
+            messages.warning(request, _("It has no key now: the old one was not given for this address."))
+        return leave(scene, "provider", provider.pk)
     return show(request, scene, "provider_form", {"form": form, "provider": provider}, status=status)
 
 
@@ -105,16 +93,12 @@ def remove_provider(request: HttpRequest, scene: Scene, provider_id: int) -> Htt
 def set_price(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
     provider = find_provider_or_404(scene, provider_id)
     form = PriceForm(request.POST)
-    status = 400
-    if form.is_valid():
-        try:
-            prices.set_price(by=scene.user, provider=provider, **form.cleaned_data)
-        except TentalisError as error:
-            show_error(form, error)
-            status = error.status
-        else:
-            messages.success(request, _("The price counts from now on."))
-            return leave(scene, "provider", provider.pk)
+    _done, status = fill_in(
+        request, form, lambda: prices.set_price(by=scene.user, provider=provider, **form.cleaned_data)
+    )
+    if status is None:
+        messages.success(request, _("The price counts from now on."))
+        return leave(scene, "provider", provider.pk)
     return _show(request, scene, provider, price_form=form, status=status)
 
 
@@ -122,9 +106,7 @@ def set_price(request: HttpRequest, scene: Scene, provider_id: int) -> HttpRespo
 @project_view(Right.WORKERS_WRITE)
 def remove_price(request: HttpRequest, scene: Scene, provider_id: int, price_id: int) -> HttpResponse:
     provider = find_provider_or_404(scene, provider_id)
-    price = Price.objects.select_related("provider__project").filter(provider=provider, pk=price_id).first()
-    if price is None:
-        raise Http404(f"no price {price_id}")
+    price = get_object_or_404(Price.objects.select_related("provider__project"), provider=provider, pk=price_id)
     act(request, _("The price is taken back."), lambda: prices.remove_price(price=price, by=scene.user))
     return leave(scene, "provider", provider.pk)
 
@@ -134,16 +116,12 @@ def remove_price(request: HttpRequest, scene: Scene, provider_id: int, price_id:
 def grant_provider(request: HttpRequest, scene: Scene, provider_id: int) -> HttpResponse:
     provider = find_provider_or_404(scene, provider_id)
     form = GrantForm(request.POST, provider=provider)
-    status = 400
-    if form.is_valid():
-        try:
-            made = grants.grant_provider(provider=provider, by=scene.user, **form.cleaned_data)
-        except TentalisError as error:
-            show_error(form, error)
-            status = error.status
-        else:
-            messages.success(request, _("%(name)s may ask it now.") % {"name": made.project.slug})
-            return leave(scene, "provider", provider.pk)
+    made, status = fill_in(
+        request, form, lambda: grants.grant_provider(provider=provider, by=scene.user, **form.cleaned_data)
+    )
+    if status is None:
+        messages.success(request, _("%(name)s may ask it now.") % {"name": made.project.slug})
+        return leave(scene, "provider", provider.pk)
     return _show(request, scene, provider, grant_form=form, status=status)
 
 
@@ -174,10 +152,7 @@ def _grant_or_404(scene: Scene, provider_id: int, grant_id: int) -> ProviderGran
     provider = find_provider_or_404(scene, provider_id)
     rows = provider.grants.select_related("project", "provider")
     rows = rows if scene.user.is_superuser else rows.filter(project=scene.project)
-    grant = rows.filter(pk=grant_id).first()
-    if grant is None:
-        raise Http404(f"no grant {grant_id}")
-    return grant
+    return get_object_or_404(rows, pk=grant_id)
 
 
 def _show(
@@ -202,7 +177,4 @@ def _show(
 
 
 def find_provider_or_404(scene: Scene, provider_id: int) -> Provider:
-    provider = selectors.seen_by(scene.user, scene.project).filter(pk=provider_id).first()
-    if provider is None:
-        raise Http404(f"no model server {provider_id}")
-    return provider
+    return get_object_or_404(selectors.seen_by(scene.user, scene.project), pk=provider_id)

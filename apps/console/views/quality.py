@@ -1,6 +1,7 @@
 """How well raters judge: all of them, one of them, and back to work after quarantine."""
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
@@ -55,9 +56,7 @@ def show_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpRespons
 @require_POST
 @project_view(Right.PIPELINE_WRITE)
 def reinstate_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpResponse:
-    rater = Rater.objects.filter(project=scene.project, pk=rater_id).first()
-    if rater is None:
-        raise Http404(f"no rater {rater_id}")
+    rater = get_object_or_404(Rater, project=scene.project, pk=rater_id)
     reason = request.POST.get("reason", "")
     done = _("%(name)s is reinstated and starts as an unknown rater.") % {"name": quality.name_rater(rater.handle)}
     act(
@@ -73,9 +72,7 @@ def reinstate_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpRe
 def add_gold(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
     """Hand out the task of a judgement, which is taken for the truth, as a control item."""
     said = Feedback.objects.select_related("task__project", "preferred_attempt")
-    reference = said.filter(project=scene.project, pk=feedback_id).first()
-    if reference is None:
-        raise Http404(f"no feedback {feedback_id}")
+    reference = get_object_or_404(said, project=scene.project, pk=feedback_id)
     done = _("Added to the control items: it is handed out for review unmarked.")
     act(request, done, lambda: gold.add_gold(task=reference.task, by=scene.user, reference=reference))
     if request.POST.get("then") == "review" and reference.review_id is not None:
@@ -86,9 +83,7 @@ def add_gold(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpRespon
 @require_POST
 @project_view(Right.PIPELINE_WRITE)
 def remove_gold(request: HttpRequest, scene: Scene, gold_id: int) -> HttpResponse:
-    item = GoldItem.objects.select_related("project").filter(project=scene.project, pk=gold_id).first()
-    if item is None:
-        raise Http404(f"no control item {gold_id}")
+    item = get_object_or_404(GoldItem.objects.select_related("project"), project=scene.project, pk=gold_id)
     done = _("Removed from the control items; judgements of it are kept.")
     act(request, done, lambda: gold.remove_gold(item=item, by=scene.user))
     return leave(scene, "quality")

@@ -3,8 +3,8 @@
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -14,7 +14,17 @@ from apps.console.forms import show_error
 from apps.console.review_forms import CONFIRM_ABOVE, ActionForm, BulkForm
 from apps.console.selectors.review_queue import find_reviewers, require_manager
 from apps.console.selectors.ticked import DOINGS, Ticked, find_ticked
-from apps.console.views.frame import Scene, act, find_page, know_names, leave, posted, project_view, show, tidy
+from apps.console.views.frame import (
+    Scene,
+    act,
+    find_page,
+    know_names,
+    leave,
+    posted,
+    project_view,
+    show,
+    tidy,
+)
 from apps.console.views.judging import find_asked
 from apps.feedback import bulk as bulk_judgements
 from apps.feedback.models import BulkJudgement, Review
@@ -136,7 +146,4 @@ def undo_bulk(request: HttpRequest, scene: Scene, bulk_id: int) -> HttpResponse:
 
 
 def _bulk_or_404(scene: Scene, bulk_id: int) -> BulkJudgement:
-    bulk = BulkJudgement.objects.filter(project=scene.project, pk=bulk_id).select_related("by", "project").first()
-    if bulk is None:
-        raise Http404(f"no bulk judgement {bulk_id}")
-    return bulk
+    return get_object_or_404(BulkJudgement.objects.select_related("by", "project"), project=scene.project, pk=bulk_id)

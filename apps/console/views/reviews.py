@@ -11,7 +11,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.review_forms import AppealForm, SkipForm
 from apps.console.selectors.review import find_own_feedback, find_standing_feedback, reveal_attempts, show_attempts
 from apps.console.selectors.review_queue import (
@@ -21,7 +20,19 @@ from apps.console.selectors.review_queue import (
     say_purpose,
 )
 from apps.console.selectors.ticked import DOINGS
-from apps.console.views.frame import Scene, act, know_names, leave, posted, project_view, require, show, tidy
+from apps.console.views.frame import (
+    Scene,
+    act,
+    fill_in,
+    found_or_404,
+    know_names,
+    leave,
+    posted,
+    project_view,
+    require,
+    show,
+    tidy,
+)
 from apps.console.views.judging import (
     UNDO,
     answer_feedback,
@@ -149,17 +160,10 @@ def skip_review(request: HttpRequest, scene: Scene, review_id: int) -> HttpRespo
     """Pass a review over, with a reason, and say what becomes of it."""
     review = find_review_or_404(scene, review_id)
     form = SkipForm(posted(request))
-    status = 400 if request.method == "POST" else 200
-    if form.is_valid():
-        said = form.cleaned_data
-        try:
-            flow.skip_review(review=review, by=scene.user, reason=said["reason"], then=said["then"])
-        except TentalisError as error:
-            show_error(form, error)
-            status = error.status
-        else:
-            messages.success(request, _("The review is skipped."))
-            return open_next(request, scene)
+    _done, status = fill_in(request, form, lambda: flow.skip_review(review=review, by=scene.user, **form.cleaned_data))
+    if status is None:
+        messages.success(request, _("The review is skipped."))
+        return open_next(request, scene)
     context = {"form": form, "review": review, "task": review.task, "query": find_asked(request)}
     return show(request, scene, "review_skip", context, status=status)
 
@@ -231,28 +235,21 @@ def appeal(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse
     """Say that a judgement is wrong: somebody else judges the task anew."""
     feedback = _feedback_or_404(scene, feedback_id)
     form = AppealForm(posted(request))
-    status = 400 if request.method == "POST" else 200
-    if form.is_valid():
-        try:
-            opened = appeals.open_appeal(feedback=feedback, by=scene.user, reason=form.cleaned_data["reason"])
-        except TentalisError as error:
-            show_error(form, error)
-            status = error.status
-        else:
-            messages.success(request, _("The appeal is open: another reviewer will judge the task."))
-            if not appeals.has_judge(opened):
-                messages.warning(request, _("No other member may review it yet; invite another reviewer."))
-            return leave(scene, "task", feedback.task_id)
+    opened, status = fill_in(
+        request, form, lambda: appeals.open_appeal(feedback=feedback, by=scene.user, **form.cleaned_data)
+    )
+    if status is None:
+        messages.success(request, _("The appeal is open: another reviewer will judge the task."))
+        if not appeals.has_judge(opened):
+            messages.warning(request, _("No other member may review it yet; invite another reviewer."))
+        return leave(scene, "task", feedback.task_id)
     may_retract = feedback.author == scene.user.handle or may_manage(scene.project, scene.user)
     context = {"form": form, "feedback": feedback, "task": feedback.task, "may_retract": may_retract}
     return show(request, scene, "review_appeal", context, status=status)
 
 
 def _feedback_or_404(scene: Scene, feedback_id: int) -> Feedback:
-    feedback = find_standing_feedback(scene.project, feedback_id)
-    if feedback is None:
-        raise Http404(f"no feedback {feedback_id}")
-    return feedback
+    return found_or_404(find_standing_feedback(scene.project, feedback_id), f"no feedback {feedback_id}")
 
 
 def _back_to_list(request: HttpRequest, scene: Scene) -> HttpResponse:

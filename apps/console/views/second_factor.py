@@ -16,10 +16,9 @@ from apps.accounts.browser_sessions import hash_cookie
 from apps.accounts.models import AuthenticatorApp, Passkey, User
 from apps.accounts.second_factor import find_factors, lacks_required_factor
 from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.forms_house import CodeForm
 from apps.console.passkeys import ask_for_new, find_site, read_answer, take_state
-from apps.console.views.frame import act, posted
+from apps.console.views.frame import act, fill_in, posted
 
 QR_SCALE = 5
 
@@ -54,20 +53,10 @@ def set_up_app(request: HttpRequest) -> HttpResponse:
     user: Any = request.user
     if not AuthenticatorApp.objects.filter(user=user, confirmed_at=None).exists():
         return redirect("console:signing-in")
-    form, status = CodeForm(posted(request)), 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                keep = hash_cookie(request.session.session_key or "")
-                codes = second_factor.confirm_app(user=user, code=form.cleaned_data["code"], keep=keep)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                return show_new_factor(
-                    request, codes, _("The app is set up: its code is asked for after your password.")
-                )
+    form, keep = CodeForm(posted(request)), hash_cookie(request.session.session_key or "")
+    codes, status = fill_in(request, form, lambda: second_factor.confirm_app(user=user, keep=keep, **form.cleaned_data))
+    if status is None:
+        return show_new_factor(request, codes, _("The app is set up: its code is asked for after your password."))
     secret = second_factor.begin_app(user=user)
     image = segno.make(second_factor.write_app_address(user, secret), error="m")
     context = {

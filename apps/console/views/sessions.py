@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
 
 from apps.accounts.rights import Right
@@ -11,7 +11,7 @@ from apps.console.selectors import exchange as exchanges
 from apps.console.selectors import sessions
 from apps.console.selectors.trace_tree import read_tree
 from apps.console.selectors.workers import find_worker_names
-from apps.console.views.frame import Scene, leave, project_view, read_number, show
+from apps.console.views.frame import Scene, found_or_404, leave, project_view, read_number, show
 from apps.console.views.training import read_choice
 
 STATES = ["open", "closed"]
@@ -46,9 +46,7 @@ def list_sessions(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.ATTEMPTS_READ)
 def show_session(request: HttpRequest, scene: Scene, session_id: int) -> HttpResponse:
     after = read_number(request, "after")
-    view = sessions.show_session(scene.project, session_id, after=after)
-    if view is None:
-        raise Http404(f"no session {session_id}")
+    view = found_or_404(sessions.show_session(scene.project, session_id, after=after), f"no session {session_id}")
     context = {
         "view": view,
         "session": view.session,
@@ -86,10 +84,7 @@ def download_exchange(request: HttpRequest, scene: Scene, exchange_id: int) -> H
 
 
 def _exchange_or_404(scene: Scene, exchange_id: int, *, ask: bool = False) -> exchanges.ExchangeView:
-    view = exchanges.show_exchange(scene.project, exchange_id, ask=ask)
-    if view is None:
-        raise Http404(f"no exchange {exchange_id}")
-    return view
+    return found_or_404(exchanges.show_exchange(scene.project, exchange_id, ask=ask), f"no exchange {exchange_id}")
 
 
 def _find_call(scene: Scene, text: str) -> int | None:

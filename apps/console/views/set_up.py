@@ -16,7 +16,7 @@ from apps.base.errors import TentalisError
 from apps.console.forms import show_error
 from apps.console.forms_set_up import SCOPES, ConnectTokenForm, JudgesForm, SessionTasksForm
 from apps.console.selectors import connecting
-from apps.console.views.frame import Scene, leave, posted, project_view, read_number, require, show
+from apps.console.views.frame import Scene, fill_in, leave, posted, project_view, read_number, require, show
 from apps.console.views.providers import find_provider_or_404
 from apps.console.views.sessions import find_gateway_url
 from apps.conversations import asked
@@ -79,25 +79,13 @@ def take_from_sessions(request: HttpRequest, scene: Scene) -> HttpResponse:
     rows = asked.find_asked(scene.project, before=before)
     offered = [one.session.pk for one in rows if not one.obstacle]
     form = SessionTasksForm(posted(request), project=scene.project, offered=offered)
-    status = 400 if request.method == "POST" else 200
-    if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
-        try:
-            made = flow.submit_asked(
-                project=scene.project,
-                sessions=[int(pk) for pk in said["sessions"]],
-                environment=said["environment"],
-                by=scene.user,
-                worker=said["worker"],
-                group_size=said["group_size"],
-            )
-        except TentalisError as error:
-            show_error(form, error)
-            status = error.status
-        else:
-            words = ngettext("%(n)s task is queued.", "%(n)s tasks are queued.", len(made))
-            messages.success(request, words % {"n": len(made)})
-            return leave(scene, "task-list")
+    made, status = fill_in(
+        request, form, lambda: flow.submit_asked(project=scene.project, by=scene.user, **form.cleaned_data)
+    )
+    if status is None:
+        words = ngettext("%(n)s task is queued.", "%(n)s tasks are queued.", len(made))
+        messages.success(request, words % {"n": len(made)})
+        return leave(scene, "task-list")
     context = {
         "form": form,
         "rows": rows,
@@ -124,20 +112,12 @@ def choose_judges(request: HttpRequest, scene: Scene) -> HttpResponse:
             "model": found.model,
         },
     )
-    status = 400 if request.method == "POST" else 200
-    if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
-        changes = {"who": said["who"], "rate": said["share"] / 100, "model": said["model"]}
-        if said["who"] == "both":
-            changes["human_rate"] = 1.0 if said["human_share"] is None else said["human_share"] / 100
-        try:
-            judges.choose_judges(project=scene.project, by=scene.user, **changes)
-        except TentalisError as error:
-            show_error(form, error)
-            status = error.status
-        else:
-            messages.success(request, _("Saved. It holds for the tasks that are worked from now on."))
-            return leave(scene, "who-judges")
+    _done, status = fill_in(
+        request, form, lambda: judges.choose_judges(project=scene.project, by=scene.user, **form.changes)
+    )
+    if status is None:
+        messages.success(request, _("Saved. It holds for the tasks that are worked from now on."))
+        return leave(scene, "who-judges")
     context = {
         "form": form,
         "judges": found,

@@ -1,6 +1,5 @@
 """An adapter under suspicion: put there and released after a page that says what will happen, for a reason."""
 
-from functools import partial
 from typing import Any
 
 from django import forms
@@ -41,7 +40,7 @@ def release(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse
 
 def _ask(request: HttpRequest, scene: Scene, adapter_id: int, do: Any, *, is_release: bool) -> HttpResponse:
     adapter, form = adapter_or_404(scene, adapter_id), ReasonForm(posted(request))
-    status = fill_in(request, form, partial(do, adapter=adapter, by=scene.user))
+    _done, status = fill_in(request, form, lambda: do(adapter=adapter, by=scene.user, **form.cleaned_data))
     if status is None:
         return leave(scene, "adapter", adapter_id)
     context = {"adapter": adapter, "form": form, "is_release": is_release}

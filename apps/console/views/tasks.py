@@ -5,7 +5,7 @@ from random import SystemRandom
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_http_methods
@@ -25,6 +25,7 @@ from apps.console.views.frame import (
     act,
     ask,
     find_page,
+    found_or_404,
     know_names,
     leave,
     posted,
@@ -177,9 +178,7 @@ def _ask_to_cancel(scene: Scene, task: Task) -> Question:
 def _draw(typed: QueryDict) -> dict[str, Any]:
     """What was typed, with a task that the world of the pressed button made up; as it was where that makes none."""
     name = str(typed["draw"])
-    world = WORLDS.get(name)
-    if world is None:
-        raise Http404(f"no environment {name}")
+    world = found_or_404(WORLDS.get(name), f"no environment {name}")
     prompt = world.draw_prompt(SystemRandom())
     return typed.dict() | ({} if prompt is None else {"environment": world.name, "prompt": prompt, "reference": ""})
 

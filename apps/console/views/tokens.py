@@ -1,7 +1,8 @@
 """Bearer tokens: made, shown once, revoked."""
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
@@ -15,7 +16,19 @@ from apps.console.forms_house import TokenForm
 from apps.console.forms_limits import LimitsForm
 from apps.console.selectors import house
 from apps.console.selectors.spending import spent_today, usage_today
-from apps.console.views.frame import Question, Scene, act, ask, find_page, leave, posted, project_view, require, show
+from apps.console.views.frame import (
+    Question,
+    Scene,
+    act,
+    ask,
+    fill_in,
+    find_page,
+    leave,
+    posted,
+    project_view,
+    require,
+    show,
+)
 
 SHOWN = 200
 
@@ -32,16 +45,10 @@ def show_tokens(request: HttpRequest, scene: Scene) -> HttpResponse:
     if request.method == "POST":
         status = 400
         if form.is_valid() and new_limits.is_valid():
-            said = form.cleaned_data
+            said = dict(form.cleaned_data)
             try:
                 made, text = create_token(
-                    user=said["holder"],
-                    name=said["name"],
-                    scopes=said["scopes"],
-                    project=scene.project,
-                    expires_in_days=said["expires_in_days"],
-                    limits=new_limits.limits,
-                    by=scene.user,
+                    user=said.pop("holder"), project=scene.project, limits=new_limits.limits, by=scene.user, **said
                 )
             except TentalisError as error:
                 show_error(form, error)
@@ -56,9 +63,7 @@ def show_tokens(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @project_view(Right.TOKENS_WRITE)
 def revoke(request: HttpRequest, scene: Scene, token_id: int) -> HttpResponse:
-    token = house.find_tokens(scene.project, scene.user).filter(pk=token_id).first()
-    if token is None:
-        raise Http404(f"no token {token_id}")
+    token = get_object_or_404(house.find_tokens(scene.project, scene.user), pk=token_id)
     if request.method == "GET":
         question = Question(
             title=_("Revoke the token %(name)s?") % {"name": token.name},
@@ -81,22 +86,12 @@ def revoke(request: HttpRequest, scene: Scene, token_id: int) -> HttpResponse:
 @project_view(Right.TOKENS_WRITE)
 def limit_token(request: HttpRequest, scene: Scene, token_id: int) -> HttpResponse:
     """How much may be asked of models with one token."""
-    token = house.find_tokens(scene.project, scene.user).filter(pk=token_id, revoked_at__isnull=True).first()
-    if token is None:
-        raise Http404(f"no token {token_id}")
+    token = get_object_or_404(house.find_tokens(scene.project, scene.user), pk=token_id, revoked_at__isnull=True)
     form = LimitsForm(posted(request), limits=token.limits)
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                change_token(token=token, by=scene.user, limits=form.limits)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("The token's limits are set."))
-                return leave(scene, "tokens")
+    _done, status = fill_in(request, form, lambda: change_token(token=token, by=scene.user, limits=form.limits))
+    if status is None:
+        messages.success(request, _("The token's limits are set."))
+        return leave(scene, "tokens")
     return show(request, scene, "token_limits", {"form": form, "token": token}, status=status)
 
 
@@ -105,18 +100,12 @@ def limit_token(request: HttpRequest, scene: Scene, token_id: int) -> HttpRespon
 def limit_project(request: HttpRequest, scene: Scene) -> HttpResponse:
     """How much all tokens of the project may ask of models together."""
     form = LimitsForm(posted(request), limits=scene.project.limits)
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                change_project(project=scene.project, by=scene.user, limits=form.limits)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("The project's limits are set."))
-                return leave(scene, "tokens")
+    _done, status = fill_in(
+        request, form, lambda: change_project(project=scene.project, by=scene.user, limits=form.limits)
+    )
+    if status is None:
+        messages.success(request, _("The project's limits are set."))
+        return leave(scene, "tokens")
     return show(request, scene, "token_limits", {"form": form, "token": None}, status=status)
 
 

@@ -2,6 +2,7 @@
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
@@ -11,7 +12,7 @@ from apps.base.errors import TentalisError
 from apps.console.selectors import comparing, trace
 from apps.console.selectors.review import is_blind
 from apps.console.selectors.workers import find_worker_names
-from apps.console.views.frame import Scene, leave, project_view, read_number, show, tidy
+from apps.console.views.frame import Scene, found_or_404, leave, project_view, read_number, show, tidy
 from apps.console.views.judging import find_task_or_404
 from apps.feedback.models import Feedback, Review
 from apps.finding.feedback import FeedbackFilters
@@ -23,9 +24,9 @@ from apps.reports import lineage
 @require_GET
 @project_view(Right.FEEDBACK_READ)
 def show_feedback(request: HttpRequest, scene: Scene, feedback_id: int) -> HttpResponse:
-    found = trace.trace_feedback(scene.project, feedback_id, user=scene.user)
-    if found is None:
-        raise Http404(f"no feedback {feedback_id}")
+    found = found_or_404(
+        trace.trace_feedback(scene.project, feedback_id, user=scene.user), f"no feedback {feedback_id}"
+    )
     if held := _find_blind_review(scene, found.task.pk):
         return _send_to_review(request, scene, held)
     return show(request, scene, "trace_feedback", {"trace": found, "fragments": {"trace_feedback"}})
@@ -121,10 +122,7 @@ def compare_attempts(request: HttpRequest, scene: Scene) -> HttpResponse:
 
 
 def adapter_or_404(scene: Scene, adapter_id: int) -> Adapter:
-    adapter = Adapter.objects.filter(project=scene.project, pk=adapter_id).select_related("worker", "parent").first()
-    if adapter is None:
-        raise Http404(f"no adapter {adapter_id}")
-    return adapter
+    return get_object_or_404(Adapter.objects.select_related("worker", "parent"), project=scene.project, pk=adapter_id)
 
 
 def _find_blind_review(scene: Scene, *task_ids: int) -> Review | None:

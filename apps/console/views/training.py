@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib import messages
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -27,6 +28,7 @@ from apps.console.views.frame import (
     ask,
     fill_in,
     find_page,
+    found_or_404,
     leave,
     posted,
     project_view,
@@ -82,9 +84,10 @@ def list_runs(request: HttpRequest, scene: Scene) -> HttpResponse:
 def show_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
     """A run, and beside it those that `?with=` names."""
     others = read_numbers(request, "with", most=MOST_COMPARED)
-    view = training.show_run(scene.project, run_id, others=[other for other in others if other != run_id])
-    if view is None:
-        raise Http404(f"no run {run_id}, or none of those to compare it with")
+    view = found_or_404(
+        training.show_run(scene.project, run_id, others=[other for other in others if other != run_id]),
+        f"no run {run_id}, or none of those to compare it with",
+    )
     context = {
         "view": view,
         "run": view.run,
@@ -131,7 +134,7 @@ def retry_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
     """Say what trying a run again will do, and with which recipe; then do it."""
     run = run_or_404(scene, run_id)
     form = RetryForm(posted(request)) if run.purpose == TrainingRun.Purpose.POLICY else Form(posted(request))
-    status = fill_in(request, form, lambda **said: trainings.retry_run(run=run, by=scene.user, **said))
+    _done, status = fill_in(request, form, lambda: trainings.retry_run(run=run, by=scene.user, **form.cleaned_data))
     if status is None:
         messages.success(request, _("Run %(id)s is tried again when its turn comes.") % {"id": run_id})
         return leave(scene, "run", run_id)
@@ -174,10 +177,7 @@ def steer_run(request: HttpRequest, scene: Scene, run_id: int, action: str) -> H
 
 
 def run_or_404(scene: Scene, run_id: int) -> TrainingRun:
-    run = TrainingRun.objects.select_related("project", "worker").filter(project=scene.project, pk=run_id).first()
-    if run is None:
-        raise Http404(f"no run {run_id}")
-    return run
+    return get_object_or_404(TrainingRun.objects.select_related("project", "worker"), project=scene.project, pk=run_id)
 
 
 @require_http_methods(["GET", "POST"])
@@ -186,7 +186,7 @@ def train_now(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     """Close the worker's batch, or that of one person, with what is in it; with another recipe where one is given."""
     worker, end_user = worker_or_404(scene, name), request.GET.get("end_user", "")
     form = TrainForm(posted(request), initial={"end_user": end_user})
-    status = fill_in(request, form, lambda **said: flow.close_batch(worker=worker, by=scene.user, **said))
+    _done, status = fill_in(request, form, lambda: flow.close_batch(worker=worker, by=scene.user, **form.cleaned_data))
     if status is None:
         messages.success(request, _("Training of %(name)s is queued.") % {"name": name})
         return leave(scene, "run-list")
@@ -216,7 +216,7 @@ def describe_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpRespons
     """Give a run a name, tags and notes."""
     run = run_or_404(scene, run_id)
     form = RunForm(posted(request), initial={"name": run.name, "tags": ", ".join(run.tags), "comment": run.comment})
-    status = fill_in(request, form, lambda **said: naming.describe_run(run=run, by=scene.user, **said))
+    _done, status = fill_in(request, form, lambda: naming.describe_run(run=run, by=scene.user, **form.cleaned_data))
     if status is None:
         return leave(scene, "run", run_id)
     question = Question(
@@ -255,9 +255,7 @@ def list_adapters(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.ADAPTERS_READ)
 def show_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
-    view = training.show_adapter(scene.project, adapter_id)
-    if view is None:
-        raise Http404(f"no adapter {adapter_id}")
+    view = found_or_404(training.show_adapter(scene.project, adapter_id), f"no adapter {adapter_id}")
     context = {
         "view": view,
         "adapter": view.adapter,
@@ -276,9 +274,7 @@ def promote_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> Http
         done = _("%(adapter)s serves %(worker)s.") % {"adapter": adapter.name, "worker": adapter.worker.name}
         act(request, done, lambda: adapters.promote(adapter=adapter, by=scene.user))
         return leave(scene, "adapter", adapter_id)
-    view = training.show_adapter(scene.project, adapter_id)
-    if view is None:
-        raise Http404(f"no adapter {adapter_id}")
+    view = found_or_404(training.show_adapter(scene.project, adapter_id), f"no adapter {adapter_id}")
     worker, end_user = view.adapter.worker, view.adapter.end_user
     context = {
         "view": view,
@@ -309,10 +305,7 @@ def roll_back(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
 
 def worker_or_404(scene: Scene, name: str) -> Worker:
     found = Worker.objects.filter(project=scene.project, name=name).select_related("project", "provider")
-    worker = found.first()
-    if worker is None:
-        raise Http404(f"no worker {name}")
-    return worker
+    return found_or_404(found.first(), f"no worker {name}")
 
 
 def read_choice(request: HttpRequest, name: str, choices: list[str]) -> str:

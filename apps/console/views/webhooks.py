@@ -1,17 +1,28 @@
 """Addresses that are told what happens: made, looked after, sent to again."""
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.forms_webhooks import WebhookForm
 from apps.console.selectors.webhooks import find_webhook, show_webhook
-from apps.console.views.frame import Scene, act, leave, posted, project_view, read_number, require, show
+from apps.console.views.frame import (
+    Scene,
+    act,
+    fill_in,
+    found_or_404,
+    leave,
+    posted,
+    project_view,
+    read_number,
+    require,
+    show,
+)
 from apps.console.views.training import read_choice
 from apps.webhooks import services
 from apps.webhooks.models import Delivery, Webhook
@@ -31,18 +42,14 @@ def show_webhooks(request: HttpRequest, scene: Scene) -> HttpResponse:
     if request.method == "POST":
         require(scene, Right.WEBHOOKS_WRITE)
     form = WebhookForm(posted(request), is_admin=scene.user.is_superuser)
-    made, text, status = None, "", 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                made, text = services.create_webhook(project=scene.project, by=scene.user, **form.said)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                form = WebhookForm(is_admin=scene.user.is_superuser)
-                status = 201
+    made, text = None, ""
+    answer, status = fill_in(
+        request, form, lambda: services.create_webhook(project=scene.project, by=scene.user, **form.said)
+    )
+    if status is None:
+        made, text = answer
+        form = WebhookForm(is_admin=scene.user.is_superuser)
+        status = 201
     context = {
         "rows": list_webhooks(scene.project),
         "form": form,
@@ -60,19 +67,12 @@ def show_one(request: HttpRequest, scene: Scene, webhook_id: int) -> HttpRespons
     """What was sent, and a form to change it."""
     webhook = _webhook_or_404(scene, webhook_id)
     form = WebhookForm(posted(request), webhook=webhook, is_admin=scene.user.is_superuser)
-    status = 200
     if request.method == "POST":
         require(scene, Right.WEBHOOKS_WRITE)
-        status = 400
-        if form.is_valid():
-            try:
-                services.change_webhook(webhook=webhook, by=scene.user, **form.said)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("The webhook is changed."))
-                return leave(scene, "webhook", webhook_id)
+    _done, status = fill_in(request, form, lambda: services.change_webhook(webhook=webhook, by=scene.user, **form.said))
+    if status is None:
+        messages.success(request, _("The webhook is changed."))
+        return leave(scene, "webhook", webhook_id)
     return _show(request, scene, webhook, form=form, status=status)
 
 
@@ -117,10 +117,8 @@ def delete(request: HttpRequest, scene: Scene, webhook_id: int) -> HttpResponse:
 @project_view(Right.WEBHOOKS_WRITE)
 def redeliver(request: HttpRequest, scene: Scene, webhook_id: int, delivery_id: int) -> HttpResponse:
     """Send one message again, under its old id."""
-    found = Delivery.objects.filter(webhook=_webhook_or_404(scene, webhook_id), pk=delivery_id)
-    delivery = found.select_related("webhook__project").first()
-    if delivery is None:
-        raise Http404(f"no delivery {delivery_id}")
+    rows = Delivery.objects.select_related("webhook__project")
+    delivery = get_object_or_404(rows, webhook=_webhook_or_404(scene, webhook_id), pk=delivery_id)
     act(request, _("It is sent again."), lambda: services.redeliver(delivery=delivery, by=scene.user))
     return leave(scene, "webhook", webhook_id)
 
@@ -160,7 +158,4 @@ def _show(
 
 
 def _webhook_or_404(scene: Scene, webhook_id: int) -> Webhook:
-    webhook = find_webhook(scene.project, webhook_id)
-    if webhook is None:
-        raise Http404(f"no webhook {webhook_id}")
-    return webhook
+    return found_or_404(find_webhook(scene.project, webhook_id), f"no webhook {webhook_id}")

@@ -8,10 +8,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms import show_error
 from apps.console.operation_forms import WorkerForm, read_worker
 from apps.console.selectors import workers
-from apps.console.views.frame import Scene, leave, posted, project_view, read_number, show
+from apps.console.views.frame import Scene, fill_in, leave, posted, project_view, read_number, show
 from apps.console.views.training import worker_or_404
 from apps.workers import bases, services
 from apps.workers.models import Worker
@@ -60,30 +59,19 @@ def compare_base(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
 def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
     kind = (request.POST if request.method == "POST" else request.GET).get("kind", "")
     if kind not in Worker.Kind.values:
-        status = 400 if kind or request.method == "POST" else 200
-        return show(
-            request,
-            scene,
-            "worker_kind",
-            {"kinds": [(one, one.label, words) for one, words in KINDS.items()]},
-            status=status,
-        )
+        kinds = [(each, each.label, words) for each, words in KINDS.items()]
+        wrong = 400 if kind or request.method == "POST" else 200
+        return show(request, scene, "worker_kind", {"kinds": kinds}, status=wrong)
     initial = {"provider": read_number(request, "provider")}
     form = WorkerForm(posted(request), project=scene.project, kind=kind, initial=initial)
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                worker = services.create_worker(project=scene.project, by=scene.user, **form.values)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("%(name)s can be given tasks.") % {"name": worker.name})
-                if request.GET.get("then") == "connect":
-                    return leave(scene, "connect")
-                return leave(scene, "worker", worker.name)
+    worker, status = fill_in(
+        request, form, lambda: services.create_worker(project=scene.project, by=scene.user, **form.values)
+    )
+    if status is None:
+        messages.success(request, _("%(name)s can be given tasks.") % {"name": worker.name})
+        if request.GET.get("then") == "connect":
+            return leave(scene, "connect")
+        return leave(scene, "worker", worker.name)
     context = {"form": form, "worker": None, "kind": Worker.Kind(kind).label}
     return show(request, scene, "worker_form", context, status=status)
 
@@ -93,16 +81,8 @@ def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
 def change_worker(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     worker = worker_or_404(scene, name)
     form = WorkerForm(posted(request), project=scene.project, worker=worker, initial=read_worker(worker))
-    status = 200
-    if request.method == "POST":
-        status = 400
-        if form.is_valid():
-            try:
-                services.change_worker(worker=worker, by=scene.user, **form.values)
-            except TentalisError as error:
-                show_error(form, error)
-                status = error.status
-            else:
-                messages.success(request, _("%(name)s is changed.") % {"name": worker.name})
-                return leave(scene, "worker", worker.name)
+    _done, status = fill_in(request, form, lambda: services.change_worker(worker=worker, by=scene.user, **form.values))
+    if status is None:
+        messages.success(request, _("%(name)s is changed.") % {"name": worker.name})
+        return leave(scene, "worker", worker.name)
     return show(request, scene, "worker_form", {"form": form, "worker": worker}, status=status)
