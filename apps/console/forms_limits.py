@@ -6,31 +6,32 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from tentalis.core.limits import MAX_COUNT, MAX_USD
+from tentalis.core.checked import Number, rule_of
+from tentalis.core.limits import Limits
 
 
-class LimitsForm(forms.Form):
+def make_number(rule: Number, *, step: str = "any", **words: Any) -> forms.Field:
+    """A field for a checked number, which may be left empty."""
+    kind: Any = forms.IntegerField if rule.is_whole else forms.FloatField
+    widget = forms.NumberInput() if rule.is_whole else forms.NumberInput(attrs={"step": step})
+    made: forms.Field = kind(required=False, min_value=rule.low, max_value=rule.high, widget=widget, **words)
+    return made
+
+
+class AllowanceForm(forms.Form):
+    """What a project may use of a shared model server."""
+
+    tokens_per_day = make_number(rule_of(Limits, "tokens_per_day"), label=_("Tokens a day"))
+    usd_per_month = make_number(rule_of(Limits, "usd_per_month"), label=_("US dollars a month"))
+
+
+class LimitsForm(AllowanceForm):
     """The limits of a project or of one token."""
 
-    requests_per_minute = forms.IntegerField(
-        label=_("Requests a minute"), required=False, min_value=1, max_value=MAX_COUNT
-    )
-    tokens_per_minute = forms.IntegerField(label=_("Tokens a minute"), required=False, min_value=1, max_value=MAX_COUNT)
-    tokens_per_day = forms.IntegerField(label=_("Tokens a day"), required=False, min_value=1, max_value=MAX_COUNT)
-    usd_per_day = forms.FloatField(
-        label=_("US dollars a day"),
-        required=False,
-        min_value=0.000001,
-        max_value=MAX_USD,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-    )
-    usd_per_month = forms.FloatField(
-        label=_("US dollars a month"),
-        required=False,
-        min_value=0.000001,
-        max_value=MAX_USD,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-    )
+    requests_per_minute = make_number(rule_of(Limits, "requests_per_minute"), label=_("Requests a minute"))
+    tokens_per_minute = make_number(rule_of(Limits, "tokens_per_minute"), label=_("Tokens a minute"))
+    usd_per_day = make_number(rule_of(Limits, "usd_per_day"), label=_("US dollars a day"))
+    field_order = tuple(Limits.__dataclass_fields__)
 
     def __init__(
         self, data: Mapping[str, Any] | None = None, *, limits: Mapping[str, Any] | None = None, prefix: str = ""

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.webhooks.models import Webhook
 from apps.webhooks.services import MAX_ENDPOINT_NAME_CHARS, TELLABLE
+from tentalis.outbound.addresses import MAX_URL_CHARS
 
 
 class WebhookForm(forms.Form):
@@ -16,7 +17,7 @@ class WebhookForm(forms.Form):
 
     url = forms.CharField(
         label=_("Address"),
-        max_length=500,
+        max_length=MAX_URL_CHARS,
         widget=forms.URLInput(attrs={"placeholder": "https://"}),
         help_text=_("Every message is sent there by POST, signed as Standard Webhooks say."),
     )

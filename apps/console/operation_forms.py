@@ -8,6 +8,7 @@ from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
+from apps.console.forms_limits import make_number
 from apps.inference.grants import usable
 from apps.inference.models import Provider
 from apps.inference.registry import find_kind
@@ -107,6 +108,19 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 NEEDED: Mapping[str, str] = {Worker.Kind.CHAT: "provider", Worker.Kind.OPENCLAW: "agent_server"}
 
 
+SAMPLING_WORDS = {
+    "temperature": (
+        _("Temperature"),
+        _("0 always takes the likeliest token; 1 samples as the model was trained. Learning needs some variety."),
+    ),
+    "max_tokens": (_("Longest answer, in tokens"), _("Empty: the default.")),
+    "top_p": (
+        _("Top-p"),
+        _("Samples from the likeliest tokens that make up this share of the probability; 1: from all."),
+    ),
+}
+
+
 class ServerField(forms.ModelChoiceField):  # type: ignore[type-arg]  # no generic at run time
     """A choice of model servers that says which of them can be learned from."""
 
@@ -178,31 +192,6 @@ class WorkerForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text=_("What it is told before every task."),
     )
-    temperature = forms.FloatField(
-        label=_("Temperature"),
-        required=False,
-        min_value=0,
-        max_value=2,
-        widget=forms.NumberInput(attrs={"step": "0.05"}),
-        help_text=_(
-            "0 always takes the likeliest token; 1 samples as the model was trained. Learning needs some variety."
-        ),
-    )
-    max_tokens = forms.IntegerField(
-        label=_("Longest answer, in tokens"),
-        required=False,
-        min_value=1,
-        max_value=65_536,
-        help_text=_("Empty: the default."),
-    )
-    top_p = forms.FloatField(
-        label=_("Top-p"),
-        required=False,
-        min_value=0.01,
-        max_value=1,
-        widget=forms.NumberInput(attrs={"step": "0.05"}),
-        help_text=_("Samples from the likeliest tokens that make up this share of the probability; 1: from all."),
-    )
     adapters_per = forms.ChoiceField(
         label=_("Adapters"),
         choices=Worker.AdaptersPer.choices,
@@ -235,6 +224,13 @@ class WorkerForm(forms.Form):
         super().__init__(*args, **kwargs)
         kind = worker.kind if worker is not None else kind
         self.fields["kind"].initial = kind
+        self.sampling = SAMPLING.get(kind, {})
+        for name, rule in self.sampling.items():
+            label, help_text = SAMPLING_WORDS[name]
+            self.fields[name] = make_number(rule, step="0.05", label=label, help_text=help_text)
+        names = list(self.base_fields)
+        at = names.index("system_prompt") + 1
+        self.order_fields([*names[:at], *self.sampling, *names[at:]])
         for name in set(self.fields) - {"name", "kind", "is_active", *FIELDS.get(kind, ())}:
             del self.fields[name]
         offered = Provider.objects.filter(usable([project]), is_active=True)
@@ -262,8 +258,8 @@ class WorkerForm(forms.Form):
     def values(self) -> dict[str, Any]:
         """What the services take: sampling settings gathered, the rest by name."""
         data: Mapping[str, Any] = self.cleaned_data
-        sampling = {name: data[name] for name in ("temperature", "max_tokens", "top_p") if data.get(name) is not None}
-        rest = {name: value for name, value in data.items() if name not in {"temperature", "max_tokens", "top_p"}}
+        sampling = {name: data[name] for name in self.sampling if data.get(name) is not None}
+        rest = {name: value for name, value in data.items() if name not in self.sampling}
         if "fallbacks" in rest:
             rest["fallbacks"] = rest["fallbacks"].split()
         if not rest.get("adapters_per", "-"):

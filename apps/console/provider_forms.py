@@ -7,11 +7,11 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
 from apps.console.durations import DurationField
+from apps.console.forms_limits import AllowanceForm
 from apps.inference.models import Provider
-from apps.inference.providers import MAX_TIMEOUT_S, MAX_URLS
+from apps.inference.providers import MAX_PER_MINUTE, MAX_TIMEOUT_S, MAX_URLS
 from apps.inference.registry import CHOICES, KINDS, ProviderKind
 from tentalis.core.field_limits import MAX_API_KEY_CHARS
-from tentalis.core.limits import MAX_COUNT, MAX_USD
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
 GROUPED = [
@@ -63,10 +63,10 @@ class ProviderForm(forms.Form):
         help_text=_("Empty: the installation's."),
     )
     requests_per_minute = forms.IntegerField(
-        label=_("Requests a minute, at most"), required=False, min_value=1, max_value=2_147_483_647
+        label=_("Requests a minute, at most"), required=False, min_value=1, max_value=MAX_PER_MINUTE
     )
     tokens_per_minute = forms.IntegerField(
-        label=_("Tokens a minute, at most"), required=False, min_value=1, max_value=2_147_483_647
+        label=_("Tokens a minute, at most"), required=False, min_value=1, max_value=MAX_PER_MINUTE
     )
     allow_private = forms.BooleanField(
         label=_("Allow private addresses"),
@@ -167,19 +167,6 @@ class PriceForm(forms.Form):
         label=_("Prompt out of its cache"), min_value=0, max_digits=12, decimal_places=6, required=False
     )
     output = forms.DecimalField(label=_("Answer"), min_value=0, max_digits=12, decimal_places=6)
-
-
-class AllowanceForm(forms.Form):
-    """What a project may use of a shared model server; a field left empty is no limit."""
-
-    tokens_per_day = forms.IntegerField(label=_("Tokens a day"), required=False, min_value=1, max_value=MAX_COUNT)
-    usd_per_month = forms.FloatField(
-        label=_("US dollars a month"),
-        required=False,
-        min_value=0.000001,
-        max_value=MAX_USD,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-    )
 
 
 class GrantForm(AllowanceForm):

@@ -25,6 +25,7 @@ CHANGEABLE = frozenset(
 CHANGEABLE |= {"requests_per_minute", "tokens_per_minute", "is_active", "api_key", "granted_to"}
 MAX_URLS = 32
 MAX_TIMEOUT_S = 3600.0
+MAX_PER_MINUTE = 2_147_483_647
 
 
 def create_provider(

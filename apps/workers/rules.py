@@ -1,9 +1,8 @@
 """What a worker's fields must hold, said field by field."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -13,38 +12,24 @@ from apps.inference.grants import is_granted, say_not_granted, usable
 from apps.inference.models import Provider
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from tentalis.core.checked import FieldError
+from tentalis.core.checked import FieldError, Number
 from tentalis.core.supervision import read_supervision
 
-
-class _Range(NamedTuple):
-    low: float
-    high: float
-    is_whole: bool = False
-
-    @property
-    def words(self) -> str:
-        return f"a {'whole ' if self.is_whole else ''}number from {self.low:g} to {self.high:g}"
-
-
 MOST_FALLBACKS: Final = 5
-_TEMPERATURE: Final = _Range(0.0, 2.0)
 MOST_BATCH_TASKS: Final = 10_000
 _AGENT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-SAMPLING: Final[Mapping[str, Mapping[str, _Range]]] = {
+_TEMPERATURE: Final = {"temperature": Number(low=0, high=2, is_whole=False)}
+_MODEL: Final = {
+    **_TEMPERATURE,
+    "max_tokens": Number(low=1, high=65_536, is_whole=True),
+    "top_p": Number(low=0.01, high=1, is_whole=False),
+}
+SAMPLING: Final[Mapping[str, Mapping[str, Number]]] = {
     Worker.Kind.ECHO: {},
-    Worker.Kind.DESK: {"temperature": _TEMPERATURE, "max_tokens": _Range(8, 128, is_whole=True)},
-    Worker.Kind.CHAT: {
-        "temperature": _TEMPERATURE,
-        "max_tokens": _Range(1, 65_536, is_whole=True),
-        "top_p": _Range(0.01, 1.0),
-    },
+    Worker.Kind.DESK: {**_TEMPERATURE, "max_tokens": Number(low=8, high=128, is_whole=True)},
+    Worker.Kind.CHAT: _MODEL,
     Worker.Kind.OUTSIDE: {},
-    Worker.Kind.OPENCLAW: {
-        "temperature": _TEMPERATURE,
-        "max_tokens": _Range(1, 65_536, is_whole=True),
-        "top_p": _Range(0.01, 1.0),
-    },
+    Worker.Kind.OPENCLAW: _MODEL,
 }
 """What may be set in `Worker.sampling`, by kind."""
 
@@ -220,12 +205,6 @@ def _check_sampling(worker: Worker) -> list[str]:
     for name, value in worker.sampling.items():
         if name not in ranges:
             words.append(f"may hold {', '.join(ranges) or 'nothing'} for a {worker.kind} worker; found {name!r}")
-        elif not _is_within(value, ranges[name]):
-            words.append(f"{name} must be {ranges[name].words}, found {value!r}")
+        elif not ranges[name].accepts(value):
+            words.append(f"{name} must be {ranges[name].wanted}, found {value!r}")
     return words
-
-
-def _is_within(value: Any, wanted: _Range) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int if wanted.is_whole else int | float):
-        return False
-    return math.isfinite(value) and wanted.low <= value <= wanted.high

@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
+from apps.accounts.tokens import MAX_TOKEN_DAYS
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
     NumberField,
@@ -222,7 +223,7 @@ class TokenIn(StrictSerializer):
     project = TextField(required=False, max_length=64, help_text="Bind it to one project.")
     username = TextField(required=False, max_length=150, help_text="An agent of a project you own; default: yourself.")
     expires_in_days = WholeNumberField(
-        required=False, min_value=1, max_value=365,
+        required=False, min_value=1, max_value=MAX_TOKEN_DAYS,
         help_text="Default 90, or what is left of the token that asks; never more than that.",
     )  # fmt: skip
     limits = ObjectField(required=False, help_text=LIMITS_HELP)

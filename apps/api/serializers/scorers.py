@@ -5,6 +5,7 @@ from rest_framework import serializers
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField
 from apps.scoring.models import RewardModel
+from apps.training.scorers import BACKENDS
 
 
 class RewardModelOut(RowOut[RewardModel]):
@@ -25,5 +26,5 @@ class RewardModelIn(StrictSerializer):
     project = TextField(max_length=64)
     worker = TextField(max_length=64)
     backend = serializers.ChoiceField(
-        choices=["standalone", "openrlhf"], required=False, help_text="Default: standalone, the box itself."
+        choices=BACKENDS, required=False, help_text="Default: standalone, the box itself."
     )

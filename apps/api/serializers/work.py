@@ -183,7 +183,7 @@ class ManyTasksIn(StrictSerializer):
     environment = WordField(choices=Environment.choices)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
     group_size = WholeNumberField(
-        required=False, min_value=1, max_value=64, help_text="Of tasks that say none. Default: the project's."
+        required=False, min_value=1, max_value=MAX_GROUP, help_text="Of tasks that say none. Default: the project's."
     )
 
 

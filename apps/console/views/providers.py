@@ -8,7 +8,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.provider_forms import AllowanceForm, GrantForm, PriceForm, ProviderForm, read_provider
+from apps.console.forms_limits import AllowanceForm
+from apps.console.provider_forms import GrantForm, PriceForm, ProviderForm, read_provider
 from apps.console.selectors import providers as selectors
 from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, show
 from apps.inference import grants, prices, probes, providers
