@@ -9,6 +9,6 @@ class ApiConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.api.idempotency import forget_answers
-        from apps.pipeline.forgetting import also_forget
+        from apps.erasure.erase import also_forget
 
         also_forget(forget_answers)

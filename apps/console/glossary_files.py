@@ -75,7 +75,7 @@ PLACES: Mapping[str, Place] = {
 }
 
 IN_CODE: Mapping[str, Place] = {
-    "Forget, forgetting": Place("erase a person (GDPR)", "apps/pipeline/forgetting.py"),
+    "Forget, forgetting": Place("erase a person (GDPR)", "apps/erasure/erase.py"),
     "Rebuild": Place("unlearning by exact retraining", "apps/training/rebuilding.py"),
     "Barred": Place("blocked for ever", "apps/adapters/blocking.py"),
     "Preflight G1 to G12": Place("sanity checks before and after a run", "tentalis/core/learning/preflight_rules.py"),

@@ -23,6 +23,8 @@ SEALED_FOR = timedelta(days=7)
 SLACK_S = 5.0
 """How far a gateway's clock may be ahead of the database's machine."""
 _BOUND_TO = "forgetting"
+HOLD_GATEWAYS = "LOCK TABLE inference_spoolposition IN EXCLUSIVE MODE"
+"""Until the transaction ends, none of them stores what was said."""
 FIND_FORGOTTEN = """
     SELECT id, project_id, extract(epoch FROM created_at)::float8, what, subject_hash, sealed_subject, session_hashes
     FROM conversations_forgetting WHERE created_at >= to_timestamp(%s) AND id > %s

@@ -11,7 +11,7 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
-from apps.conversations.forgetting import HOLD_GATEWAYS
+from apps.conversations.forgotten import HOLD_GATEWAYS
 from apps.conversations.models import Conversation, Turn
 from apps.conversations.policy import read_policy
 from apps.inference.models import Exchange, Session

@@ -142,7 +142,7 @@ def _assign(review: Review, by: User, words: Mapping[str, Any]) -> None:
 
 
 def start_learning(task_ids: Sequence[int]) -> None:
-    """Let those of the tasks that wait for no person any more go on to learn."""
+    """Let those of the tasks that wait for no person any more go on to learn, once no judgement can be undone."""
     learning = Task.objects.filter(pk__in=task_ids, state=Task.State.LEARNING).values_list("pk", "project_id")
     subjects = list(learning.order_by("pk"))
     waits = finalizing.find_undo_until([task for task, _ in subjects])

@@ -15,6 +15,7 @@ way. What stops a training, lets it go on or calls for another scorer stands in 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
+from django.conf import settings
 from django.db import DataError, transaction
 
 from apps.accounts.models import Project, User
@@ -38,7 +39,7 @@ from apps.outbox.models import Segment
 from apps.outbox.registry import KINDS, Chain
 from apps.outbox.selectors import find_dead
 from apps.pipeline import bulk as bulks
-from apps.pipeline import importing, judging, meta
+from apps.pipeline import importing, judging
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import jobs as rollout_jobs
 from apps.rollouts import services as rollouts
@@ -94,14 +95,6 @@ def go_on_after_work(task_ids: Sequence[int]) -> None:
     """Scored tasks go on, and where their worker has a shadow that is to do them too, that begins."""
     bulks.start_learning(task_ids)
     outbox.start_many(SegmentKind.MIRROR, find_mirrored(task_ids))
-
-
-def learn_when_reviewed(task_id: int) -> None:
-    """A task that waits for no person goes on to learn; one in review goes on when its last review is closed.
-
-    It waits until no judgement of it can be undone any more.
-    """
-    bulks.start_learning([task_id])
 
 
 def _task_died(task_id: int, link: str, reason: str) -> None:
@@ -163,7 +156,8 @@ def train_after_adoption(adapter_ids: Sequence[int]) -> None:
     preflight.note_lengths(adapter)
     preflight.note_skills(adapter)
     train_waiting()
-    meta.learn_managers(adapter)
+    if adapter.run_id:
+        learn_managers(adapter.project_id, adapter.run_id)
 
 
 KINDS[SegmentKind.ADOPT] = Chain(
@@ -185,6 +179,12 @@ def train_scorer_when_labelled(worker_ids: Sequence[int]) -> None:
 
 
 KINDS[SegmentKind.LABEL] = Chain(links=(scoring_jobs.label_steps,), then=train_scorer_when_labelled)
+
+
+def learn_managers(project_id: int, run_id: int) -> None:
+    """Managers learn after a training too, where that is switched on; the worker's next training does not wait."""
+    if settings.TENTALIS["META_RL_ENABLED"]:
+        outbox.start(SegmentKind.META, subject_id=run_id, project_id=project_id)
 
 
 def make_room(subject_ids: Sequence[int]) -> None:
@@ -413,7 +413,7 @@ def give_feedback(
     with transaction.atomic():
         given = judgements.give_feedback(review=review, by=by, undo_s=undo_s, typed=typed, **said)
         judging.settle_appeal(given, by=by)
-        learn_when_reviewed(review.task_id)
+        bulks.start_learning([review.task_id])
     return given
 
 
@@ -421,7 +421,7 @@ def skip_review(*, review: Review, by: User, reason: str, then: str = "nobody") 
     """Pass a review over: to nobody (the task learns when no other is open), to later, the others, or an expert."""
     with transaction.atomic():
         skipped = skip.skip_review(review=review, by=by, reason=reason, then=then)
-        learn_when_reviewed(review.task_id)
+        bulks.start_learning([review.task_id])
     return skipped
 
 
@@ -429,8 +429,7 @@ def expire_reviews() -> int:
     """Let the policy decide about reviews whose patience is over. Returns how many tasks that touched."""
     with transaction.atomic():
         task_ids = expiry.expire_reviews()
-        for task_id in task_ids:
-            learn_when_reviewed(task_id)
+        bulks.start_learning(task_ids)
     return len(task_ids)
 
 

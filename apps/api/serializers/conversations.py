@@ -6,8 +6,8 @@ from rest_framework import serializers
 
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
-from apps.conversations.forgetting import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
 from apps.conversations.models import Turn, TurnSignal
+from apps.erasure.records import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
 
 MAX_END_USER_CHARS = 200
 

@@ -23,10 +23,10 @@ from apps.api.views.sessions import WHICH, match_exchange
 from apps.base.errors import BadInputError
 from apps.conversations.forgotten import hash_subject
 from apps.conversations.models import Turn
+from apps.erasure.erase import find_person, forget_person
 from apps.finding.search import MAX_DIGITS
 from apps.inference.models import Exchange, Session
 from apps.pipeline import conversing
-from apps.pipeline.forgetting import find_person, forget_person
 
 
 class TurnViewSet(ResourceViewSet):

@@ -12,11 +12,11 @@ from django.views.decorators.http import require_http_methods
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.views.frame import Scene, leave, posted, project_view, require, show
-from apps.conversations.forgetting import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
 from apps.conversations.models import Forgetting
-from apps.pipeline.forgetting import find_person, forget_person
+from apps.erasure.erase import find_person, forget_person
+from apps.erasure.records import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
+from apps.erasure.unlearn_adapters import count_rebuilds
 from apps.training.models import TrainingRun
-from apps.training.rebuilding import count_rebuilds
 
 SHOWN = 20
 State = TrainingRun.State

@@ -9,11 +9,11 @@ from apps.accounts.rights import ROLE_RIGHTS
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
+from apps.erasure.erase import forget_person
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.finding import search as searching
 from apps.finding.search import Found, search
 from apps.inference.models import Exchange, Session
-from apps.pipeline.forgetting import forget_person
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from tests.apps.conversations.talk import Talk, user

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection, transaction
 
 from apps.accounts.models import Member, Project, Role
-from apps.conversations.forgetting import forget_person
+from apps.erasure.records import forget_person
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch, Rollout, TrainingUse

@@ -11,9 +11,9 @@ from apps.accounts.models import Project, User
 from apps.audit.chain import seal_entries, verify_chain
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
-from apps.conversations.forgetting import find_person, forget_person
 from apps.conversations.models import Forgetting, Turn
 from apps.conversations.redaction import Redactor
+from apps.erasure.records import find_person, forget_person
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Hint
 from apps.inference.models import Exchange, Session

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection, transaction
 
 from apps.accounts.models import Project, User
-from apps.conversations.forgetting import forget_person
 from apps.conversations.forgotten import SEALED_FOR, drop_sealed
 from apps.conversations.models import Forgetting
+from apps.erasure.records import forget_person
 from apps.gateway.record import Record, pack_record
 from apps.gateway.spool import FileSpool, find_rejected, keep_aside
 from apps.gateway.writer import Writer

@@ -14,10 +14,11 @@ from pytest_django import Settings
 from apps.accounts.models import Project, User
 from apps.adapters.artifacts import path_of
 from apps.base.errors import BadInputError
+from apps.erasure import unlearn_adapters
 from apps.pipeline import flow, trainings
 from apps.rollouts.models import Batch, PreferencePair
 from apps.scoring.models import StepLabel
-from apps.training import cluster, forgetting, retrying, services
+from apps.training import cluster, retrying, services
 from apps.training.models import RewardEndpoint, TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
@@ -170,7 +171,7 @@ def test_what_was_given_up_here_is_asked_after_until_the_cluster_has_stopped_it(
     services.dispatch_run(run.pk, by="control")
     run.refresh_from_db()
     with transaction.atomic():
-        forgetting.end_line(project=run.project, end_user="", stand_in="nobody", by="user:olivia")
+        unlearn_adapters.end_line(project=run.project, end_user="", stand_in="nobody", by="user:olivia")
     read_sent(cluster.QUEUE)
     assert cluster.poll_all_jobs() == 1
     ((spec_json, reward_url, _),) = read_sent(cluster.QUEUE)

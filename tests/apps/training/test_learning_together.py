@@ -11,9 +11,9 @@ from apps.adapters.models import Adapter
 from apps.adapters.selectors import choose_adapters, find_deployed
 from apps.adapters.services import roll_back
 from apps.base.errors import ConflictError
+from apps.erasure.erase import forget_person
 from apps.inference.models import Provider
 from apps.pipeline import canary, flow, shadows
-from apps.pipeline.forgetting import forget_person
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch

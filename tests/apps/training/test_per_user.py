@@ -21,9 +21,9 @@ from apps.base.errors import ConflictError, IllegalMoveError
 from apps.conversations.segmentation import cut_session
 from apps.conversations.signal_extraction import hear_turn
 from apps.conversations.task_building import settle_turn
+from apps.erasure.erase import forget_person
 from apps.feedback.hints import extract_hints
 from apps.pipeline import canary, flow
-from apps.pipeline.forgetting import forget_person
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task

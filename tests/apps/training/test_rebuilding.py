@@ -16,9 +16,9 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move
 from apps.base.errors import IllegalMoveError
+from apps.erasure.erase import Forgotten, find_person, forget_person
 from apps.outbox.models import Segment
 from apps.pipeline import canary, flow
-from apps.pipeline.forgetting import Forgotten, find_person, forget_person
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun

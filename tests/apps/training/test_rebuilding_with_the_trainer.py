@@ -10,10 +10,10 @@ from apps.adapters.artifacts import path_of
 from apps.adapters.gating import inspect_files
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
+from apps.erasure.erase import forget_person
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow
-from apps.pipeline.forgetting import forget_person
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun

@@ -11,8 +11,8 @@ from apps.adapters.artifacts import path_of
 from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
 from apps.calibration.models import Rater
+from apps.erasure.erase import find_person, forget_person
 from apps.outbox.models import Segment
-from apps.pipeline.forgetting import find_person, forget_person
 from apps.scoring.labelling import label_steps
 from apps.scoring.models import RewardModel
 from apps.scoring.reward_models import put_in_use

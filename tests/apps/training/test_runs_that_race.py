@@ -15,9 +15,10 @@ from pytest_django import Settings
 
 from apps.accounts.models import User
 from apps.adapters.models import Adapter
+from apps.erasure import unlearn_adapters
 from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep, trainings
-from apps.training import forgetting, rebuilding, retrying, schedule, services
+from apps.training import retrying, schedule, services
 from apps.training.models import GpuLease, TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.contracts import Outcome
@@ -201,12 +202,12 @@ def test_a_result_that_comes_before_its_run_was_written_down_knows_its_parent(
 
 def forget_who_taught(run: TrainingRun, alice: User) -> None:
     with transaction.atomic():
-        rebuilding.rebuild(project=run.project, forgetting=1, batches=[run.batch_id or 0], by=alice.handle)
+        unlearn_adapters.rebuild(project=run.project, forgetting=1, batches=[run.batch_id or 0], by=alice.handle)
 
 
 def end_their_line(run: TrainingRun, alice: User) -> None:
     with transaction.atomic():
-        forgetting.end_line(project=run.project, end_user="", stand_in="nobody", by=alice.handle)
+        unlearn_adapters.end_line(project=run.project, end_user="", stand_in="nobody", by=alice.handle)
 
 
 def cancel(run: TrainingRun, alice: User) -> None:

@@ -13,13 +13,14 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.services import set_adapter
+from apps.erasure import unlearn_judges
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.models import Feedback
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.pipeline import flow, trainings
 from apps.tasks.models import Attempt, Task
-from apps.training import managers, retrain_managers
+from apps.training import managers
 from apps.training.audits import find_words, write_judgements
 from apps.training.models import ManagerRun, TrainingRun
 from apps.training.services import dispatch_run
@@ -213,7 +214,7 @@ def test_who_is_forgotten_leaves_the_adapter_that_learnt_from_them(worker: Worke
     ManagerRun.objects.filter(pk=fit.pk).update(state="refused")
     later = use(worker, learnt_from=[tasks[0].pk, tasks[1].pk])
     tasks[0].delete()
-    found = retrain_managers.refit(project=worker.project, forgetting=1, by="test")
+    found = unlearn_judges.refit(project=worker.project, forgetting=1, by="test")
     assert {one.pk for one in found.fits} == {fit.pk, before.pk, later.pk}, "what came after the first is gone too"
     assert set(ManagerRun.objects.values_list("state", flat=True)) == {"barred"}
     rater = Rater.objects.get(handle=HANDLE)

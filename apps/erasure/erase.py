@@ -1,6 +1,13 @@
-"""Erase a person (GDPR) and unlearn them: their words, their own adapters, and what they taught everybody's.
+"""Erase a person (GDPR) and unlearn them, in one transaction:
 
-What they taught is made again without them: adapters (`rebuilding`), step scorers and fits (`retrain_managers`).
+1. What is known of them is found and deleted, by their name or by a text (`records`).
+2. Their own adapters end: trainings, weights in service, batches that fill.
+3. Adapters that learnt from them are blocked and trained again without their data (`unlearn_adapters`); which of those
+   trainings goes first, and what it continues, is the trainings' matter (`apps.training.rebuilding`).
+4. What an edge keeps of them itself goes too (`also_forget`).
+5. So are the judges that learnt from them: step scorers and managers (`unlearn_judges`).
+
+Records of theirs that a gateway stores only later are refused (`apps.conversations.forgotten`).
 """
 
 import secrets
@@ -12,13 +19,11 @@ from django.db import transaction
 from apps.accounts.models import Project, User
 from apps.adapters import user_adapters
 from apps.adapters.models import Adapter
-from apps.conversations import forgetting as conversations
-from apps.conversations.forgetting import Found
-from apps.pipeline import flow, meta
+from apps.erasure import records, unlearn_adapters, unlearn_judges
+from apps.erasure.records import Found
+from apps.pipeline import flow
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
-from apps.training import forgetting as training
-from apps.training import rebuilding, retrain_managers
 from apps.training.models import TrainingRun
 
 
@@ -50,14 +55,14 @@ def also_forget(forget: Callable[[Project, str, str], object]) -> None:
 
 
 def find_person(*, project: Project, by: User, end_user: str = "", text: str = "") -> Forgotten:
-    """What would be deleted of a person, and made again without them; see `apps.conversations.forgetting`."""
-    found = conversations.find_person(project=project, by=by, end_user=end_user, text=text)
+    """What would be deleted of a person, and made again without them; see `records`."""
+    found = records.find_person(project=project, by=by, end_user=end_user, text=text)
     own = set(_find_own(project, end_user, text))
-    affected = rebuilding.find_affected(project=project, batches=found.batches)
+    affected = unlearn_adapters.find_affected(project=project, batches=found.batches)
     reruns = [run for run in affected.runs if run.end_user not in own and _keeps_some(run, found)]
     serving = [one for one in affected.adapters if not one.barred and one.state != Adapter.State.REFUSED]
     taught = [adapter.name for adapter in serving if adapter.end_user not in own]
-    judges = retrain_managers.find_taught(project=project, tasks=found.tasks)
+    judges = unlearn_judges.find_taught(project=project, tasks=found.tasks)
     files = len(found.files) + len(judges.files)
     return Forgotten(found.counts, found.adapters, taught, judges.names, len(reruns) + len(judges.runs), files)
 
@@ -70,20 +75,21 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         text: words that name them; lines of people whose name holds them end too.
     """
     with transaction.atomic():
-        forgetting = conversations.forget_person(project=project, by=by, end_user=end_user, text=text)
+        forgetting = records.forget_person(project=project, by=by, end_user=end_user, text=text)
         for name in _find_own(project, end_user, text):
             stand_in = f"forgotten:{forgetting.pk}:{secrets.token_hex(16)}"
-            training.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
+            unlearn_adapters.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
             user_adapters.end_line(project=project, end_user=name, stand_in=stand_in, by=by.handle)
             rollouts.end_line(project=project, end_user=name, stand_in=stand_in)
-        rebuilt = rebuilding.rebuild(
+        rebuilt = unlearn_adapters.rebuild(
             project=project, forgetting=forgetting.pk, batches=forgetting.batches, by=by.handle
         )
         for forget in _OTHERS:
             forget(project, end_user, text)
-        judges = retrain_managers.refit(project=project, forgetting=forgetting.pk, by=by.handle)
-        if judges.fits:
-            meta.learn_again(project)
+        judges = unlearn_judges.refit(project=project, forgetting=forgetting.pk, by=by.handle)
+        newest = TrainingRun.objects.filter(project=project).order_by("-pk").first()
+        if judges.fits and newest is not None:
+            flow.learn_managers(project.pk, newest.pk)
         for worker_id in sorted({run.worker_id for run in (*rebuilt.runs, *judges.runs)}):
             flow.train_next(worker_id)
     taught = [adapter.name for adapter in rebuilt.adapters]

@@ -1,4 +1,4 @@
-"""Unlearn an erased person (GDPR): train step scorers and managers again that learnt from them.
+"""Unlearn a person: step scorers and managers that learnt from them are blocked and trained again.
 
 A step scorer starts from the worker's base each time, so of a worker's scorers one training is done again, where one
 that learnt from them scores or was being trained. A manager's fits go on from each other: from the first that learnt
@@ -15,13 +15,15 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.calibration.services import lock_fits, set_rubric
+from apps.erasure.records import remove_files
+from apps.erasure.unlearn_adapters import BARRED, CANCELLED, PRIORITY, cancel_run
 from apps.rollouts.files import find_files
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel, StepLabel
 from apps.tasks.models import Task
 from apps.training import audits, labelled, verdict_managers
 from apps.training.models import ManagerRun, TrainingRun
-from apps.training.rebuilding import BARRED, OPEN, PRIORITY, cancel_for_rebuild
+from apps.training.rebuilding import OPEN
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ def find_gone(project: Project) -> set[int]:
 def refit(*, project: Project, forgetting: int, by: str) -> Taught:
     """Bar what learnt from tasks that are no more and queue its training without them, in the running transaction.
 
-    The runs of the project that are open must be locked by the caller (`rebuilding.rebuild` does); that none of its
-    managers is being fitted is seen to here. Managers are fitted again by their learning, which the caller starts.
+    The project's open runs must be locked by the caller (`unlearn_adapters.rebuild` does); that none of its managers is
+    being fitted is seen to here. Managers are fitted again by their learning, which the caller starts.
 
     Returns:
         What was barred now, and the new runs; of a worker without a label left there is none.
@@ -100,13 +102,13 @@ def refit(*, project: Project, forgetting: int, by: str) -> Taught:
     barred = reward_models.bar(found.models, words=BARRED, by=by)
     runs = [_queue_again(run, forgetting=forgetting, by=by) for run in found.runs]
     _bar_fits(project, found.fits, by=by)
-    transaction.on_commit(lambda: _remove(found.files))
+    transaction.on_commit(lambda: remove_files(found.files))
     return Taught(barred, [run for run in runs if run is not None], found.fits, found.files)
 
 
 def _queue_again(run: TrainingRun, *, forgetting: int, by: str) -> TrainingRun | None:
     for one in TrainingRun.objects.filter(worker=run.worker_id, purpose=run.purpose, state__in=OPEN):
-        cancel_for_rebuild(one, by=by)
+        cancel_run(one, words=CANCELLED, by=by)
     if not StepLabel.objects.filter(attempt__worker=run.worker_id).exists():
         return None
     new = TrainingRun.objects.create(
@@ -145,8 +147,3 @@ def _use_before(project: Project, fit: ManagerRun, *, by: str) -> None:
     if left is not None:
         move(left, ManagerRun.State.APPLIED, by=by, payload={"manager": fit.manager, "words": "in use again"})
     set_rubric(project_id=project.pk, handle=fit.manager, of=fit.metrics["of"], weights=weights, gate=gate)
-
-
-def _remove(files: Sequence[Path]) -> None:
-    for path in files:
-        path.unlink(missing_ok=True)

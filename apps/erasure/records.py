@@ -1,8 +1,8 @@
-"""Erase a person (GDPR): delete what is known of them, by the name their agent gives them or by a text naming them.
+"""Find what is known of a person, by the name their agent gives them or by a text naming them, and delete it.
 
 A conversation that holds a part of it goes as a whole, and so does a task: what is left of either would say something
-else. Adapters that learnt from it are named; what becomes of them is decided above (`apps.training.rebuilding`). The
-audit holds no words, only that something was forgotten, by whom, and a keyed hash of whom it was about.
+else. Adapters that learnt from it are named; what becomes of them is decided in `erase`. The audit holds no words, only
+that something was forgotten, by whom, and a keyed hash of whom it was about.
 """
 
 import json
@@ -22,7 +22,7 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
-from apps.conversations.forgotten import hash_session, hash_subject, seal_text
+from apps.conversations.forgotten import HOLD_GATEWAYS, hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
 from apps.feedback.models import Feedback, Hint, ReviewDraft
 from apps.inference.models import Exchange, Session
@@ -63,8 +63,6 @@ WHERE task.project_id = %(project)s AND (
         asked.action::text ILIKE %(json)s OR asked.decision::text ILIKE %(json)s
         OR asked.context ILIKE %(like)s OR asked.risk ILIKE %(like)s)))
 """
-HOLD_GATEWAYS = "LOCK TABLE inference_spoolposition IN EXCLUSIVE MODE"
-"""Until the transaction ends, none of them stores what was said."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             "files": forgetting.files,
         }
         record(Kind.PERSON_FORGOTTEN, subject=forgetting, by=by.handle, payload=payload)
-        transaction.on_commit(lambda: _remove(found.files))
+        transaction.on_commit(lambda: remove_files(found.files))
     return forgetting
 
 
@@ -256,7 +254,7 @@ def _leave_batches(tasks: Sequence[int]) -> None:
         uses.delete()
 
 
-def _remove(files: Iterable[Path]) -> None:
+def remove_files(files: Iterable[Path]) -> None:
     for path in files:
         path.unlink(missing_ok=True)
 

@@ -1,0 +1,157 @@
+"""Unlearn a person by exact retraining: adapters that learnt from them are blocked and made again without their data.
+
+Every training that learnt from them, or continued what did, is done once more on what is left of its batch.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from apps.accounts.models import Project
+from apps.adapters.blocking import bar, find_taught
+from apps.adapters.models import Adapter, Deployment
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.outbox.kinds import SegmentKind
+from apps.outbox.locking import lock_segments
+from apps.outbox.services import cancel_segments
+from apps.rollouts.batch_items import move_remaining_items
+from apps.training import run_control
+from apps.training.models import TrainingRun
+from apps.training.rebuilding import OPEN, State, find_first
+from tentalis.core.learning.recipes import Recipe
+
+AHEAD = (Adapter.State.CANDIDATE, Adapter.State.VERIFIED)
+PRIORITY = 10
+"""Of its runs: nothing else of the line can be trained before they are done."""
+OLDEST = 1000
+"""Adapter versions: its rollouts are as old as their line, and their log-probs are exact all the same."""
+
+ENDED = "cancelled: the person it was for was forgotten"
+BARRED = "it learnt from somebody who was forgotten"
+CANCELLED = "cancelled: it learns from somebody who was forgotten; what is left of its batch is trained anew"
+
+
+@dataclass(frozen=True)
+class Affected:
+    """What somebody taught.
+
+    Attributes:
+        adapters: trained on a part of it, or continuing one that was; oldest first.
+        runs: trainings to be done again, in their order: what led to what serves or waits to, and what is under way.
+    """
+
+    adapters: Sequence[Adapter]
+    runs: Sequence[TrainingRun]
+
+
+def end_line(*, project: Project, end_user: str, stand_in: str, by: str) -> None:
+    """Cancel what trains or waits for a person, in the running transaction; their name leaves the runs.
+
+    A result that comes home after all is dropped: nobody waits for it any more.
+    """
+    theirs = TrainingRun.objects.filter(project=project, end_user=end_user)
+    lock_segments(kind=SegmentKind.TRAIN, subject_ids=theirs.values_list("pk", flat=True))
+    runs = theirs.select_for_update(of=("self",))
+    for run in runs.filter(state__in=OPEN).order_by("pk"):
+        cancel_run(run, words=ENDED, by=by)
+    TrainingRun.objects.filter(project=project, end_user=end_user).update(end_user=stand_in)
+
+
+def find_affected(*, project: Project, batches: Iterable[int]) -> Affected:
+    """What learnt from these batches, of lines that still are."""
+    policies = TrainingRun.objects.filter(project=project, purpose=TrainingRun.Purpose.POLICY)
+    direct = list(policies.filter(batch__in=list(batches)).values_list("pk", flat=True))
+    adapters = {one.pk: one for one in find_taught(direct)}
+    lines = {(one.worker_id, one.end_user) for one in adapters.values()}
+    under_way = [
+        run
+        for run in policies.filter(state__in=OPEN).select_related("parent", "batch")
+        if run.pk in direct
+        or run.parent_id in adapters
+        or (run.rebuilds_id is not None and (run.worker_id, run.end_user) in lines)
+    ]
+    again = {run.pk: run for run in under_way}
+    tips = [one for one in adapters.values() if _leads(one)] + [run.parent for run in under_way]
+    for tip in tips:
+        step = tip
+        while step is not None and step.pk in adapters:
+            if (run := policies.filter(pk=step.run_id or 0).select_related("parent", "batch").first()) is not None:
+                again[run.pk] = run
+            step = step.parent
+    return Affected(list(adapters.values()), sorted(again.values(), key=lambda run: (find_first(run).pk, run.pk)))
+
+
+def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: str) -> Affected:
+    """Bar what somebody taught and queue what is left of it to be trained again, in the running transaction.
+
+    Called again it finds nothing to do: the batches are empty and what they taught is barred.
+
+    Args:
+        forgetting: primary key of its row.
+        batches: that held rollouts of theirs, which are deleted already.
+    Returns:
+        The adapters that were barred now, and the new runs; a batch that is empty now gets none.
+    """
+    lines = TrainingRun.objects.filter(project=project, state__in=OPEN).order_by("pk")
+    lock_segments(kind=SegmentKind.TRAIN, subject_ids=lines.values_list("pk", flat=True))
+    list(lines.select_for_update(of=("self",)).values_list("pk"))  # none comes home, or is sent, meanwhile
+    found = find_affected(project=project, batches=batches)
+    barred = bar(found.adapters, words=BARRED, by=by)
+    runs = []
+    for run in found.runs:
+        if run.state in OPEN:
+            cancel_run(run, words=CANCELLED, by=by)
+        batch = move_remaining_items(run.batch, by=by) if run.batch is not None else None
+        if batch is None:
+            continue
+        recipe = _disable_staleness_limit(Recipe.from_json(run.recipe), run.backend)
+        new = TrainingRun.objects.create(
+            project_id=run.project_id,
+            worker_id=run.worker_id,
+            end_user=run.end_user,
+            batch=batch,
+            backend=run.backend,
+            recipe=recipe.to_json(),
+            recipe_hash=recipe.hash,
+            seed=run.seed,
+            priority=max(run.priority, PRIORITY),
+            rebuilds=run,
+            forgetting_id=forgetting,
+        )
+        payload = {"batch": batch.pk, "recipe": recipe.hash, "rebuilds": run.pk, "forgetting": forgetting}
+        record(Kind.RUN_QUEUED, subject=new, by=by, payload=payload)
+        runs.append(new)
+    return Affected(barred, runs)
+
+
+def count_rebuilds(forgetting_ids: Iterable[int]) -> dict[int, dict[str, int]]:
+    """How many trainings each forgetting had done again, by their state."""
+    found: dict[int, dict[str, int]] = {}
+    runs = TrainingRun.objects.filter(forgetting_id__in=list(forgetting_ids)).values_list("forgetting_id", "state")
+    for forgetting_id, state in runs:
+        if forgetting_id is not None:
+            states = found.setdefault(forgetting_id, {})
+            states[state] = states.get(state, 0) + 1
+    return found
+
+
+def cancel_run(run: TrainingRun, *, words: str, by: str) -> None:
+    """End a run that is open: what it learns from is not to be learnt."""
+    cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
+    if run.state == State.RUNNING and "output_uri" in run.spec:
+        run_control.ask(run, run_control.CANCEL, words)
+    move(run, State.CANCELLED, by=by, failure=words)
+
+
+def _leads(adapter: Adapter) -> bool:
+    """Whether a line goes on from it: it serves, is being tried, or is newer than what serves."""
+    if adapter.state == Adapter.State.DEPLOYED or Deployment.objects.filter(canary=adapter).exists():
+        return True
+    served = Deployment.objects.filter(worker=adapter.worker_id, end_user=adapter.end_user).first()
+    return adapter.state in AHEAD and adapter.pk > ((served.adapter_id if served else None) or 0)
+
+
+def _disable_staleness_limit(recipe: Recipe, backend: str) -> Recipe:
+    """Of its own rollouts none is too old: their log-probs are those they were sampled with, and ratios are cut off."""
+    return recipe if backend == "openrlhf" else dataclasses.replace(recipe, max_staleness=OLDEST)
