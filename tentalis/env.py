@@ -277,7 +277,7 @@ VARIABLES: dict[str, Variable] = {
             [(["workers", "scorers", "hints", "gates"], "threads", 16), (["control"], "threads", 4)],
             "queue processes: queues=pool:size;…",
         ),
-        Variable("IN_FLIGHT_CAP", read_int(1, 100_000), 64, "segments sent out and unfinished, per kind"),
+        Variable("IN_FLIGHT_CAP", read_int(1, 100_000), 64, "messages sent out and unfinished, per kind"),
         Variable("LEASE_SECONDS", read_float(0.5, 86_400), 60.0, "a claim lives so long without a heartbeat"),
         Variable("MAX_ATTEMPTS", read_int(1, 100), 5, "tries of one link before its segment is failed work"),
         Variable("RETRY_BASE_SECONDS", read_float(0.0, 3600), 1.0, "first wait before a retry; doubles, with jitter"),

@@ -1,9 +1,9 @@
 """Who gets the places at which links wait for outside servers: every project its share, and one always stays free.
 
-The queues named in `SLOW_QUEUES` are served by pools of threads; a thread is a place. A message is sent out only when
-there is a place for it at every pool it has yet to pass, and its segments hold that until they are past. A project may
-hold as many places as are free, so one alone takes half of a pool, two take a third each, and whoever comes later finds
-some.
+The queues named in `SLOW_QUEUES` are served by pools of threads; a thread is a place. A message, of one segment or of
+a set, is sent out only when there is a place for it at every pool it has yet to pass, and holds that until it is past.
+A project may hold as many places as are free, so one alone takes half of a pool, two take a third each, and whoever
+comes later finds some.
 
 Source: dynamic thresholds, Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998, with alpha = 1.
 """
@@ -36,7 +36,7 @@ def find_pools() -> dict[Pool, int]:
 
 @dataclass(frozen=True)
 class Kept:
-    """Segments of one kind at one link that belong to one project, and how many places they hold, or want at most."""
+    """Segments of one kind at one link that belong to one project, and how many they are; when sent, in messages."""
 
     kind: str
     position: int
@@ -77,7 +77,7 @@ class Places:
         return sum(taken[project_id] for taken in self._taken.values())
 
     def share_out(self, waiting: Sequence[Kept], *, room: Mapping[str, int]) -> Counter[Kept]:
-        """How many of those that wait are sent now, taking turns, who holds least first; what they get is taken.
+        """How many messages of what waits are sent now, taking turns, who holds least first; what they get is taken.
 
         Args:
             room: kind -> how many more of it may be in flight.

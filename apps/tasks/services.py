@@ -37,6 +37,8 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_METADATA_CHARS = 20_000
 MAX_SEED = 2**53 - 1
+MOST_AT_ONCE = 16
+"""Requests that a set of tasks has at its server at one time."""
 
 
 def submit_task(
@@ -304,7 +306,7 @@ class _Group:
 
 
 def work_tasks(task_ids: Sequence[int], *, by: str) -> None:
-    """Do the attempts at tasks of one worker: a request to the engine each, all at once, then one transaction.
+    """Do the attempts at tasks of one worker: a request to the engine each, some at once, then one transaction.
 
     Raises:
         NoAnswerError: every try at one of them failed.
@@ -347,7 +349,7 @@ def _try_groups(tasks: Sequence[Task]) -> list[_Group]:
 
     if len(tasks) == 1:
         return [try_group(tasks[0])]
-    with ScopedThreadPool(len(tasks)) as pool:
+    with ScopedThreadPool(min(len(tasks), MOST_AT_ONCE)) as pool:
         return list(pool.map(try_aside, tasks))
 
 

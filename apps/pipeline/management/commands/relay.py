@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.5
 PACE_S = 0.03
 """So long after something was sent nothing more is: what is started meanwhile goes out together, in sets."""
+LOOK_S = 0.01
+"""So long after a look there is no other, whatever was sent: a burst of nudges is looked at once."""
 TICK_S = 0.25
 AWAY_S = 1.0
 STOP_S = 2.0
@@ -50,11 +52,12 @@ class Command(BaseCommand):
         while not self.is_stopping:
             try:
                 close_old_connections()
-                sent_at = time.monotonic() if publish_due() else 0.0
+                pace_s = PACE_S if publish_due() else LOOK_S
+                looked_at = time.monotonic()
                 if was_away:
                     logger.info("back at work")
                 was_away = False
-                self._wait_for_nudge(until=sent_at + PACE_S)
+                self._wait_for_nudge(until=looked_at + pace_s)
             except (DatabaseError, psycopg.Error, BrokerAwayError) as error:
                 if not was_away:
                     logger.warning("waiting: %s", error)
