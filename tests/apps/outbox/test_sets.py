@@ -15,6 +15,7 @@ from apps.outbox.links import LINKS, run_claim, run_links
 from apps.outbox.models import Segment
 from apps.outbox.places import Kept
 from apps.outbox.registry import KINDS, Chain
+from tests.factories import make_project
 
 POISON = 3
 ENDED: list[int] = []
@@ -125,14 +126,20 @@ def test_a_set_waits_until_it_is_as_large_as_what_is_under_way(project: Project)
 
 @pytest.mark.django_db(transaction=True)
 def test_a_set_takes_one_place_however_many_it_is(project: Project, settings: Settings) -> None:
-    groups = [(["workers", "scorers", "hints", "gates"], "threads", 4), (["control"], "threads", 2)]
-    settings.TENTALIS = settings.TENTALIS | {"QUEUE_PROCESSES": groups, "IN_FLIGHT_CAP": 8}
-    pks = start(2, 4, 6, 8, 10)
-    assert (relay.publish_due(), relay.count_waiting(["workers"])) == (5, {"workers": 1})
-    start(1, 3, 5, 7)
-    assert relay.publish_due() == 0, "as long as nobody has it, each of it may come to need a place of its own"
-    assert services.claim_links(pks, 0, owner="busy") is not None
-    assert (relay.publish_due(), relay.count_waiting(["workers"])) == (3, {"workers": 2}), "eight are under way at most"
+    settings.TENTALIS = settings.TENTALIS | {
+        "QUEUE_PROCESSES": [(["workers", "scorers"], "threads", 4)],
+        "IN_FLIGHT_CAP": 4,
+    }
+    other = make_project("other")
+    for asker, subjects in ((project, range(0, 40, 2)), (project, (1, 3)), (other, (50, 52)), (other, (51, 53))):
+        services.start_many("sets", [(subject, asker.pk) for subject in subjects])
+        relay.publish_due()
+    assert relay.count_waiting(["workers"]) == {"workers": 3}, "two of four to one project, one to the next, one free"
+    sent = (
+        Segment.objects.filter(published_at__isnull=False).order_by("subject_id").values_list("subject_id", flat=True)
+    )
+    assert list(sent) == sorted([*range(0, 40, 2), 1, 3, 50, 52])
+    assert Segment.objects.values("published_at").exclude(published_at=None).distinct().count() == 3
 
 
 def test_where_another_process_serves_the_next_link_it_is_sent_a_message(db: None) -> None:
