@@ -1,7 +1,8 @@
 """`python -m tests.bench.pipeline`: what the platform adds to an attempt, alone and on top of a million older ones.
 
 Per attempt: the loop's wall time less the engine's and the optimiser's, and the CPU time of every process that is
-neither. Both on the same stack: first with an almost empty database, then with the history in it.
+neither. Both on the same stack: first with an almost empty database, then with the history in it. And how long a task
+that is submitted alone takes until it is done, which only what is on the same machine can be compared with.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import LiteralString
 
 import psutil
@@ -26,8 +28,10 @@ from tests.chaos.stage import make_environ, own_home
 
 GROUP, BATCH_TASKS = 8, 24
 WARM_UP = 1
-BAR_MS = 12.0
-GROWTH_BAR = 2.0
+ALONE = 20
+BAR_MS = 6.0
+CPU_BAR_MS = 9.0
+GROWTH_BAR = 1.5
 HISTORY = Path(__file__).with_name("history.sql")
 OURS = ("web", "relay", "queue-workers", "queue-control", "postgres", "redis")
 UNSEALED: LiteralString = "SELECT count(*) FROM audit_auditentry WHERE id NOT IN (SELECT entry_id FROM audit_auditseal)"
@@ -42,6 +46,7 @@ class Measured:
     Args:
         added_ms: wall less engine and optimiser.
         cpu_ms: of the platform's own processes and of the driver of the loop; shares_ms: the same by process.
+        alone_ms: from submitting one task until it is done, the median.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Measured:
     added_ms: float
     cpu_ms: float
     shares_ms: dict[str, float]
+    alone_ms: float
 
 
 def main() -> int:
@@ -60,10 +66,13 @@ def main() -> int:
     parser.add_argument("--updates", type=int, default=6)
     parser.add_argument("--history", type=int, default=1_000_000, help="attempts put into the database in between")
     parser.add_argument("--drive", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--alone", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--write", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive:
         return drive(options.drive)
+    if options.alone:
+        return submit_alone(options.alone)
     if options.write:
         return write_history(options.write)
     console = Console(width=120)
@@ -89,7 +98,10 @@ def main() -> int:
         console.print(f"CPU ms an attempt, {row.name}: {shares}", highlight=False)
     for name, rows in scanned.items():
         console.print(f"{name}: {rows:,} rows read in sequence while measuring")
-    console.print(f"bars: {BAR_MS:g} ms an attempt; {GROWTH_BAR:g} times as much with the history ({growth:.2f} found)")
+    console.print(
+        f"bars: {BAR_MS:g} ms and {CPU_BAR_MS:g} ms of CPU an attempt; {GROWTH_BAR:g} times as much with the history "
+        f"({growth:.2f} and {cpu_growth:.2f} found)"
+    )
     result = {
         "bench": "pipeline",
         "rows": [asdict(alone), asdict(crowded)],
@@ -97,7 +109,8 @@ def main() -> int:
         "scanned": scanned,
     }
     console.print(json.dumps(result), soft_wrap=True, markup=False, highlight=False)
-    return 0 if alone.added_ms <= BAR_MS and growth <= GROWTH_BAR else 1
+    is_low = alone.added_ms <= BAR_MS and alone.cpu_ms <= CPU_BAR_MS
+    return 0 if is_low and max(growth, cpu_growth) <= GROWTH_BAR else 1
 
 
 def measure(stack: RunningStack, name: str, updates: int) -> Measured:
@@ -120,6 +133,7 @@ def measure(stack: RunningStack, name: str, updates: int) -> Measured:
         added_ms=round(1000 * (loop["wall_s"] - engine_s - loop["train_s"]) / attempts, 3),
         cpu_ms=round(1000 * sum(spent.values()) / attempts, 3),
         shares_ms={name: round(1000 * cpu_s / attempts, 3) for name, cpu_s in spent.items()},
+        alone_ms=float(run_self(stack, "--alone", ALONE)),
     )
 
 
@@ -181,6 +195,29 @@ def drive(updates: int) -> int:
     return 0
 
 
+def submit_alone(tasks: int) -> int:
+    """Inside a driver: submit one task after another to a project of its own, each when the last is done."""
+    import django
+
+    django.setup()
+    from apps.accounts.models import User
+    from apps.pipeline import flow
+    from apps.pipeline.demonstration import make_demo_project
+    from apps.tasks.models import Task
+    from tentalis.core.desk import make_tickets
+
+    by = User.objects.filter(is_superuser=True).order_by("pk")[0]
+    worker, took_ms = make_demo_project(by), []
+    for ticket in make_tickets(0, tasks, held_out=False):
+        began = time.monotonic()
+        task = flow.submit(project=worker.project, prompt=ticket.text, environment="desk", by=by, worker=worker)
+        while not Task.objects.filter(pk=task.pk, state="done").exists():
+            time.sleep(0.002)
+        took_ms.append(1000 * (time.monotonic() - began))
+    sys.stdout.write(f"{median(took_ms):.2f}\n")
+    return 0
+
+
 @contextmanager
 def connected(stack: RunningStack) -> Iterator["psycopg.Connection"]:
     with psycopg.connect(admin_url(stack), autocommit=True) as connection:
@@ -236,6 +273,7 @@ def print_table(console: Console, rows: Sequence[Measured]) -> None:
         "optimiser s",
         "added ms/attempt",
         "CPU ms/attempt",
+        "one task alone ms",
     ):
         table.add_column(name, justify="left" if not name else "right")
     for row in rows:
@@ -248,6 +286,7 @@ def print_table(console: Console, rows: Sequence[Measured]) -> None:
             f"{row.train_s:.1f}",
             f"{row.added_ms:.2f}",
             f"{row.cpu_ms:.2f}",
+            f"{row.alone_ms:.0f}",
         )
     console.print(table)
 
